@@ -2,7 +2,8 @@
 
 On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound bytes and FLOPs give.
 Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`,
-of motion `python -m benchmarks steppers_compared`, of friction problems `python -m benchmarks friction`.
+of motion `python -m benchmarks scenes` and `python -m benchmarks steppers_compared`,
+of friction problems `python -m benchmarks friction`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from benchmarks import (
     robots,
     runner,
     scaling,
+    scenes,
     stability,
     steppers_compared,
     tie,
@@ -48,6 +50,7 @@ def main() -> int:
         "gpu": gpu,
         "missed_outcomes": missed_outcomes,
         "polygon_sides": polygon_sides,
+        "scenes": scenes,
         "steppers_compared": steppers_compared,
     }
     if sys.argv[1:2] and sys.argv[1] in apart:

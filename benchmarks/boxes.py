@@ -59,7 +59,9 @@ def _sliding(count: int, max_contacts: int | None) -> Callable[[], dict[str, Any
 
     def motion(state: jc.State) -> Any:
         controls = jnp.zeros((STEPS, 6 * count))
-        return jc.compliant.rollout(model, state, controls, dt=DT, max_contacts=max_contacts)
+        return jc.compliant.rollout(
+            model, state, controls, dt=DT, settings=jc.compliant.Settings(max_contacts=max_contacts)
+        )
 
     march = jax.jit(motion)
 

@@ -65,7 +65,9 @@ def _final(model: jc.Model, state: jc.State, steps: int, dt: float) -> Any:
 
     def again(carry: Any, _: None) -> Any:
         now, lam, status = carry
-        now, info = jc.compliant.step(model, now, jnp.zeros_like(now.v), dt=dt, warm_start=lam)
+        now, info = jc.compliant.step(
+            model, now, jnp.zeros_like(now.v), dt=dt, memory=jc.compliant.StepMemory(forces=lam)
+        )
         return (now, info.lam, status | info.status), None
 
     shape = jax.eval_shape(jc.constraint_terms, model, state).phi

@@ -84,13 +84,13 @@ def solver(
     """x0 (4,) -> (end (4,), FlowInfo)."""
     es, params = _system(n), _params(n, damping)
     crossed = jnp.arange(2 * n) >= n
+    ode = jc.ess.DormandPrince(rtol=rtol, atol=rtol)
+    settings = jc.ess.Settings(eps=eps, ode=ode, max_steps=16 * n + extra_steps, max_events=12 * n + 16)
 
     def run(x0: jax.Array) -> Any:
         return jc.ess.flow(
-            es, params, x0, 0.0, HORIZON, eps=eps, crossed0=crossed,
-            ode=jc.ess.DormandPrince(rtol=rtol, atol=rtol), max_steps=16 * n + extra_steps,
-            max_events=12 * n + 16,
-        )  # fmt: skip
+            jc.Model(system=es, params=params), x0, 0.0, HORIZON, settings=settings, crossed0=crossed
+        )
 
     return run
 

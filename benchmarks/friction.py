@@ -1,9 +1,9 @@
-"""`python -m benchmarks friction [--problems FOLDER] [--figure FILE]`: friction problems, by us and by peers.
+"""`python -m benchmarks friction [--problems FOLDER] [--figure FILE] [--put PAGE]`: friction problems.
 
-Heaps and plates made here, and every `.npz` (W, q, mu, dim), Siconos text and FCLIB file of FOLDER. One
-residual judges all answers, that of De Saxce's natural map, and a table tells the share solved within a
-factor of the best time. Siconos runs in a process of its own, with the first Python that has it. What is
-not installed is left out, line by line.
+Heaps and plates made here, or every `.npz` (W, q, mu, dim), Siconos text and FCLIB file of FOLDER. One
+residual judges all answers, De Saxce's natural map or that of the associated law. Performance profiles give
+the share solved within a factor of the best time. Siconos runs in a process of its own.
+A peer that is not installed is left out, with a line that says so.
 """
 
 from __future__ import annotations
@@ -12,18 +12,30 @@ import argparse
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 import jaxcontact as jc
+from benchmarks import report
 
 LEVELS = (1e-4, 1e-8)
 FACTORS = (1.0, 2.0, 5.0, 20.0, 100.0, np.inf)
 PYTHONS = ("/usr/bin/python3", "python3")
-Solver = Callable[[jc.io.FrictionProblem], tuple[np.ndarray, float, bool]]
+REPEATS, LONG = 5, 0.5  # timed calls of a problem; of one that takes more seconds a single one
+
+
+class Answer(NamedTuple):
+    """Impulses, seconds, and whether a status promises success."""
+
+    r: np.ndarray
+    seconds: float
+    promised: bool
+
+
+Answers = dict[str, list[list[Answer]]]  # by solver and problem, with every tolerance that was asked for
 
 
 def plate(rng: np.random.Generator, nc: int) -> jc.io.FrictionProblem:
@@ -48,22 +60,25 @@ def heap(rng: np.random.Generator, nc: int) -> jc.io.FrictionProblem:
 
 
 def collection(folder: Path | None) -> dict[str, jc.io.FrictionProblem]:
-    """Problems by name."""
+    """Problems by name: those of the folder, or generated ones."""
     rng = np.random.default_rng(0)
+    if folder:
+        return dict(read(folder))
     problems = {f"plate {nc}": plate(rng, nc) for nc in (1, 4, 16)}
     problems |= {f"heap {nc}": heap(rng, nc) for nc in (4, 16, 64)}
-    for path in sorted(folder.iterdir()) if folder else ():
+    return problems
+
+
+def read(folder: Path) -> Iterator[tuple[str, jc.io.FrictionProblem]]:
+    """Read the problems of a folder."""
+    for path in sorted(folder.iterdir()):
         if path.suffix == ".npz":
             data = np.load(path)
-            problems[path.stem] = jc.io.FrictionProblem(
-                data["W"],
-                data["q"],
-                np.broadcast_to(data["mu"], data["q"].size // data["dim"]),
-                int(data["dim"]),
-            )
+            dim = int(data["dim"])
+            mu = np.broadcast_to(data["mu"], data["q"].size // dim)
+            yield path.stem, jc.io.FrictionProblem(data["W"], data["q"], mu, dim)
         elif path.suffix in (".dat", ".hdf5", ".h5"):
-            problems[path.stem] = jc.io.load_friction_problem(path)
-    return problems
+            yield path.stem, jc.io.load_friction_problem(path)
 
 
 def dense(problem: jc.io.FrictionProblem) -> np.ndarray:
@@ -73,13 +88,14 @@ def dense(problem: jc.io.FrictionProblem) -> np.ndarray:
     return problem.W
 
 
-def residual(problem: jc.io.FrictionProblem, r: np.ndarray) -> float:
-    """De Saxce's natural map as a velocity, over the largest |q|; numpy alone."""
+def residual(problem: jc.io.FrictionProblem, r: np.ndarray, law: str = "coulomb") -> float:
+    """The natural map of a law as a velocity, over the largest |q|; numpy alone."""
     W, nc = dense(problem), len(problem.mu)
     own = np.abs(np.diag(W)).reshape(nc, -1).max(axis=1)[:, None]
     u, push = (W @ r + problem.q).reshape(nc, -1), own * r.reshape(nc, -1)
     asked = push - u
-    asked[:, 0] -= problem.mu * np.linalg.norm(u[:, 1:], axis=1)
+    if law == "coulomb":
+        asked[:, 0] -= problem.mu * np.linalg.norm(u[:, 1:], axis=1)
     size, mu = np.linalg.norm(asked[:, 1:], axis=1), problem.mu
     inside = size <= mu * asked[:, 0]
     normal = np.where(inside, asked[:, 0], np.maximum(asked[:, 0] + mu * size, 0.0) / (1.0 + mu**2))
@@ -89,20 +105,58 @@ def residual(problem: jc.io.FrictionProblem, r: np.ndarray) -> float:
     return float(worst) if np.isfinite(worst) else np.inf
 
 
-def ours(problem: jc.io.FrictionProblem) -> tuple[np.ndarray, float, bool]:
-    """Impulses, the least time of five once compiled, and whether the status promises success."""
-    times = []
-    for _ in range(6):
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """The value of a call, and the shortest time of some calls after the first."""
+    value, shortest = call(), np.inf
+    for _ in range(REPEATS):
         began = time.perf_counter()
-        (r, _), info = jax.block_until_ready(
-            jc.solve_friction(problem.W, problem.q, problem.mu, dim=problem.dim)
+        value = call()
+        shortest = min(shortest, time.perf_counter() - began)
+        if shortest > LONG:
+            break
+    return value, shortest
+
+
+def ours(problems: dict[str, jc.io.FrictionProblem], law: str) -> Answers:
+    """Answers of `jc.solve_friction`."""
+    answers = []
+    for problem in problems.values():
+        W, q, mu = problem.W, problem.q, np.asarray(problem.mu)
+        ((r, _), info), seconds = timed(
+            lambda W=W, q=q, mu=mu, dim=problem.dim: jc.solve_friction(W, q, mu, dim=dim, law=law)
         )
-        times.append(time.perf_counter() - began)
-    return np.asarray(r), min(times[1:]), int(info.status) == 0
+        answers.append([Answer(r, seconds, int(info.status) == 0)])
+    return {"solve_friction": answers}
 
 
-def by_siconos(problems: dict[str, jc.io.FrictionProblem], seconds: float) -> dict[str, list[tuple]]:
-    """Answers (r, seconds, promised) by solver, in the order of the problems; empty without Siconos."""
+def by_clarabel(problems: dict[str, jc.io.FrictionProblem]) -> Answers:
+    """Answers of Clarabel for the associated law, a cone program."""
+    try:
+        import clarabel
+        from scipy import sparse
+    except ModuleNotFoundError:
+        print("Clarabel: not installed")
+        return {}
+    answers = []
+    for problem in problems.values():
+        W, q, dim = dense(problem), problem.q, problem.dim
+        signs = [np.r_[-m, -np.ones(dim - 1)] for m in problem.mu]
+        cones = sparse.diags_array(np.concatenate(signs)).tocsc()
+        attempts = []
+        for tolerance in (1e-6, 1e-13):
+            settings = clarabel.DefaultSettings()
+            settings.verbose = False
+            settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+            upper, kinds = sparse.csc_matrix(np.triu(0.5 * (W + W.T))), [clarabel.SecondOrderConeT(dim)]
+            data = (upper, q, sparse.csc_matrix(cones), np.zeros(q.size), kinds * len(problem.mu), settings)
+            solution, seconds = timed(lambda data=data: clarabel.DefaultSolver(*data).solve())
+            attempts.append(Answer(np.array(solution.x), seconds, False))
+        answers.append(attempts)
+    return {"Clarabel": answers}
+
+
+def by_siconos(problems: dict[str, jc.io.FrictionProblem], seconds: float) -> Answers:
+    """Answers by every solver of Siconos, with `seconds` for each call; empty without Siconos."""
     script = Path(__file__).with_name("siconos_process.py")
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "in.npz"), Path(folder, "out.npz")
@@ -114,82 +168,145 @@ def by_siconos(problems: dict[str, jc.io.FrictionProblem], seconds: float) -> di
         for python in PYTHONS:
             command = [python, str(script), str(source), str(target), str(seconds)]
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=4 * seconds)
-            except (OSError, subprocess.TimeoutExpired):
+                done = subprocess.run(command, capture_output=True, text=True)
+            except OSError:
                 continue
             if done.returncode == 0:
-                data = np.load(target)
-                return {
-                    f"Siconos {name}": [
-                        (data[f"r_{k}"][i], float(data[f"seconds_{k}"][i]), False)
-                        for k in range(len(problems))
-                    ]
-                    for i, name in enumerate(data["names"])
-                }
+                return siconos_answers(np.load(target), len(problems))
     print("Siconos: not installed for", ", ".join(PYTHONS))
     return {}
 
 
-def profiles(times: dict[str, np.ndarray], solved: dict[str, np.ndarray]) -> list[str]:
-    """Lines of a table: the share solved within each factor of the best time of any solver."""
-    every = np.stack([np.where(solved[name], times[name], np.inf) for name in times])
-    best = np.min(every, axis=0)
-    lines = [
-        "| solver | " + " | ".join("any" if np.isinf(f) else f"{f:g} x" for f in FACTORS) + " |",
-        "|---|" + "---|" * len(FACTORS),
-    ]
-    for name, row in zip(times, every, strict=True):
-        with np.errstate(invalid="ignore"):
-            shares = [np.mean(np.isfinite(row) & (row <= factor * best)) for factor in FACTORS]
-        lines.append(f"| {name} | " + " | ".join(f"{share:.2f}" for share in shares) + " |")
+def siconos_answers(data: Any, count: int) -> Answers:
+    """Read the answers of `siconos_process.py`; "Siconos, best" has those of all its solvers."""
+    names = [f"Siconos {name}" for name in data["names"]]
+    answers: Answers = {name: [] for name in ("Siconos, best", *names)}
+    for k in range(count):
+        pairs = zip(data[f"r_{k}"], data[f"seconds_{k}"], strict=True)
+        table = [[Answer(r, float(t), False) for r, t in zip(*line, strict=True)] for line in pairs]
+        answers["Siconos, best"].append([answer for line in table for answer in line])
+        for i, name in enumerate(names):
+            answers[name].append([line[i] for line in table])
+    return answers
+
+
+class Judged(NamedTuple):
+    """The smallest residual (problems,), and the shortest times within each level (levels, problems)."""
+
+    error: np.ndarray
+    seconds: np.ndarray
+
+
+def judge(problems: dict[str, jc.io.FrictionProblem], answers: Answers, law: str) -> dict[str, Judged]:
+    """Judge all answers by one residual."""
+    judged = {}
+    for name, each in answers.items():
+        errors, times = [], []
+        for problem, attempts in zip(problems.values(), each, strict=True):
+            pairs = [(residual(problem, answer.r, law), answer.seconds) for answer in attempts]
+            errors.append(min(error for error, _ in pairs))
+            times.append([min([t for e, t in pairs if e <= level], default=np.inf) for level in LEVELS])
+        judged[name] = Judged(np.array(errors), np.array(times).T)
+    return judged
+
+
+def shares(times: dict[str, np.ndarray], factors: Any) -> dict[str, list[float]]:
+    """The share of problems that every solver solves within each factor of the best time of any."""
+    best = np.min(np.stack(list(times.values())), axis=0)
+    best = np.where(np.isfinite(best), best, 0.0)
+    return {
+        name: [float(np.mean(np.isfinite(row) & (row <= factor * best))) for factor in factors]
+        for name, row in times.items()
+    }
+
+
+def profile_lines(times: dict[str, np.ndarray]) -> list[str]:
+    """Lines of a table of `shares`."""
+    heads = ["any" if np.isinf(factor) else f"{factor:g} x" for factor in FACTORS]
+    lines = ["| solver | " + " | ".join(heads) + " |", "|---|" + "---|" * len(FACTORS)]
+    with np.errstate(invalid="ignore"):
+        for name, row in shares(times, FACTORS).items():
+            lines.append(f"| {name} | " + " | ".join(f"{share:.2f}" for share in row) + " |")
     return lines
 
 
-def draw(path: Path, times: dict[str, np.ndarray], solved: dict[str, np.ndarray], title: str) -> None:
-    """Draw the profile as curves."""
+def answer_lines(problems: dict[str, jc.io.FrictionProblem], judged: dict[str, Judged]) -> list[str]:
+    """Lines of a table of every problem: the time within the sharper level, and the smallest residual."""
+    lines = ["| problem | contacts | " + " | ".join(judged) + " |", "|---|---|" + "---|" * len(judged)]
+    for k, (title, problem) in enumerate(problems.items()):
+        cells = [
+            f"{1e3 * each.seconds[1, k]:.3g} ms, {each.error[k]:.0e}"
+            if np.isfinite(each.seconds[1, k])
+            else f"-, {each.error[k]:.0e}"
+            for each in judged.values()
+        ]
+        lines.append(f"| {title} | {len(problem.mu)} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def draw(path: Path, by_law: dict[str, dict[str, Judged]]) -> None:
+    """Draw the profiles of both laws at both levels."""
     import matplotlib.pyplot as plt
 
-    every = np.stack([np.where(solved[name], times[name], np.inf) for name in times])
-    best, factors = np.min(every, axis=0), np.geomspace(1.0, 1e4, 200)
-    figure, axes = plt.subplots(figsize=(6, 4))
-    for name, row in zip(times, every, strict=True):
-        shares = [np.mean(np.isfinite(row) & (row <= factor * best)) for factor in factors]
-        axes.step(factors, shares, where="post", label=name)
-    axes.set(xscale="log", xlabel="time over the best", ylabel="share solved", title=title, ylim=(0.0, 1.02))
-    axes.legend()
-    figure.savefig(path, bbox_inches="tight")
+    factors = np.geomspace(1.0, 1e4, 200)
+    figure, axes = plt.subplots(len(by_law), len(LEVELS), figsize=(10, 3.6 * len(by_law)), squeeze=False)
+    for line, (law, judged) in zip(axes, by_law.items(), strict=True):
+        for k, (axis, level) in enumerate(zip(line, LEVELS, strict=True)):
+            times = {name: each.seconds[k] for name, each in judged.items()}
+            for name, row in shares(times, factors).items():
+                axis.step(factors, row, where="post", label=name)
+            title = f"{law}, within {level:g}"
+            axis.set(xscale="log", xlabel="time over the best", ylabel="share solved", title=title)
+            axis.set_ylim(0.0, 1.02)
+        line[0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, bbox_inches="tight", dpi=110)
     plt.close(figure)
+
+
+def report_lines(
+    problems: dict[str, jc.io.FrictionProblem], by_law: dict[str, dict[str, Judged]]
+) -> list[str]:
+    """Lines of all tables."""
+    lines = []
+    for law, judged in by_law.items():
+        lines += [f"**{law}**: {len(problems)} problems", "", *answer_lines(problems, judged), ""]
+        for k, level in enumerate(LEVELS):
+            lines += [f"Share solved within {level:g}, by time over the best:", ""]
+            lines += [*profile_lines({name: each.seconds[k] for name, each in judged.items()}), ""]
+    return lines
 
 
 def main(arguments: list[str]) -> int:
     """Print the answers and the profiles."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks friction", description=__doc__)
-    parser.add_argument("--problems", type=Path, metavar="FOLDER", help="also these problems")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="also draw the profile within 1e-8 there")
-    parser.add_argument("--seconds", type=float, default=300.0, help="for Siconos in all")
+    parser.add_argument("--problems", type=Path, metavar="FOLDER", help="these problems")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="also draw the profiles there")
+    parser.add_argument("--put", type=Path, metavar="PAGE", help="put the profiles on a page, at its marks")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for a call of Siconos")
     options = parser.parse_args(arguments)
-    jax.config.update("jax_enable_x64", True)
     problems = collection(options.problems)
-    answers = {"solve_friction": [ours(problem) for problem in problems.values()]}
-    answers |= by_siconos(problems, options.seconds)
-    errors = {
-        name: np.array([residual(p, a[0]) for p, a in zip(problems.values(), each, strict=True)])
-        for name, each in answers.items()
+    print("Drake: its SAP takes a plant, not matrices; left out")
+    coulomb = ours(problems, "coulomb") | by_siconos(problems, options.seconds)
+    associated = ours(problems, "associated") | by_clarabel(problems)
+    by_law = {
+        "coulomb": judge(problems, coulomb, "coulomb"),
+        "associated": judge(problems, associated, "associated"),
     }
-    times = {name: np.array([seconds for _, seconds, _ in each]) for name, each in answers.items()}
-    print("| problem | contacts | " + " | ".join(answers) + " |\n|---|---|" + "---|" * len(answers))
-    for k, (title, problem) in enumerate(problems.items()):
-        cells = [f"{1e3 * times[name][k]:.2f} ms, {errors[name][k]:.0e}" for name in answers]
-        print(f"| {title} | {len(problem.mu)} | " + " | ".join(cells) + " |")
-    for level in LEVELS:
-        print(f"\nWithin {level:g}, the share solved by time over the best:\n")
-        print("\n".join(profiles(times, {name: each <= level for name, each in errors.items()})))
-    wrong = sum(
-        promised and error > LEVELS[1]
-        for (_, _, promised), error in zip(answers["solve_friction"], errors["solve_friction"], strict=True)
-    )
-    print(f"\nWrong with status 0: {wrong} of {len(problems)}")
+    lines = report_lines(problems, by_law)
+    wrong = {
+        law: sum(
+            answer[0].promised and error > LEVELS[1]
+            for answer, error in zip(
+                answers["solve_friction"], by_law[law]["solve_friction"].error, strict=True
+            )
+        )
+        for law, answers in (("coulomb", coulomb), ("associated", associated))
+    }
+    lines.append("Wrong with status 0: " + ", ".join(f"{law} {count}" for law, count in wrong.items()) + ".")
+    print("\n".join(lines))
+    if options.put:
+        report.put(options.put, "friction", "\n".join(lines))
     if options.figure:
-        solved = {name: each <= LEVELS[1] for name, each in errors.items()}
-        draw(options.figure, times, solved, "friction problems within 1e-8")
-    return int(wrong > 0)
+        draw(options.figure, by_law)
+    return int(any(wrong.values()))

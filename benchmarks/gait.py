@@ -77,8 +77,8 @@ def _descents() -> Callable[[], dict[str, Any]]:
         launch = problem.launch(unravel(z), params)
         zero = jnp.zeros_like(launch.x0)
         _, info = jc.ess.b_derivative(
-            problem.es, launch.params, launch.x0, zero, 0.0, launch.duration, control=launch.control,
-            **problem.settings(),
+            jc.Model(system=problem.es, params=launch.params), launch.x0, zero, 0.0, launch.duration,
+            settings=problem.settings(), control=launch.control, crossed0=problem.starts_crossed(),
         )  # fmt: skip
         return info.num_corners > 0
 

@@ -69,13 +69,12 @@ def ours(fixed: bool = True, method: Any = jc.ess.integrate) -> Callable[[Any], 
     `method=jc.ess.flow` gives the end alone, as MuJoCo's many steps in one call do; times are of that.
     """
     model = jc.models.hopper_1d()
-    es = jc.ess.from_system(model.system)
-    x0 = jc.ess.pack(model.initial_state())
+    events = jc.ess.from_system(model)
+    x0 = events.initial_state()
     ode = jc.ess.DormandPrince(dt=DT) if fixed else jc.ess.DormandPrince(rtol=1e-6, atol=1e-6)
     steps = 1200 if fixed else 128
-    return jax.jit(
-        lambda eps: method(es, model.params, x0, 0.0, END, eps=eps, ode=ode, max_steps=steps, max_events=16)
-    )
+    settings = jc.ess.Settings(eps=0.0, ode=ode, max_steps=steps, max_events=16)
+    return jax.jit(lambda eps: method(events, x0, 0.0, END, settings=settings.replace(eps=eps)))
 
 
 def _rms(x: np.ndarray, t: np.ndarray) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.runner import Case
 from jaxcontact import models, optimize, simulate, viz
-from jaxcontact.optimize.impact_design import DesignEquations
+from jaxcontact.optimize.impact_design import DesignEquations, DesignTask
 from jaxcontact.status import Status
 
 IMPACTS, PEER_IMPACTS, SWING = 10_000, 60, 0.2
@@ -210,10 +210,10 @@ def _single_mujoco() -> Callable[[], dict[str, Any]]:
 
 def _design(differences: bool) -> Callable[[], dict[str, Any]]:
     model = models.trex()
-    rest = (0, 1), 2, LENGTHS, models.trex_params, (0,), None, 1e-3
+    task = DesignTask(design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3)
 
     def run() -> dict[str, Any]:
-        problem = DesignEquations(model, model.initial_state(), *rest)
+        problem = DesignEquations(model, model.initial_state(), task)
         found = problem.nearest(differences=differences)
         return {
             "evaluations": problem.evaluations,

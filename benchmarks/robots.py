@@ -174,7 +174,9 @@ def steps_of(robot: Robot, stepper: Any = None) -> Steps:
         if stepper is not None:
             path = jc.simulate.rollout(model, state, total, stepper=stepper, dt=dt)
             return path.states, path.info
-        return jc.compliant.rollout(model, state, total, dt=dt, max_contacts=robot.max_contacts)
+        return jc.compliant.rollout(
+            model, state, total, dt=dt, settings=jc.compliant.Settings(max_contacts=robot.max_contacts)
+        )
 
     return steps
 

@@ -1,56 +1,75 @@
 """Siconos on the problems of a file, run by a Python that has it: `siconos_process.py IN OUT SECONDS`.
 
-IN and OUT are npz files: W_k, q_k, mu_k, dim_k of problems k, and r_k, seconds_k (solvers,) with NaN for
-failures. It imports nothing of this project.
+IN and OUT are npz files: W_k, q_k, mu_k, dim_k of problems k, and r_k, seconds_k (tolerances, solvers), NaN
+for failures. Every call has a process of its own, which ends after SECONDS.
 """
 
+import multiprocessing
 import sys
 import time
 
 import numpy as np
 
-TOLERANCE = 1e-10
+TOLERANCES = (1e-5, 1e-10)  # asked of Siconos; the first is for the loose level of the profiles
+ITERATIONS = {"NSGS": 100000, "NSN_AC": 200, "ADMM": 20000}
+QUICK = 0.5  # s; a longer call is timed once
 
 
-def solve(numerics, name, W, q, mu, dim, seconds):
-    """Solve one problem by one solver; returns impulses and the least time of three."""
-    space = "2D" if dim == 2 else "3D"
-    if not hasattr(numerics, f"SICONOS_FRICTION_{space}_{name}"):
-        return np.full(q.size, np.nan), np.nan
-    least = np.inf
-    for _ in range(3):
+def solve(results, name, W, q, mu, dim, tolerance):
+    """Send the impulses and the shortest time of five of one problem by one solver."""
+    import siconos.numerics as numerics
+
+    space, shortest = "2D" if dim == 2 else "3D", np.inf
+    solver = getattr(numerics, f"SICONOS_FRICTION_{space}_{name}", None)
+    if solver is None:
+        return
+    driver = numerics.fc2d_driver if dim == 2 else numerics.fc3d_driver
+    for _ in range(5):
         problem = numerics.FrictionContactProblem(dim, mu.size, W.copy(), q.copy(), mu.copy())
-        options = numerics.SolverOptions(getattr(numerics, f"SICONOS_FRICTION_{space}_{name}"))
-        options.dparam[0], options.iparam[0] = TOLERANCE, 20000
+        options = numerics.SolverOptions(solver)
+        options.dparam[0], options.iparam[0] = tolerance, ITERATIONS[name]
         r, u = np.zeros(q.size), np.zeros(q.size)
-        driver = numerics.fc2d_driver if dim == 2 else numerics.fc3d_driver
         began = time.perf_counter()
         driver(problem, r, u, options)
-        least = min(least, time.perf_counter() - began)
-        if least > seconds / 10:
+        shortest = min(shortest, time.perf_counter() - began)
+        if shortest > QUICK:
             break
-    return r, least
+    results.send((r, shortest))
+
+
+def solve_apart(limit, *arguments):
+    """Solve in a process that ends after `limit` seconds, or with Siconos."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.Process(target=solve, args=(sender, *arguments))
+    child.start()
+    sender.close()
+    answer = np.full(arguments[2].size, np.nan), np.nan
+    try:
+        if receiver.poll(limit):
+            answer = receiver.recv()
+    except EOFError:
+        pass
+    child.kill()
+    child.join()
+    return answer
 
 
 def main():
-    import siconos.numerics as numerics
+    """Solve all problems of a file by all solvers."""
+    import siconos.numerics  # noqa: F401  loaded once, before processes part
 
-    source, target, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-    data, results, began = np.load(source), {}, time.perf_counter()
-    names = ("NSGS", "NSN_AC", "ADMM")
+    source, target, limit = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    data, results = np.load(source), {}
     for k in range(int(data["count"])):
         problem = [data[f"{key}_{k}"] for key in ("W", "q", "mu")]
-        answers = []
-        for name in names:
-            late = time.perf_counter() - began > seconds
-            answers.append(
-                (np.full(problem[1].size, np.nan), np.nan)
-                if late
-                else solve(numerics, name, *problem, int(data[f"dim_{k}"]), seconds)
-            )
-        results[f"r_{k}"] = np.stack([r for r, _ in answers])
-        results[f"seconds_{k}"] = np.array([t for _, t in answers])
-    np.savez(target, names=np.array(names), **results)
+        dim = int(data[f"dim_{k}"])
+        answers = [
+            [solve_apart(limit, name, *problem, dim, tolerance) for name in ITERATIONS]
+            for tolerance in TOLERANCES
+        ]
+        results[f"r_{k}"] = np.array([[r for r, _ in line] for line in answers])
+        results[f"seconds_{k}"] = np.array([[t for _, t in line] for line in answers])
+    np.savez(target, names=np.array(list(ITERATIONS)), **results)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from jaxcontact import optimize
 END, HEAT, PENALTY = 0.4, 6.7e-7, 1.0  # s, m/N^2, m/rad^2
 PUSH, STEPS, RATE = 240.0, 60, 0.01  # N at the start, steps of Adam, their size
 FIRST, SHORTEST, ENOUGH = 0.1, 1e-9, 1e-4  # steps of the line search, and its share of the promised descent
-SETTINGS: dict[str, Any] = {"eps": 1e-6, "max_steps": 32, "max_events": 3}
+SETTINGS = jc.ess.Settings(eps=1e-6, max_steps=32, max_events=3)
 Derivative = Callable[[jax.Array, np.ndarray], tuple[np.ndarray, int]]
 
 
@@ -37,7 +37,7 @@ def cost(free: Any) -> jax.Array:
     model = jc.models.pressed_plate()
     x0 = model.initial_state().at[1].set(free["tilt"])
     push = free["push"]
-    x1, _ = jc.ess.flow(model.system, model.params, x0, 0.0, END, control={"push": push}, **SETTINGS)
+    x1, _ = jc.ess.flow(model, x0, 0.0, END, settings=SETTINGS, control={"push": push})
     return 100.0 * (x1[0] + HEAT * jnp.sum(push**2) + PENALTY * x1[1] ** 2)
 
 
@@ -47,8 +47,8 @@ def cost_rate(free: Any, d: Any) -> tuple[jax.Array, jc.ess.BDerivativeInfo]:
     x0, dx0 = model.initial_state().at[1].set(free["tilt"]), jnp.zeros(2).at[1].set(d["tilt"])
     push, dpush = free["push"], d["push"]
     dx1, info = jc.ess.b_derivative(
-        model.system, model.params, x0, dx0, 0.0, END, control={"push": push}, dcontrol={"push": dpush},
-        **SETTINGS,
+        model, x0, jc.ess.Direction(x=dx0, control={"push": dpush}), 0.0, END,
+        settings=SETTINGS, control={"push": push},
     )  # fmt: skip
     change = dx1[0] + 2.0 * HEAT * jnp.sum(push * dpush) + 2.0 * PENALTY * info.x1[1] * dx1[1]
     return 100.0 * change, info

@@ -40,11 +40,11 @@ def check_count(name: str, value: Any) -> None:
     check_integer(name, value, 1)
 
 
-def check_integer(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
-    """Raise ValueError if a value is not an integer in least..most."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        lower = f" >= {least:.0f}" if math.isfinite(least) else ""
-        upper = f" and <= {most:.0f}" if math.isfinite(most) else ""
+def check_integer(name: str, value: Any, minimum: float = -math.inf, maximum: float = math.inf) -> None:
+    """Raise ValueError if a value is not an integer in minimum..maximum."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not minimum <= value <= maximum:
+        lower = f" >= {minimum:.0f}" if math.isfinite(minimum) else ""
+        upper = f" and <= {maximum:.0f}" if math.isfinite(maximum) else ""
         raise ValueError(f"{name}: expected an integer{lower}{upper}, got {value!r}")
 
 
@@ -53,8 +53,8 @@ def is_concrete(*trees: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
-def check_number(name: str, value: Any, least: float = -math.inf) -> None:
-    """Raise TypeError if a value is no number or array, ValueError if one is not finite or < least.
+def check_number(name: str, value: Any, minimum: float = -math.inf) -> None:
+    """Raise TypeError if a value is no number or array, ValueError if one is not finite or < minimum.
 
     A traced value passes, because it cannot be read.
     """
@@ -65,8 +65,8 @@ def check_number(name: str, value: Any, least: float = -math.inf) -> None:
         raise TypeError(f"{name}: expected a number, got {value!r}")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
-    if np.any(array < least):
-        raise ValueError(f"{name}: expected a finite number >= {least:g}, got {value!r}")
+    if np.any(array < minimum):
+        raise ValueError(f"{name}: expected a finite number >= {minimum:g}, got {value!r}")
 
 
 def check_positive(name: str, value: Any) -> None:

@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant(
         "check: Q + s M need not be definite",
         "stability/check.py",
-        "return all(is_positive_definite(each.num) for each in shifted)",
+        "return all(is_positive_definite(matrix.num) for matrix in shifted)",
         "return True",
         "tests/stability/test_soundness.py::test_one_function_beside_the_energy",
     ),

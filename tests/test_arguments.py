@@ -97,23 +97,22 @@ MISTAKES = {
         "model.system: expected System, got EventSystem"),
     "a step without forces": (
         lambda m, t, v, s: compliant.step(m, m.initial_state(), None, dt=0.1), TypeError,
-        "tau: expected an array, got NoneType"),
+        "controls: expected an array, got NoneType"),
     "forces of another size": (
         lambda m, t, v, s: compliant.step(m, m.initial_state(), v[:3], dt=0.1), ValueError,
-        "tau: expected shape (4,), got (3,)"),
+        "controls: expected shape (4,), got (3,)"),
     "a word for a time": (
         lambda m, t, v, s: compliant.step(m, m.initial_state(), v, dt="1"), TypeError,
         "dt: expected a number, got '1'"),
     "a word for a solver": (
-        lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v[None], dt=0.1, solver="Newton"), TypeError,
+        lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v[None], dt=0.1, settings=compliant.Settings(solver="Newton")), TypeError,
         "solver: expected Newton, got str"),
     "controls of one step": (
         lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v, dt=0.1), ValueError,
         "controls: expected shape (T, 4), got (4,)"),
     "a potential without a spring": (
         lambda m, t, v, s: compliant.step(
-            (box := models.box_on_incline()), box.initial_state(), jnp.zeros(6), dt=0.1, cone="coupled",
-            formulation="min_norm"), ValueError, "formulation: 'min_norm' has springs and dampers only"),
+            (box := models.box_on_incline()), box.initial_state(), jnp.zeros(6), dt=0.1, settings=compliant.Settings(cone="coupled", formulation="min_norm")), ValueError, "formulation: 'min_norm' has springs and dampers only"),
     "a word for a stiffness": (
         lambda m, t, v, s: impact.kelvin_voigt(m, m.initial_state(), "1", 5.0), TypeError,
         "stiffness: expected a number, got '1'"),
@@ -198,7 +197,7 @@ MISTAKES = {
     "bounds that cross": (
         lambda m, t, v, s: optimize.impact_design(
             m.replace(params=m.params.replace(constants={"l": jnp.ones(())})), m.initial_state(), design=("l",), bounds={"l": (2.0, 1.0)}),
-        ValueError, "bounds: expected least <= most for 'l', got (2.0, 1.0)"),
+        ValueError, "bounds: expected lower <= upper for 'l', got (2.0, 1.0)"),
     "a path without events": (
         lambda m, t, v, s: stability.motion_path(BIPED, None, num_events=0), ValueError,
         "num_events: expected an integer >= 1, got 0"),

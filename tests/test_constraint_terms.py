@@ -311,7 +311,7 @@ def test_positions_of_a_robot_of_the_wrong_length_are_named():
         lambda: jc.constraint_terms(model, long),
         lambda: nearest_terms(model, long, 2),
         lambda: jc.compliant.step(model, long, rest, dt=0.01),
-        lambda: jc.compliant.step(model, long, rest, dt=0.01, max_contacts=2),
+        lambda: jc.compliant.step(model, long, rest, dt=0.01, settings=jc.compliant.Settings(max_contacts=2)),
     ):
         with pytest.raises(ValueError, match=r"state.q: expected shape \(9,\), got \(10,\)"):
             call()

@@ -91,7 +91,9 @@ def placed(function, *more):
 
 
 def events(function, *more, **options):
-    return lambda n: function(EVENTS, *n["events"], *more, **options)
+    return lambda n: function(
+        jc.Model(system=EVENTS, params=n["events"][0]), *n["events"][1:], *more, **options
+    )
 
 
 def motion(n):
@@ -132,14 +134,14 @@ CALLS = {
     compliant.step: lambda n: compliant.step(
         BLOCK.replace(params=n["params"]), n["state"], n["vector"], dt=0.01 * n["scalar"]
     ),
-    ess.b_derivative: events(ess.b_derivative, jnp.ones(2), 0.0, 0.5, eps=0.1),
-    ess.flow: events(ess.flow, 0.0, 0.5, eps=0.1),
-    ess.integrate: events(ess.integrate, 0.0, 0.5, eps=0.1),
+    ess.b_derivative: events(ess.b_derivative, jnp.ones(2), 0.0, 0.5, settings=ess.Settings(eps=0.1)),
+    ess.flow: events(ess.flow, 0.0, 0.5, settings=ess.Settings(eps=0.1)),
+    ess.integrate: events(ess.integrate, 0.0, 0.5, settings=ess.Settings(eps=0.1)),
     ess.ordering_map: events(ess.ordering_map, jnp.array([0, 1])),
     ess.pack: plain(ess.pack, "state"),
-    ess.saltation_matrix: lambda n: ess.saltation_matrix(EVENTS, *n["events"], 0, n["crossed"]),
+    ess.saltation_matrix: lambda n: events(ess.saltation_matrix, 0, n["crossed"])(n),
     ess.unpack: lambda n: ess.unpack(
-        BLOCK.system, jnp.concatenate([n["state"].q, n["state"].v]), n["scalar"]
+        BLOCK, jnp.concatenate([n["state"].q, n["state"].v]), n["scalar"]
     ),
     geometry.candidates: lambda n: geometry.candidates(
         2, BLOCK.structure.bodies, BLOCK.structure.shape_table, BLOCK.structure.pairs,
@@ -220,8 +222,8 @@ NAMES = {f"{function.__module__}.{function.__name__}": function for function in 
 ROOMS_OF_THE_HOST = ("models", "peers", "viz")
 HOST = {
     jc.io.load_friction_problem, jc.io.save_friction_problem,
-    jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.raise_if_failed, jc.simd, jc.to_mujoco,
-    ess.from_system, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
+    jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.fixed_iterations, jc.raise_if_failed, jc.simd, jc.to_mujoco,
+    ess.from_system, ess.one_sided_jacobian, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
     geometry.check_constants, geometry.check_pair, geometry.check_shape, geometry.contact_bodies,
     geometry.num_contacts,
     impact.approximate_set, impact.contains, impact.coverage, impact.dense_sampling,

@@ -117,10 +117,9 @@ def _compare(
     """One flow with a band of any width; half of them ask for an estimate of the error, too."""
     eps = _bands(rng)
     size = np.repeat([1.0, 5.0], len(x0) // 2)  # m or rad, then their rates
-    asked = {"tol": ASKED * size} if rng.random() < 0.5 else {}
-    x1, info = jc.ess.flow(
-        model.system, model.params, jnp.asarray(x0), 0.0, t1, eps=eps, max_steps=512, **asked
-    )
+    asked = rng.random() < 0.5
+    settings = jc.ess.Settings(eps=eps, tol=ASKED * size if asked else None, max_steps=512)
+    x1, info = jc.ess.flow(model, jnp.asarray(x0), 0.0, t1, settings=settings)
     tally.problems += 1
     if int(info.status):  # any bit: a note such as GRAZING warns of the band, too
         tally.declined += 1

@@ -26,9 +26,9 @@ def _guards(x: jax.Array, params: Any) -> jax.Array:
 
 def corner(path: Path) -> None:
     """Fig. 2: a piecewise constant field and two guards that are not orthogonal."""
-    system = jc.ess.EventSystem(_field, _guards)
+    model = jc.Model(system=jc.ess.EventSystem(_field, _guards), params=None, initial=jnp.zeros(2))
     jc.viz.plot_corner(
-        system, None, jnp.zeros(2), eps=0.1, radius=0.5, duration=1.8, title="two guards and their bands"
+        model, jnp.zeros(2), eps=0.1, radius=0.5, duration=1.8, title="two guards and their bands"
     ).savefig(path, dpi=110)
 
 
@@ -39,7 +39,7 @@ def motion_errors(widths: np.ndarray) -> np.ndarray:
     run = jax.jit(
         jax.vmap(
             lambda e: jc.ess.flow(
-                model.system, model.params, model.initial_state(), 0.0, 0.5, eps=e, ode=tight
+                model, model.initial_state(), 0.0, 0.5, settings=jc.ess.Settings(eps=e, ode=tight)
             )[0]
         )
     )
@@ -149,7 +149,9 @@ def order_table(path: Path) -> None:
 
     def end(eps: float) -> np.ndarray:
         return np.asarray(
-            jc.ess.flow(model.system, model.params, model.initial_state(), 0.0, 0.5, eps=eps, ode=tight)[0]
+            jc.ess.flow(model, model.initial_state(), 0.0, 0.5, settings=jc.ess.Settings(eps=eps, ode=tight))[
+                0
+            ]
         )
 
     lines = ["| eps | error at the end | over eps^2 | over eps^3 |", "|---|---|---|---|"]

@@ -40,8 +40,8 @@ def solve_factored(factor: Factor, rhs: jax.Array, transposed: bool = False) -> 
         triangle = functools.partial(lax.linalg.triangular_solve, table, left_side=True)
         if transposed:
             half = triangle(b[:, None], transpose_a=True)
-            whole = triangle(half, lower=True, unit_diagonal=True, transpose_a=True)[:, 0]
-            return jnp.zeros_like(b).at[order].set(whole)
+            solution = triangle(half, lower=True, unit_diagonal=True, transpose_a=True)[:, 0]
+            return jnp.zeros_like(b).at[order].set(solution)
         half = triangle(b[order][:, None], lower=True, unit_diagonal=True)
         return triangle(half)[:, 0]
 

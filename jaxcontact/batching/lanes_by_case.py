@@ -16,6 +16,7 @@ from jax import lax
 
 from jaxcontact.batching import platforms
 from jaxcontact.batching.batch_axes import batch_first
+from jaxcontact.batching.bounded_loop import bounded_count
 
 
 def switch(
@@ -43,28 +44,30 @@ def _lanes(branches: Sequence[Callable[[Any], Any]], width: int, case: jax.Array
     """Compute the results of all lanes; the first axis is the lane."""
     count = case.shape[0]
     case = jnp.clip(case, 0, len(branches) - 1)
-    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), arguments)
-    shapes = jax.eval_shape(branches[0], one)
+    lane = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), arguments)
+    shapes = jax.eval_shape(branches[0], lane)
     nothing = jax.tree.map(lambda x: jnp.zeros((count, *x.shape), x.dtype), shapes)
 
     def in_tiles(width: int) -> Callable[[jax.Array, Any, Any], Any]:
         def run(case: jax.Array, arguments: Any, results: Any) -> Any:
             for number, branch in enumerate(branches):
-                mine = case == number
+                in_case = case == number
                 # The lanes of this case come first; after them an index out of bounds, whose result is
                 # dropped. Such a place computes a lane of the case instead.
-                (index,) = jnp.nonzero(mine, size=count + width, fill_value=count)
+                (index,) = jnp.nonzero(in_case, size=count + width, fill_value=count)
 
                 def visit(k: jax.Array, results: Any, index: jax.Array = index, branch: Any = branch) -> Any:
-                    own = lax.dynamic_slice(index, (k * width,), (width,))
-                    some = jnp.where(own < count, own, index[0])
-                    tile = jax.tree.map(lambda x: x.at[some].get(mode="clip"), arguments)
-                    return jax.tree.map(
-                        lambda rows, new: rows.at[own].set(new, mode="drop"), results, jax.vmap(branch)(tile)
-                    )
+                    tile_index = lax.dynamic_slice(index, (k * width,), (width,))
+                    safe_index = jnp.where(tile_index < count, tile_index, index[0])
+                    tile = jax.tree.map(lambda x: x.at[safe_index].get(mode="clip"), arguments)
 
-                num_tiles = (jnp.sum(mine, dtype=jnp.int32) + width - 1) // width
-                results = lax.fori_loop(0, num_tiles, visit, results)
+                    def put(rows: jax.Array, new: jax.Array) -> jax.Array:
+                        return rows.at[tile_index].set(new, mode="drop")
+
+                    return jax.tree.map(put, results, jax.vmap(branch)(tile))
+
+                num_tiles = (jnp.sum(in_case, dtype=jnp.int32) + width - 1) // width
+                results = bounded_count(num_tiles, visit, results, max_iters=-(-count // width))
             return results
 
         return run

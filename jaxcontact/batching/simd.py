@@ -173,8 +173,8 @@ class _Program:
 
         def share(begin: int) -> None:
             end = min(begin + width, size)
-            for whole, part in zip(found, self._share([a[begin:end] for a in arrays]), strict=True):
-                whole[begin:end] = part
+            for result, part in zip(found, self._share([a[begin:end] for a in arrays]), strict=True):
+                result[begin:end] = part
 
         if len(begins) == 1:
             share(0)
@@ -189,10 +189,10 @@ class _Program:
         groups = -(-size // lanes.count)
         inputs = np.concatenate([_as_slots(array, groups, lanes) for array in arrays], axis=1)
         count = sum(math.prod(shape) for shape, _ in self.results)
-        given, memory = _aligned(inputs.nbytes), _aligned(self.code.memory_bytes)
-        given[:] = inputs.ravel().view(np.uint8)
+        padded, memory = _aligned(inputs.nbytes), _aligned(self.code.memory_bytes)
+        padded[:] = inputs.ravel().view(np.uint8)
         returned = _aligned(groups * count * VECTOR_BYTES)
-        self.code.run(given.ctypes.data, returned.ctypes.data, memory.ctypes.data, groups)
+        self.code.run(padded.ctypes.data, returned.ctypes.data, memory.ctypes.data, groups)
         slots = returned.reshape(groups, count, VECTOR_BYTES)
         ends = np.cumsum([math.prod(shape) for shape, _ in self.results]).tolist()
         return [

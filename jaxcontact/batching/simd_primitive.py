@@ -51,13 +51,14 @@ class World:
         closed = jax.make_jaxpr(function)(*inputs)
         is_traced = [isinstance(constant, jax.core.Tracer) for constant in closed.consts]
         others = [constant for constant, traced in zip(closed.consts, is_traced, strict=True) if traced]
-        known = [
+        fixed_constants = [
             None if traced else constant for constant, traced in zip(closed.consts, is_traced, strict=True)
         ]
 
         def moved(*arrays: Any) -> list[Any]:
             rest = iter(arrays)
-            constants = [next(rest) if traced else k for k, traced in zip(known, is_traced, strict=True)]
+            choices = zip(fixed_constants, is_traced, strict=True)
+            constants = [next(rest) if traced else constant for constant, traced in choices]
             return list(jax.core.eval_jaxpr(closed.jaxpr, constants, *rest))
 
         shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in others]
@@ -120,8 +121,8 @@ class World:
         def pulled(*arrays: Any) -> list[Any]:
             others = iter(arrays[: len(self.inputs) - len(linear)])
             zeros = [jnp.zeros(x.shape, x.dtype) for x in self.inputs]
-            whole = [zeros[k] if k in linear else next(others) for k in range(len(self.inputs))]
-            part = self._part(whole, linear, present)
+            arguments = [zeros[k] if k in linear else next(others) for k in range(len(self.inputs))]
+            part = self._part(arguments, linear, present)
             return list(jax.vjp(part, *(zeros[k] for k in linear))[1](list(arrays[-len(present) :])))
 
         return pulled
@@ -130,10 +131,10 @@ class World:
         """Make some results a function of some arguments."""
 
         def part(*changed: Any) -> list[Any]:
-            whole = list(arrays)
+            arguments = list(arrays)
             for k, value in zip(changing, changed, strict=True):
-                whole[k] = value
-            found = self.evaluate(*whole)
+                arguments[k] = value
+            found = self.evaluate(*arguments)
             return [found[k] for k in results]
 
         return part
@@ -230,7 +231,9 @@ def _batched(
     (count,) = {array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None}
     sizes = zip(arrays, axes, shared, strict=True)
     size = next(
-        np.delete(a.shape, axis)[0] if axis is not None else a.shape[0] for a, axis, own in sizes if not own
+        np.delete(a.shape, axis)[0] if axis is not None else a.shape[0]
+        for a, axis, is_shared in sizes
+        if not is_shared
     )
     for array, axis, is_shared in zip(arrays, axes, shared, strict=True):
         keep.append(is_shared and axis is None)

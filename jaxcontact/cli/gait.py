@@ -15,6 +15,7 @@ import numpy as np
 from jaxcontact import ess, optimize, viz
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress
+from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize import GaitProblem, gaits
 from jaxcontact.status import Status
 
@@ -77,20 +78,15 @@ def _find(options: argparse.Namespace) -> int:
 def run_strides(problem: GaitProblem, params: Any, free: Any, strides: int) -> ess.EventTrajectory:
     """Integrate the motion over several periods, from the free numbers of one period."""
     launch = problem.launch(free, params)
-    settings = problem.settings() | {
-        "max_steps": 256 * strides,
-        "max_events": problem.max_events * strides,
-        "ode": ess.DormandPrince(rtol=1e-9, atol=1e-11, longest=launch.duration / 40),
-    }
-    trajectory = ess.integrate(
-        problem.es,
-        launch.params,
-        launch.x0,
-        0.0,
-        strides * launch.duration,
-        control=launch.control,
-        **settings,
+    settings = problem.settings().replace(
+        max_steps=256 * strides,
+        max_events=problem.max_events * strides,
+        ode=ess.DormandPrince(rtol=1e-9, atol=1e-11, longest=launch.duration / 40),
     )
+    trajectory = ess.integrate(
+        Model(system=problem.es, params=launch.params), launch.x0, 0.0, strides * launch.duration,
+        settings=settings, control=launch.control, crossed0=problem.starts_crossed(),
+    )  # fmt: skip
     return jax.block_until_ready(trajectory)
 
 

@@ -2,7 +2,9 @@
 
 from jaxcontact.compliant.estimate import estimate_forces as estimate_forces
 from jaxcontact.compliant.problem import Problem as Problem
-from jaxcontact.compliant.solve import Newton as Newton
+from jaxcontact.compliant.settings import Newton as Newton
+from jaxcontact.compliant.settings import Settings as Settings
+from jaxcontact.compliant.settings import StepMemory as StepMemory
 from jaxcontact.compliant.solve import StepInfo as StepInfo
 from jaxcontact.compliant.solve import solve as solve
 from jaxcontact.compliant.step import rollout as rollout

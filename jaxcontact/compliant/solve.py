@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows
-from jaxcontact.arguments import check_count, check_type
+from jaxcontact.arguments import check_type
 from jaxcontact.compliant import min_norm, staggered
 from jaxcontact.compliant.energy import gains_energy
 from jaxcontact.compliant.problem import (
@@ -29,38 +28,14 @@ from jaxcontact.compliant.problem import (
     row_material,
     stretch_after,
 )
+from jaxcontact.compliant.settings import DEFAULT, Settings, StepMemory
 from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import DRY
 
-CONES = ("associated", "staggered", "pyramid", "coupled")
-FORMULATIONS = ("complementary", "min_norm")
 TANGENT_STEPS = 4  # of the method of multipliers in a derivative
-
-
-@dataclasses.dataclass(frozen=True)
-class Newton:
-    """Newton's method in velocity space.
-
-    Attributes:
-        max_iters: most steps of one convex problem, at least 1. Robots on many contacts that are about to
-            slip need tens.
-        early_exit: stop when the problem is solved. False does the same steps in loops of static length,
-            `max_iters` each: choose a small one. The answer and its derivative are the same. The default is
-            True on every device: a batch needs as many steps as its hardest problem, a small part of the
-            limit.
-    """
-
-    max_iters: int = 500
-    early_exit: bool = True
-
-    def __post_init__(self) -> None:
-        check_count("max_iters", self.max_iters)
-
-
-NEWTON = Newton()
 
 
 class StepInfo(Record):
@@ -97,6 +72,11 @@ class StepInfo(Record):
     taken: jax.Array
     stretch: jax.Array | None = None
 
+    @property
+    def memory(self) -> StepMemory:
+        """What the next step starts from, without derivative by the forces."""
+        return StepMemory(forces=lax.stop_gradient(self.lam), stretch=self.stretch)
+
 
 def program_of(problem: Problem, cone: str) -> ConeProgram:
     """The convex program of a step."""
@@ -105,11 +85,11 @@ def program_of(problem: Problem, cone: str) -> ConeProgram:
     return convex_program(problem, row_material(problem), pyramid=cone == "pyramid", gate=gate)
 
 
-def _search(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:
+def _search(problem: Problem, start: jax.Array, settings: Settings) -> tuple[jax.Array, ...]:
     """(v+, p, iterations, converged); no derivative."""
     problem, start = lax.stop_gradient((problem, start))
-    program = program_of(problem, cone)
-    if cone == "staggered":
+    program, solver = program_of(problem, settings.cone), settings.solver
+    if settings.cone == "staggered":
         return staggered.solve_staggered(program, start, solver.max_iters, solver.early_exit)
     solution = cone_newton.solve_cone_program(program, start, solver.max_iters, solver.early_exit)
     return solution.x, solution.p, solution.iterations, solution.converged
@@ -143,18 +123,6 @@ def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[ja
         return -dx, -dp
 
     return implicit.attach(residual, correct, problem, (x, p))
-
-
-def check_names(cone: str, formulation: str, contacts: int) -> None:
-    """Raise ValueError for unknown names and for combinations that make no sense."""
-    if cone not in CONES:
-        raise ValueError(f"cone: expected one of {CONES}, got {cone!r}")
-    if formulation not in FORMULATIONS:
-        raise ValueError(f"formulation: expected one of {FORMULATIONS}, got {formulation!r}")
-    if cone == "coupled" and formulation != "min_norm":
-        raise ValueError("cone: 'coupled' belongs to formulation='min_norm'; use 'associated' or 'staggered'")
-    if formulation == "min_norm" and (cone in ("staggered", "pyramid") or (contacts and cone != "coupled")):
-        raise ValueError(f"cone: with contacts 'min_norm' has the cone 'coupled' only, got {cone!r}")
 
 
 def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
@@ -195,34 +163,27 @@ def _bad_numbers(problem: Problem) -> jax.Array:
 
 
 def solve_velocity(
-    problem: Problem,
-    warm_start: jax.Array | None,
-    cone: str,
-    formulation: str,
-    solver: Newton,
-    zeta: Any = None,
+    problem: Problem, warm_start: jax.Array | None, settings: Settings
 ) -> tuple[jax.Array, StepInfo]:
     """v+ (nv,) and StepInfo of a step; see `solve`."""
     check_type("problem", problem, Problem)
+    check_type("settings", settings, Settings)
     _check_problem(problem, warm_start)
-    check_names(cone, formulation, problem.terms.mu.shape[0])
-    if zeta is not None and formulation != "min_norm":
-        raise ValueError("zeta: expected None, for only formulation='min_norm' has one, got a number")
-    if formulation == "min_norm" and DRY in problem.terms.kind:
+    paper = settings.formulation == "min_norm"
+    if paper and problem.terms.mu.shape[0] and settings.cone != "coupled":
+        raise ValueError(f"cone: with contacts 'min_norm' has the cone 'coupled' only, got {settings.cone!r}")
+    if paper and DRY in problem.terms.kind:
         raise ValueError("formulation: 'min_norm' has no dry friction of joints; use 'complementary'")
     start = jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start
     start = by_axis(start, problem.terms.kind)
-    if formulation == "min_norm":
+    if paper:
         x, p, iterations, converged = min_norm.solve_min_norm(
-            problem, solver.max_iters, solver.early_exit, zeta
+            problem, settings.solver.max_iters, settings.solver.early_exit, settings.zeta
         )
     else:
-        x, p, iterations, converged = _search(problem, start, cone, solver)
-        x, p = _attach(problem, x, p, cone)
-    info = _info(problem, x, p, iterations, converged, cone, formulation)
-    if zeta is not None:
-        info = info.replace(status=info.status | flag(~(jnp.asarray(zeta) > 0), Status.INVALID))
-    return x, info
+        x, p, iterations, converged = _search(problem, start, settings)
+        x, p = _attach(problem, x, p, settings.cone)
+    return x, _info(problem, x, p, iterations, converged, settings)
 
 
 def _info(
@@ -231,9 +192,9 @@ def _info(
     p: jax.Array,
     iterations: jax.Array,
     converged: jax.Array,
-    cone: str,
-    formulation: str,
+    settings: Settings,
 ) -> StepInfo:
+    cone = settings.cone
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
     heads, nd = slice(nb + nl, nb + nl + nc), terms.kind.count(DRY)
@@ -259,7 +220,7 @@ def _info(
     off_balance = jnp.max(jnp.abs(momentum)) > precision.eps**0.5 * (scale + precision.tiny / precision.eps)
     status = flag(~finite, Status.NONFINITE) | flag(finite & (~converged | off_balance), unfinished)
     status = status | flag(_bad_numbers(problem), Status.INVALID)
-    if formulation != "min_norm":  # the paper's programs do not keep the law
+    if settings.formulation != "min_norm":  # the paper's programs do not keep the law
         status = status | flag(finite & gains_energy(problem, program, x, p), Status.ENERGY)
     return StepInfo(
         status=status,
@@ -277,15 +238,9 @@ def _info(
     )
 
 
-@functools.partial(jit, static_argnames=("cone", "formulation", "solver"))
+@functools.partial(jit, static_argnames="settings")
 def solve(
-    problem: Problem,
-    warm_start: jax.Array | None = None,
-    *,
-    cone: str = "associated",
-    formulation: str = "complementary",
-    solver: Newton = NEWTON,
-    zeta: Any = None,
+    problem: Problem, warm_start: jax.Array | None = None, *, settings: Settings = DEFAULT
 ) -> tuple[jax.Array, StepInfo]:
     """Constraint forces of one step of springs, dampers and friction, as stiff as one likes.
 
@@ -304,18 +259,14 @@ def solve(
     Args:
         problem: the algebra of the step.
         warm_start: (nr,) forces of the last step, N.
-        cone: see above.
-        formulation: "complementary", or "min_norm" for the paper's programs (no derivative).
-        solver: limits of the search.
-        zeta: weight of normal forces and limits in the paper's programs (99) and (109), > 0; None is the
-            paper's 1/dt. A larger one presses less on what slides; none makes the programs the law.
+        settings: cone (see above), formulation and limits.
 
     Returns:
         lam (nr,) in N and StepInfo.
 
     Raises:
         TypeError: something else than a Problem.
-        ValueError: unknown names, combinations that make no sense, shapes or row orders that do not fit.
+        ValueError: settings that the rows do not have, shapes or row orders that do not fit.
 
     Status: MAX_ITERS (STALLED for "staggered") where the conditions are not met or the momenta are not in
         balance to the square root of the precision, NONFINITE, INVALID for negative stiffness, damping or
@@ -325,5 +276,5 @@ def solve(
     Derivative: of the conditions at the solution, forward and reverse, by everything but `warm_start`; at a
         change of mode that of the mode found. Any order. None for "min_norm".
     """
-    _, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
+    _, info = solve_velocity(problem, warm_start, settings)
     return info.lam, info

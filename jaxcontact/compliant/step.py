@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
-from jaxcontact.arguments import check_array, check_count, check_positive, check_type
+from jaxcontact.arguments import check_array, check_positive, check_type
 from jaxcontact.compliant.nearest import Selection, info_of_all, law_of, selection_of
 from jaxcontact.compliant.problem import Problem, stretch_after
-from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
+from jaxcontact.compliant.settings import DEFAULT, START, Settings, StepMemory
+from jaxcontact.compliant.solve import StepInfo, solve_velocity
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
 from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, mass_matrix_at
@@ -94,16 +95,11 @@ def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
 def step(
     model: Model,
     state: State,
-    tau: jax.Array,
+    controls: jax.Array,
     *,
     dt: Any,
-    cone: str = "associated",
-    formulation: str = "complementary",
-    solver: Newton = NEWTON,
-    warm_start: jax.Array | None = None,
-    max_contacts: int | None = None,
-    stretch: jax.Array | None = None,
-    zeta: Any = None,
+    settings: Settings = DEFAULT,
+    memory: StepMemory = START,
 ) -> tuple[State, StepInfo]:
     """One step of length dt: v+ from the convex problem of its constraints, then q+ = q retracted by dt v+.
 
@@ -114,26 +110,18 @@ def step(
     Args:
         model: the mechanism and its numbers; `params.law` says how its constraints yield.
         state: where it starts.
-        tau: (nv,) generalized forces beside gravity and the forces of the system; of a robot with actuators
-            its controls (nu,).
+        controls: (nu,) of the actuators of a robot; of another mechanism (nv,) generalized forces beside
+            gravity and the forces of the system.
         dt: s; 1e-8 to 0.1 tested with stiffness up to 1e15 N/m and damping up to 1e12 N s/m.
-        cone: "associated", "staggered", "pyramid", or "coupled" with "min_norm"; see `solve`.
-        formulation: "complementary", or "min_norm" for the paper's programs.
-        solver: limits of the search.
-        warm_start: (nr,) forces of the last step, `info.lam`: where the search starts, and in which modes.
-        max_contacts: the step sees so many contacts, those of least gap; the others have no force. One that
-            closes within a step is seen at the next. None is all candidates.
-        stretch: (nc, nt) of the friction springs of the law at the start, m, along the tangents of each
-            contact: `info.stretch` of the step before. None is zero: in a loop that does not hand it on, the
-            springs start anew at every step, and what they hold creeps.
-        zeta: of "min_norm", see `solve`.
+        settings: cone, program and limits.
+        memory: `info.memory` of the step before.
 
     Returns:
         The next State, and StepInfo.
 
     Raises:
         TypeError: arguments in another order, a Model, or what is no array or number.
-        ValueError: params carry no law, tau has another shape, dt is a number that is not positive and
+        ValueError: params carry no law, controls have another shape, dt is a number that is not positive and
             finite; what `solve` raises.
 
     Status: that of `solve`; NONFINITE also for q or t at the end; OVERFLOW where more than `max_contacts`
@@ -142,51 +130,52 @@ def step(
     Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
         state, forces and matrices of each step, and computes its kinematics again.
     """
-    _check(model, state, solver, formulation, dt, max_contacts)
-    check_array("tau", tau, (model.num_controls,))
-    stretch = start_of_springs(model, state, stretch)
-    return _step(model, state, tau, dt, cone, formulation, solver, warm_start, max_contacts, stretch, zeta)
+    _check(model, state, settings, memory, dt)
+    check_array("controls", controls, (model.num_controls,))
+    memory = start_memory(model, state, memory)
+    return _step(model, state, controls, dt, settings, memory)
 
 
-def _check(model: Model, state: State, solver: Newton, formulation: str, dt: Any, max_contacts: Any) -> None:
+def _check(model: Model, state: State, settings: Settings, memory: StepMemory, dt: Any) -> None:
     check_mechanism(model, state)
-    check_type("solver", solver, Newton)
-    if max_contacts is not None:
-        check_count("max_contacts", max_contacts)
+    check_type("settings", settings, Settings)
+    check_type("memory", memory, StepMemory)
     if not isinstance(dt, jax.Array):  # reading one would wait for its device
         check_positive("dt", dt)
-    if formulation == "min_norm" and model.params.law is not None and model.params.law.potential is not None:
+    law = model.params.law
+    if settings.formulation == "min_norm" and law is not None and law.potential is not None:
         raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
 
 
-def start_of_springs(model: Model, state: State, stretch: jax.Array | None = None) -> jax.Array | None:
-    """Stretch (nc, nt) of the friction springs, zero where it is not given; None where the law has none."""
+def start_memory(model: Model, state: State, memory: StepMemory = START) -> StepMemory:
+    """Put zero stretch (nc, nt) into a memory without any, if the law has friction springs.
+
+    Raises:
+        ValueError: a stretch of another shape, or one of a law without friction_spring.
+    """
     shape = (model.structure.num_contacts, model.structure.dim - 1)
     if model.params.law is None or model.params.law.friction_spring is None:
-        if stretch is not None:
+        if memory.stretch is not None:
             raise ValueError("stretch: expected None, for the law has no friction_spring, got an array")
-        return None
-    if stretch is None:
-        return jnp.zeros(shape, state.q.dtype)
-    check_array("stretch", stretch, shape)
-    return stretch
+        return memory
+    if memory.stretch is None:
+        return memory.replace(stretch=jnp.zeros(shape, state.q.dtype))
+    check_array("stretch", memory.stretch, shape)
+    return memory
 
 
-@functools.partial(jit, static_argnames=("cone", "formulation", "solver", "max_contacts"))
+@functools.partial(jit, static_argnames="settings")
 def _step(
     model: Model,
     state: State,
     tau: jax.Array,
     dt: Any,
-    cone: str,
-    formulation: str,
-    solver: Newton,
-    warm_start: jax.Array | None,
-    max_contacts: int | None,
-    stretch: jax.Array | None,
-    zeta: Any,
+    settings: Settings,
+    memory: StepMemory,
 ) -> tuple[State, StepInfo]:
-    whole = formulation == "min_norm" or cone == "staggered"  # those eliminate with one matrix
+    # These eliminate with one matrix:
+    whole = settings.formulation == "min_norm" or settings.cone == "staggered"
+    warm_start, stretch, max_contacts = memory.forces, memory.stretch, settings.max_contacts
     if max_contacts is not None and max_contacts >= model.structure.num_contacts:
         max_contacts = None
     by_body = not whole and max_contacts is None and kept_by_body(model.system)
@@ -196,19 +185,21 @@ def _step(
         make = functools.partial(assemble_nearest, max_contacts=max_contacts)
         problem, free, taken = again(make)(model, state, tau, dt)
         if warm_start is not None:
-            check_array("warm_start", warm_start, (taken.num_rows,))
+            check_array("memory.forces", warm_start, (taken.num_rows,))
             warm_start = warm_start[taken.rows]
         loose = None
         if model.params.law is not None and stretch is not None:
             problem = problem.replace(stretch=stretch[taken.nearest.index])
             loose = stretch_after(model.params.law, stretch, jnp.zeros_like(stretch), problem.dt)
-        v, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
+        v, info = solve_velocity(problem, warm_start, settings)
         touched = _touched(problem.terms, info.lam)
         info = info_of_all(info, taken, loose)
     else:
         problem, free = again(functools.partial(assemble_all, by_body=by_body))(model, state, tau, dt)
         problem = problem.replace(stretch=stretch)
-        v, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
+        if warm_start is not None:
+            check_array("memory.forces", warm_start, problem.terms.phi.shape)
+        v, info = solve_velocity(problem, warm_start, settings)
         touched = _touched(problem.terms, info.lam)
     v, rate = take_free_step(model.system, free, v, touched)
     q = again(functools.partial(retract, model.system))(state.q, problem.dt * rate)
@@ -224,13 +215,8 @@ def rollout(
     controls: jax.Array,
     *,
     dt: Any,
-    cone: str = "associated",
-    formulation: str = "complementary",
-    solver: Newton = NEWTON,
-    warm_start: jax.Array | None = None,
-    max_contacts: int | None = None,
-    stretch: jax.Array | None = None,
-    zeta: Any = None,
+    settings: Settings = DEFAULT,
+    memory: StepMemory = START,
 ) -> tuple[State, StepInfo]:
     """Steps under the controls (T, nu), each started from the forces of the one before.
 
@@ -239,13 +225,8 @@ def rollout(
         state: where it starts.
         controls: (T, nu) of the actuators of a robot; (T, nv) generalized forces where there are none.
         dt: s.
-        cone: see `solve`.
-        formulation: see `solve`.
-        solver: limits of the search.
-        warm_start: (nr,) forces before the first step.
-        max_contacts: see `step`.
-        stretch: (nc, nt) of the friction springs before the first step, m; None is zero.
-        zeta: of "min_norm", see `solve`.
+        settings: cone, program and limits.
+        memory: before the first step.
 
     Returns:
         States and StepInfos after each step, time first: T rows, the last is the final state.
@@ -257,57 +238,39 @@ def rollout(
 
     Derivative: as `step`; memory grows with T.
     """
-    _check(model, state, solver, formulation, dt, max_contacts)
+    _check(model, state, settings, memory, dt)
     check_array("controls", controls)
     width = model.num_controls
     if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != width:
         raise ValueError(f"controls: expected shape (T, {width}), got {jnp.shape(controls)}")
-    stretch = start_of_springs(model, state, stretch)
-    return _rollout(
-        model,
-        state,
-        controls,
-        dt,
-        cone,
-        formulation,
-        solver,
-        warm_start,
-        max_contacts,
-        stretch,
-        zeta,
-    )
+    return _rollout(model, state, controls, dt, settings, start_memory(model, state, memory))
 
 
-@functools.partial(jit, static_argnames=("cone", "formulation", "solver", "max_contacts"))
+@functools.partial(jit, static_argnames="settings")
 def _rollout(
     model: Model,
     state: State,
     controls: jax.Array,
     dt: Any,
-    cone: str,
-    formulation: str,
-    solver: Newton,
-    warm_start: jax.Array | None,
-    max_contacts: int | None,
-    stretch: jax.Array | None,
-    zeta: Any,
+    settings: Settings,
+    memory: StepMemory,
 ) -> tuple[State, StepInfo]:
-    options: dict[str, Any] = {
-        "dt": dt, "cone": cone, "formulation": formulation, "solver": solver, "max_contacts": max_contacts,
-        "zeta": zeta,
-    }  # fmt: skip
+    def advance(carry: tuple[State, StepMemory], controls: jax.Array) -> tuple:
+        then, info = step(model, carry[0], controls, dt=dt, settings=settings, memory=carry[1])
+        return (then, info.memory), (then, info)
 
-    def advance(carry: tuple[State, jax.Array, jax.Array | None], tau: jax.Array) -> tuple:
-        now, forces, stretch = carry
-        then, info = step(model, now, tau, warm_start=forces, stretch=stretch, **options)
-        return (then, lax.stop_gradient(info.lam), info.stretch), (then, info)
-
-    if warm_start is None:
-        terms = rows_by_body if kept_by_body(model.system) else constraint_terms
-        rows = jax.eval_shape(terms, model, state).phi
-        warm_start = jnp.zeros(rows.shape, rows.dtype)
     state = _moving_with(state, (model.params, state, controls))
-    return lax.scan(advance, (state, lax.stop_gradient(warm_start), stretch), controls)[1]
+    return lax.scan(advance, (state, first_memory(model, state, memory)), controls)[1]
+
+
+def first_memory(model: Model, state: State, memory: StepMemory = START) -> StepMemory:
+    """Fill what a memory lacks, zero forces (nr,) and zero stretch, so that steps keep its structure."""
+    memory = start_memory(model, state, memory)
+    if memory.forces is not None:
+        return memory.replace(forces=lax.stop_gradient(memory.forces))
+    terms = rows_by_body if kept_by_body(model.system) else constraint_terms
+    rows = jax.eval_shape(terms, model, state).phi
+    return memory.replace(forces=jnp.zeros(rows.shape, rows.dtype))
 
 
 def _moving_with(state: State, causes: Any) -> State:

@@ -15,17 +15,19 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.arguments import check_number
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import CROSS, UNUSED
-from jaxcontact.ess.inputs import Inputs, Options
-from jaxcontact.ess.integrate import MAX_EVENTS, MAX_STEPS, flow_info, run
+from jaxcontact.ess.inputs import Inputs
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
-from jaxcontact.ess.simultaneous_crossing import Direction, across_corner
+from jaxcontact.ess.run import flow_info, run
+from jaxcontact.ess.settings import Settings
+from jaxcontact.ess.simultaneous_crossing import NumberRates, across_corner
 from jaxcontact.mechanics.event_system import EventSystem
-from jaxcontact.precision import jit
-from jaxcontact.solvers.ode import DormandPrince
+from jaxcontact.mechanics.system import Model
+from jaxcontact.precision import all_digits, jit
 from jaxcontact.status import Status, flag
 
 
@@ -61,33 +63,36 @@ class _Carry(NamedTuple):
     until: jax.Array  # crossings up to this time belong to the last corner
     event: jax.Array
     order: jax.Array
+    first: jax.Array  # (max_events,) event with which the corner of each event begins
+    leads: jax.Array  # (max_events, m) s, by which the guard of each event comes before those ahead
     corners: jax.Array
     largest: jax.Array
     grazed: jax.Array
 
 
-def _along(
+def propagate(
     es: EventSystem,
     inputs: Inputs,
-    direction: Direction,
+    direction: NumberRates,
     crossed0: jax.Array,
     plan: Plan,
     dx0: jax.Array,
     eps: jax.Array,
     corner_tol: jax.Array | None,
     max_events: int,
+    forced: jax.Array | None = None,
 ) -> _Carry:
-    """Propagate a direction along the rows of a plan, at fixed times."""
+    """Propagate a direction along the rows of a plan, at fixed times; `forced` (max_events,) is its order."""
     info = flow_info(plan, max_events)
     m = crossed0.shape[0]
 
-    def field(t: jax.Array, x: jax.Array, mask: jax.Array, d: Direction) -> jax.Array:
+    def field(t: jax.Array, x: jax.Array, mask: jax.Array, d: NumberRates) -> jax.Array:
         return es.xdot(t, x, mask, d.control, d.params)
 
-    fixed = Direction(inputs.params, inputs.control)
+    fixed = NumberRates(inputs.params, inputs.control)
 
     def step(c: _Carry, row: Any) -> _Carry:
-        def move(t: jax.Array, x: jax.Array, d: Direction) -> tuple[jax.Array, jax.Array]:
+        def move(t: jax.Array, x: jax.Array, d: NumberRates) -> tuple[jax.Array, jax.Array]:
             return one_step(es, d.params, d.control, t, x, c.crossed, row)[:2]
 
         (t, x), (dt, dx) = jax.jvp(move, (c.t, c.x, fixed), (jnp.zeros_like(c.t), c.dx, direction))
@@ -108,12 +113,17 @@ def _along(
             together = (index >= c.event) & (info.event_times <= until) & (info.order >= 0)
             members = jnp.any(together[:, None] & (info.order[:, None] == jnp.arange(m)[None, :]), axis=0)
             moved = c.dx + (done.t - c.t) * df
-            corner = across_corner(es, inputs, direction, done.t, done.before, c.crossed, members, moved)
+            ahead = None if forced is None else lax.dynamic_slice(forced, (c.event,), (m,))
+            corner = across_corner(
+                es, inputs, direction, done.t, done.before, c.crossed, members, moved, ahead
+            )
             size = jnp.sum(members).astype(jnp.int32)
             spots = jnp.where(corner.order >= 0, c.event + jnp.arange(m), max_events)
             return c._replace(
                 dx=corner.dx,
                 order=c.order.at[spots].set(corner.order, mode="drop"),
+                first=c.first.at[spots].set(c.event, mode="drop"),
+                leads=c.leads.at[spots].set(corner.leads, mode="drop"),
                 corners=c.corners + (size > 1),
                 largest=jnp.maximum(c.largest, size),
                 grazed=jnp.where(c.grazed < 0, corner.stuck, c.grazed),
@@ -134,6 +144,8 @@ def _along(
         until=jnp.asarray(-jnp.inf, dx0.dtype),
         event=jnp.int32(0),
         order=jnp.full(max_events, -1, jnp.int32),
+        first=jnp.full(max_events, -1, jnp.int32),
+        leads=jnp.zeros((max_events, m), dx0.dtype),
         corners=jnp.int32(0),
         largest=jnp.int32(0),
         grazed=jnp.int32(-1),
@@ -141,23 +153,30 @@ def _along(
     return lax.scan(body, start, rows(plan))[0]
 
 
+class Direction(Record):
+    """A displacement of everything that a flow depends on, each part a pytree like what it displaces.
+
+    Attributes:
+        x: (n,) of the start.
+        params: of the model's numbers; None is zero.
+        control: of the control; None is zero.
+    """
+
+    x: jax.Array
+    params: Any = None
+    control: Any = None
+
+
 def b_derivative(
-    es: EventSystem,
-    params: Any,
+    model: Model,
     x0: jax.Array,
-    dx: jax.Array,
+    direction: jax.Array | Direction,
     t0: Any,
     t1: Any,
     *,
-    eps: Any,
-    dparams: Any = None,
-    dcontrol: Any = None,
-    corner_tol: Any = None,
+    settings: Settings,
     control: Any = None,
     crossed0: jax.Array | None = None,
-    ode: DormandPrince | None = None,
-    max_steps: int = MAX_STEPS,
-    max_events: int = MAX_EVENTS,
 ) -> tuple[jax.Array, BDerivativeInfo]:
     """Compute the one-sided derivative of the flow, lim (flow(x0 + r dx) - flow(x0)) / r for r -> 0+.
 
@@ -165,22 +184,18 @@ def b_derivative(
     direction: there the map dx -> dx1 is continuous, positively homogeneous and piecewise linear, but not
     linear, so B(dx) + B(-dx) need not vanish (Burden et al. 2016; Council, Revzen & Burden 2022). Its cost is
     that of one crossing per guard, for any number of orders. `vmap` over directions runs the trajectory once.
+    `jax.jvp` of `flow` with `corner="one_sided"` is the same number.
 
     Args:
-        es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events: as `flow`.
-        dx: (n,) direction of the start.
-        dparams: direction of params, a pytree like it; None is zero.
-        dcontrol: direction of the control, a pytree like it; None is zero.
-        corner_tol: crossings within this time (s) of the first one make one corner; default the time in which
-            a hundredth of eps is crossed. It must be longer than the errors of the crossing times, of order
-            eps^3, and shorter than the time between crossings that are not simultaneous.
+        model, x0, t0, t1, settings, control, crossed0: as `flow`.
+        direction: (n,) of the start, or a `Direction` of start, params and control.
 
     Returns:
         dx1 (n,), BDerivativeInfo.
 
     Raises:
-        ValueError: as `flow`; dx, dparams or dcontrol do not have the shapes of x0, params or control;
-            corner_tol is negative or not finite, which inside jit sets INVALID.
+        ValueError: as `flow`; parts of the direction do not have the shapes of x0, params or control;
+            settings.corner_tol is negative or not finite, which inside jit sets INVALID.
 
     Status: as `flow`. With SIMULTANEOUS (jumps that do not commute at a corner) there is no B-derivative; the
         result is the derivative of one order. GRAZING also if the displaced trajectory never reaches a guard
@@ -188,30 +203,75 @@ def b_derivative(
 
     Derivative: none; the result is one. Between corners it differs from the derivative of `flow` by C eps^2.
     """
-    inputs, crossed0, plan, widths = run(
-        es, params, x0, t0, t1, Options(eps, control, crossed0, ode, max_steps, max_events)
-    )
-    if jnp.shape(dx) != inputs.x0.shape:
-        raise ValueError(f"dx: expected shape {inputs.x0.shape} as x0, got {jnp.shape(dx)}")
-    direction = Direction(
-        _tangent("dparams", inputs.params, dparams), _tangent("dcontrol", inputs.control, dcontrol)
-    )
-    tolerance = None
-    if corner_tol is not None:
-        check_number("corner_tol", corner_tol, 0.0)
-        if jnp.ndim(corner_tol) != 0:
-            raise ValueError(f"corner_tol: expected one number, got shape {jnp.shape(corner_tol)}")
-        tolerance = jnp.asarray(corner_tol, inputs.x0.dtype)
+    inputs, crossed0, plan, widths = run(model, x0, t0, t1, settings, control, crossed0)
+    if not isinstance(direction, Direction):
+        direction = Direction(x=direction)
+    if jnp.shape(direction.x) != inputs.x0.shape:
+        raise ValueError(f"direction: expected shape {inputs.x0.shape} as x0, got {jnp.shape(direction.x)}")
+    numbers = numbers_of(inputs, direction)
+    dx, width = jnp.asarray(direction.x, inputs.x0.dtype), corner_width(settings, inputs.x0)
     return _b_derivative(
-        es, inputs, direction, crossed0, plan, jnp.asarray(dx, inputs.x0.dtype), widths, tolerance, max_events
+        model.system, inputs, numbers, crossed0, plan, dx, widths, width, settings.max_events
     )
+
+
+def corner_width(settings: Settings, x0: jax.Array) -> jax.Array | None:
+    """Return `corner_tol` in the dtype of the state, or None; raise an error if it is no time."""
+    if settings.corner_tol is None:
+        return None
+    check_number("corner_tol", settings.corner_tol, 0.0)
+    if jnp.ndim(settings.corner_tol) != 0:
+        raise ValueError(f"corner_tol: expected one number, got shape {jnp.shape(settings.corner_tol)}")
+    return jnp.asarray(settings.corner_tol, x0.dtype)
+
+
+REVERSE = (
+    "ess.flow: reverse mode needs a linear map, and with corner='one_sided' the derivative at a corner is "
+    "none; use jax.jvp, ess.b_derivative or ess.one_sided_jacobian, or corner='smooth' for the order taken"
+)
+SECOND = (
+    "ess.flow: with corner='one_sided' there is no second derivative; use corner='smooth', whose first and "
+    "second derivatives are those of the order taken"
+)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def one_sided_end(
+    es: EventSystem,
+    max_events: int,
+    inputs: Inputs,
+    crossed0: jax.Array,
+    plan: Plan,
+    eps: jax.Array,
+    corner_tol: jax.Array | None,
+) -> jax.Array:
+    """Return the end of a run from the plan; its forward derivative is the B-derivative."""
+    return plan.x
+
+
+@one_sided_end.defjvp
+@all_digits
+def _one_sided_jvp(
+    es: EventSystem, max_events: int, primals: Any, tangents: Any
+) -> tuple[jax.Array, jax.Array]:
+    inputs, crossed0, plan, eps, corner_tol = primals
+    rates: Inputs = tangents[0]
+    # A later start at x0 is a start at t0 from a point behind it.
+    dx = rates.x0 - rates.t0 * es.xdot(inputs.t0, inputs.x0, crossed0, inputs.control, inputs.params)
+    numbers = NumberRates(rates.params, rates.control)
+    dx, info = _b_derivative(es, inputs, numbers, crossed0, plan, dx, eps, corner_tol, max_events)
+    dx = dx + rates.t1 * es.xdot(plan.t, plan.x, plan.crossed, inputs.control, inputs.params)
+    none = (info.status & jnp.uint32(int(Status.SIMULTANEOUS | Status.INVALID))) != 0
+    none = none | ((info.grazed >= 0) & (plan.grazed < 0))
+    dx = forward_only(jnp.where(none, jnp.nan, dx), reverse=REVERSE, second=SECOND)
+    return one_sided_end(es, max_events, *primals), dx
 
 
 @functools.partial(jit, static_argnums=(0, 8))
 def _b_derivative(
     es: EventSystem,
     inputs: Inputs,
-    direction: Direction,
+    direction: NumberRates,
     crossed0: jax.Array,
     plan: Plan,
     dx: jax.Array,
@@ -219,7 +279,7 @@ def _b_derivative(
     corner_tol: jax.Array | None,
     max_events: int,
 ) -> tuple[jax.Array, BDerivativeInfo]:
-    end = _along(es, inputs, direction, crossed0, plan, dx, eps, corner_tol, max_events)
+    end = propagate(es, inputs, direction, crossed0, plan, dx, eps, corner_tol, max_events)
     finite = jnp.all(jnp.isfinite(end.dx))
     status = plan.status | flag(end.grazed >= 0, Status.GRAZING) | flag(~finite, Status.NONFINITE)
     if corner_tol is not None:
@@ -236,8 +296,16 @@ def _b_derivative(
     )
 
 
-def _tangent(name: str, value: Any, given: Any) -> Any:
-    """Make a direction with the shapes of `value` from `given`, or zeros; integers have none (float0)."""
+def numbers_of(inputs: Inputs, direction: Direction) -> NumberRates:
+    """Return the parts of a direction along params and control, zeros for None; raise if they do not fit."""
+    return NumberRates(
+        _tangent("direction.params", inputs.params, direction.params),
+        _tangent("direction.control", inputs.control, direction.control),
+    )
+
+
+def _tangent(name: str, value: Any, change: Any) -> Any:
+    """Make a direction with the shapes of `value` from `change`, or zeros; integers have none (float0)."""
 
     def like(leaf: Any, d: Any) -> Any:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
@@ -248,9 +316,9 @@ def _tangent(name: str, value: Any, given: Any) -> Any:
             raise ValueError(f"{name}: expected shapes as displaced, {jnp.shape(leaf)}, got {jnp.shape(d)}")
         return jnp.asarray(d, jnp.result_type(leaf))
 
-    if given is None:
+    if change is None:
         return jax.tree.map(lambda leaf: like(leaf, None), value)
-    expected, got = str(jax.tree.structure(value)), str(jax.tree.structure(given))
+    expected, got = str(jax.tree.structure(value)), str(jax.tree.structure(change))
     if expected != got:
         raise ValueError(f"{name}: expected a pytree {expected}, got {got}")
-    return jax.tree.map(like, value, given)
+    return jax.tree.map(like, value, change)

@@ -38,7 +38,9 @@ class RunState(NamedTuple):
     turns: jax.Array
     events: jax.Array
     rows: jax.Array
-    row: jax.Array  # (5,) kind, guard, level, end, whole of this iteration's step; kind 0 if none was taken
+    row: (
+        jax.Array
+    )  # (5,) kind, guard, level, end, trial_end of this iteration's step; kind 0 if none was taken
     grazed: jax.Array
     residual: jax.Array
     status: jax.Array
@@ -96,10 +98,10 @@ def graze(c: RunState, guard: jax.Array, none: int) -> RunState:
 
 
 def _record(
-    c: RunState, kind: Any, guard: jax.Array, level: jax.Array, end: jax.Array, whole: jax.Array
+    c: RunState, kind: Any, guard: jax.Array, level: jax.Array, end: jax.Array, trial_end: jax.Array
 ) -> RunState:
     dtype = c.x.dtype
-    row = jnp.stack([jnp.asarray(a, dtype) for a in (kind, guard, level, end, whole)])
+    row = jnp.stack([jnp.asarray(a, dtype) for a in (kind, guard, level, end, trial_end)])
     return c._replace(row=row, rows=c.rows + 1)
 
 
@@ -128,12 +130,12 @@ def cross(
     refused = graze(c, jnp.where(live, m, k), m)._replace(ready=c.ready & ~(inside | hit))
     refused = refused._replace(status=refused.status | flag(wide, Status.WIDE_BAND))
 
-    taken = _record(c, CROSS, k, jnp.zeros((), c.x.dtype), done.t, done.t)
+    crossing = _record(c, CROSS, k, jnp.zeros((), c.x.dtype), done.t, done.t)
     if es.jump is not None:
         order_matters = _jumps_differ(es, s, done.before, ~hit & tied(wait, rate, k, s.eps), k)
-        taken = taken._replace(status=taken.status | flag(order_matters, Status.SIMULTANEOUS))
+        crossing = crossing._replace(status=crossing.status | flag(order_matters, Status.SIMULTANEOUS))
     rearmed = jnp.asarray(es.rearm_matrix(m))[k]
-    taken = taken._replace(
+    crossing = crossing._replace(
         t=done.t,
         x=done.x,
         f=f,
@@ -142,12 +144,12 @@ def cross(
         events=c.events + 1,
         last=k,
         residual=jnp.maximum(c.residual, jnp.abs(done.left[k])),
-        status=taken.status
+        status=crossing.status
         | flag(~jnp.all(jnp.isfinite(f)), Status.NONFINITE)
         | flag(jnp.abs(done.left[k]) > guard_crossing.NOTED_MISS * s.eps[k], Status.WIDE_BAND),
     )
     # A crossing that the correction moves beyond the end is left to the smooth steps.
-    return jax.tree.map(lambda a, b: jnp.where(live & ~wide & (done.t <= s.t1), a, b), taken, refused)
+    return jax.tree.map(lambda a, b: jnp.where(live & ~wide & (done.t <= s.t1), a, b), crossing, refused)
 
 
 def tied(wait: jax.Array, rate: jax.Array, k: jax.Array, eps: jax.Array) -> jax.Array:
@@ -163,9 +165,9 @@ def _jumps_differ(
     m = others.shape[0]
 
     def difference(i: jax.Array) -> tuple[jax.Array, jax.Array]:
-        one = es.after(es.after(x, k, s.params), i, s.params)
-        two = es.after(es.after(x, i, s.params), k, s.params)
-        return jnp.max(jnp.abs(one - two)), jnp.max(jnp.abs(one)) + jnp.max(jnp.abs(two))
+        first_k = es.after(es.after(x, k, s.params), i, s.params)
+        first_i = es.after(es.after(x, i, s.params), k, s.params)
+        return jnp.max(jnp.abs(first_k - first_i)), jnp.max(jnp.abs(first_k)) + jnp.max(jnp.abs(first_i))
 
     gap, size = jax.vmap(difference)(jnp.arange(m, dtype=jnp.int32))
     return jnp.any(others & (gap > jnp.finfo(x.dtype).eps ** 0.5 * size))
@@ -177,8 +179,8 @@ def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax
     last = c.size >= rest * (1.0 - 1e-9)
     size = jnp.where(last, rest, c.size)
     # A plan keeps times, not lengths: the replay's step must be the same to the last bit.
-    whole = jnp.where(last, s.t1, c.t + size)
-    size = whole - c.t
+    trial_end = jnp.where(last, s.t1, c.t + size)
+    size = trial_end - c.t
     trial = ode.step(lambda t, x: es.xdot(t, x, c.crossed, s.control, s.params), c.t, c.x, size, c.f)
     ratio = ode.error_ratio(trial, s.ode)
     finite = jnp.all(jnp.isfinite(trial.k))
@@ -208,8 +210,8 @@ def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax
     refused = c._replace(size=shorter, status=c.status | jnp.where(failed, why, jnp.uint32(0)))
 
     def through(c: RunState) -> RunState:
-        c = _record(c, SMOOTH, jnp.int32(-1), jnp.zeros((), c.x.dtype), whole, whole)
-        return c._replace(t=whole, x=trial.x1, f=trial.k[6], ready=ready, size=grown)
+        c = _record(c, SMOOTH, jnp.int32(-1), jnp.zeros((), c.x.dtype), trial_end, trial_end)
+        return c._replace(t=trial_end, x=trial.x1, f=trial.k[6], ready=ready, size=grown)
 
     def stop(c: RunState) -> RunState:
         end = c.t + entry.theta * size
@@ -217,7 +219,7 @@ def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax
             es, s.params, s.control, trial, c.t, end, c.crossed, entry.guard, entry.level
         )
         f = es.xdot(t, x, c.crossed, s.control, s.params)
-        c = _record(c, ENTER, entry.guard, entry.level, end, whole)
+        c = _record(c, ENTER, entry.guard, entry.level, end, trial_end)
         # The guard is met before its band has been left: the flow turned back inside it, or a jump did.
         turned = flag((entry.level == 0) & (es.jump is None), Status.WIDE_BAND)
         return c._replace(t=t, x=x, f=f, entered=entry.guard, size=grown, status=c.status | turned)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.algebra import implicit
+from jaxcontact.arguments import check_type
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.material import Material
@@ -23,7 +24,7 @@ from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_gaps, contact_velocities
 
 
-def from_system(system: System, law: Material | None = None, *, drag: bool = False) -> EventSystem:
+def from_system(model: Model, *, drag: bool = False) -> Model:
     """Put a mechanism on springs: x = (q, v), guards 0..nc-1 close, nc..2 nc-1 open a contact.
 
     M vdot + b = J_n^T lam (+ J_t^T lam_t), lam = K d - B u + potential'(d) at a closed contact of depth
@@ -32,36 +33,36 @@ def from_system(system: System, law: Material | None = None, *, drag: bool = Fal
     either re-arms the other. Without damping that is the time at which the gap closes; with damping it is a
     little earlier, because such a law pushes on approaching bodies. If K is zero the guards are -phi and phi.
 
-        es = jc.ess.from_system(model.law)
-        x1, info = jc.ess.flow(es, model.params, jc.ess.pack(model.initial_state()), 0.0, 1.0, eps=1e-4)
+        events = jc.ess.from_system(model)
+        x1, info = jc.ess.flow(events, events.initial_state(), 0.0, 1.0, settings=jc.ess.Settings(eps=1e-4))
 
     Args:
-        system: mechanism with nc candidate contacts.
-        law: springs and dampers as concrete numbers, for params whose own `law` is None. A law in params goes
-            first, so that one can differentiate by it.
+        model: mechanism with nc candidate contacts, whose `params.law` has the springs and dampers.
         drag: whether closed contacts also drag with -B_t u_t, B_t the law's `friction_damping`. There is no
             friction cone: the field of contacts that stick or slide is not smooth at the change.
 
     Returns:
-        EventSystem with 2 nc guards in metres. Its params are the mechanism's `Params`; its control, a
-        generalized force (nv,) beside the others, may be None.
+        The model of an `EventSystem` with 2 nc guards in metres, with the same params. Its control, a
+        generalized force (nv,) beside the others, may be None. It starts from the packed state of `model`.
 
     Raises:
-        TypeError: `system` is no mechanism, `law` no Material.
-        ValueError: it has no candidate contacts, or has closed loops or dry friction. A call of the system
-            raises it if neither `law` nor `params.law` is given.
+        TypeError: `model` is no Model of a mechanism.
+        ValueError: it has no law or no candidate contacts, or has closed loops or dry friction.
     """
-    if not isinstance(system, System):
-        raise TypeError(f"system: expected a System, got {type(system).__name__}")
-    if law is not None and not isinstance(law, Material):
-        raise TypeError(f"law: expected a Material or None, got {type(law).__name__}")
+    check_type("model", model, Model)
+    system = model.system
+    check_type("model.system", system, System)
+    if model.params.law is None:
+        raise ValueError("params.law: expected springs and dampers, a compliant.Material, got None")
     nc = system.structure.num_contacts
     if nc == 0:
-        raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
+        raise ValueError("model: the structure has no candidate contacts; give it shapes and pairs")
     check_no_held_joints(system, "ess.from_system")
     none, every = np.zeros((nc, nc), bool), np.eye(nc, dtype=bool)
-    sprung = _Sprung(system, None if law is None else _Numbers.of(law), drag)
-    return EventSystem(_Field(sprung), _Guards(sprung), rearm=np.block([[none, every], [every, none]]))
+    sprung = _Sprung(system, drag)
+    es = EventSystem(_Field(sprung), _Guards(sprung), rearm=np.block([[none, every], [every, none]]))
+    start = None if model.initial is None else pack(model.initial_state())
+    return Model(system=es, params=model.params, initial=start)
 
 
 def pack(state: State) -> jax.Array:
@@ -69,26 +70,10 @@ def pack(state: State) -> jax.Array:
     return jnp.concatenate([state.q, state.v], axis=-1)
 
 
-def unpack(system: System, x: jax.Array, t: Any) -> State:
-    """Split a vector x = (q, v) into the state at time t; leading batch axes are kept."""
-    nq = system.structure.num_positions
+def unpack(model: Model, x: jax.Array, t: Any) -> State:
+    """Split a vector x = (q, v) into the state of a mechanism at time t; leading batch axes are kept."""
+    nq = model.structure.num_positions
     return State(q=x[..., :nq], v=x[..., nq:], t=jnp.asarray(t, x.dtype))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Numbers:
-    """A pytree of concrete numbers, hashable."""
-
-    leaves: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
-    tree: Any
-
-    @classmethod
-    def of(cls, value: Any) -> _Numbers:
-        leaves, tree = jax.tree.flatten(value)
-        return cls(tuple((np.shape(a), tuple(np.ravel(a).tolist())) for a in leaves), tree)
-
-    def value(self) -> Any:
-        return jax.tree.unflatten(self.tree, [np.reshape(a, shape) for shape, a in self.leaves])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,15 +81,7 @@ class _Sprung:
     """A mechanism on springs; hashable, as are the functions made of it."""
 
     system: System
-    default: _Numbers | None
     drag: bool
-
-    def law(self, params: Params) -> Material:
-        if params.law is not None:
-            return params.law
-        if self.default is None:
-            raise ValueError("params.law: expected a Material, got None; give one here or to from_system")
-        return self.default.value()
 
     def split(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         nq = self.system.structure.num_positions
@@ -120,7 +97,7 @@ class _Sprung:
 
     def forces(self, q: jax.Array, v: jax.Array, closed: jax.Array, params: Params) -> jax.Array:
         """Compute the generalized forces (nv,) of the closed contacts."""
-        system, law = self.system, self.law(params)
+        system, law = self.system, params.law
 
         # J_n^T lam from the gaps alone is several times cheaper than contact frames.
         def gaps(y: jax.Array) -> jax.Array:
@@ -149,7 +126,7 @@ class _Guards:
     def __call__(self, x: jax.Array, params: Params) -> jax.Array:
         """Compute guards: closing lam / K, then opening -lam / K, m; -phi and phi if K is zero."""
         q, v = self.sprung.split(x)
-        system, law = self.sprung.system, self.sprung.law(params)
+        system, law = self.sprung.system, params.law
         gap, rate = jax.jvp(
             lambda y: contact_gaps(Model(system=system, params=params), y),
             (q,),

@@ -1,6 +1,6 @@
 """The arguments of a run, and the named errors for bad ones.
 
-Owns `Inputs`, `Options` and the checks that can be made before a run: shapes and dtypes always, values if
+Owns `Inputs` and the checks that can be made before a run: shapes and dtypes always, values if
 they are known. Entry: `check`.
 """
 
@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_number, check_type
 from jaxcontact.ess import guard_crossing
+from jaxcontact.ess.settings import CORNERS, Settings
 from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.mechanics.system import Model
 from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
 
@@ -30,15 +32,15 @@ class Inputs(NamedTuple):
     t1: jax.Array
 
 
-class Options(NamedTuple):
-    """The options of a run as given by the caller: the keyword arguments of `integrate`."""
-
-    eps: Any
-    control: Any
-    crossed0: jax.Array | None
-    ode: DormandPrince | None
-    max_steps: int
-    max_events: int
+def system_of(model: Model) -> EventSystem:
+    """Return the event-selected system of a model; raise TypeError if it has none."""
+    check_type("model", model, Model)
+    if not isinstance(model.system, EventSystem):
+        raise TypeError(
+            f"model: expected a Model of an EventSystem, got one of {type(model.system).__name__}; "
+            "see `from_system`"
+        )
+    return model.system
 
 
 def start_mask(
@@ -58,39 +60,36 @@ def start_mask(
 def _strong(numbers: Any, dtype: Any) -> Any:
     """Convert weakly typed floats to the dtype of the state, so that a program is compiled only once."""
 
-    def one(a: Any) -> Any:
+    def strengthen(a: Any) -> Any:
         loose = isinstance(a, float) or getattr(a, "weak_type", False)
         return jnp.asarray(a, dtype) if loose and jnp.issubdtype(jnp.result_type(a), jnp.floating) else a
 
-    return jax.tree.map(one, numbers)
+    return jax.tree.map(strengthen, numbers)
 
 
 def check(
-    es: EventSystem,
-    params: Any,
-    x0: jax.Array,
-    t0: Any,
-    t1: Any,
-    options: Options,
+    model: Model, x0: jax.Array, t0: Any, t1: Any, settings: Settings, control: Any, crossed0: Any
 ) -> tuple[Inputs, jax.Array]:
     """Check the arguments of a run; return inputs and eps (m,) in one dtype, or raise a named error."""
-    eps, crossed0 = options.eps, options.crossed0
-    if not isinstance(es, EventSystem):
-        raise TypeError(f"es: expected an EventSystem, got {type(es).__name__}; see `from_system`")
+    es = system_of(model)
+    check_type("settings", settings, Settings)
     if not hasattr(x0, "dtype") or not jnp.issubdtype(x0.dtype, jnp.floating):
         raise TypeError(f"x0: expected a floating array, got {getattr(x0, 'dtype', type(x0).__name__)}")
     if jnp.ndim(x0) != 1:
         raise ValueError(f"x0: expected shape (n,), got {jnp.shape(x0)}; use vmap for batches")
-    for name, count in (("max_steps", options.max_steps), ("max_events", options.max_events)):
+    for name, count in (("max_steps", settings.max_steps), ("max_events", settings.max_events)):
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise ValueError(f"{name}: expected an integer >= 1, got {count!r}")
+    if settings.corner not in CORNERS:
+        raise ValueError(f"corner: expected one of {CORNERS}, got {settings.corner!r}")
+    eps = settings.eps
     dtype = x0.dtype
     for name, value in (("t0", t0), ("t1", t1)):
         if jnp.ndim(value) != 0:
             raise ValueError(f"{name}: expected one number, got shape {jnp.shape(value)}")
     inputs = Inputs(
-        _strong(params, dtype),
-        _strong(options.control, dtype),
+        _strong(model.params, dtype),
+        _strong(control, dtype),
         jnp.asarray(x0),
         jnp.asarray(t0, dtype),
         jnp.asarray(t1, dtype),
@@ -99,7 +98,7 @@ def check(
     if jnp.ndim(eps) > 1 or (jnp.ndim(eps) == 1 and jnp.shape(eps) != (m,)):
         raise ValueError(f"eps: expected one number or shape ({m},), got {jnp.shape(eps)}")
     widths = jnp.broadcast_to(jnp.asarray(eps, dtype), (m,))
-    _check_settings(widths, options.ode)
+    _check_settings(widths, settings.ode)
     if crossed0 is not None and (jnp.shape(crossed0) != (m,) or jnp.asarray(crossed0).dtype != jnp.bool_):
         raise ValueError(f"crossed0: expected ({m},) booleans, got {crossed0!r}")
     if not any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((inputs, widths, crossed0))):

@@ -11,19 +11,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.ess.event_step import CROSS, FlowSetting
-from jaxcontact.ess.inputs import Inputs, Options, allowed_error, bad_settings, check, start_mask
-from jaxcontact.ess.plan import Plan, make_plan
+from jaxcontact.ess.b_derivative import corner_width, one_sided_end
+from jaxcontact.ess.inputs import Inputs, allowed_error
+from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import end_state, replay
+from jaxcontact.ess.run import FlowInfo, flow_info, list_events, run
+from jaxcontact.ess.settings import Settings
 from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
-from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
-
-MAX_STEPS, MAX_EVENTS = 1024, 64  # iterations and crossings of a run by default; they set its memory
 
 
 class EventTrajectory(Record):
@@ -54,45 +53,15 @@ class EventTrajectory(Record):
     status: jax.Array
 
 
-class FlowInfo(Record):
-    """The info of a run from x0 to x1.
-
-    Attributes:
-        crossed: (m,) mask at the end; pass it as `crossed0` of the next piece.
-        order: (max_events,) guards in the order of their crossing, -1 in unused entries.
-        event_times: (max_events,) s, NaN in unused entries.
-        num_steps: number of steps taken, including crossings.
-        num_events: number of crossings.
-        grazed: the guard of the first GRAZING, -1 if none.
-        residual: largest |h| that a step left at its guard before its Newton correction, of order eps^2.
-        status: bits of `Status`.
-        band_error: (n,) distance of x1 from the end of a run with half the bands; NaN without `tol`.
-    """
-
-    crossed: jax.Array
-    order: jax.Array
-    event_times: jax.Array
-    num_steps: jax.Array
-    num_events: jax.Array
-    grazed: jax.Array
-    residual: jax.Array
-    status: jax.Array
-    band_error: jax.Array
-
-
 def integrate(
-    es: EventSystem,
-    params: Any,
+    model: Model,
     x0: jax.Array,
     t0: Any,
     t1: Any,
     *,
-    eps: Any,
+    settings: Settings,
     control: Any = None,
     crossed0: jax.Array | None = None,
-    ode: DormandPrince | None = None,
-    max_steps: int = MAX_STEPS,
-    max_events: int = MAX_EVENTS,
 ) -> EventTrajectory:
     """Compute the trajectory of an event-selected system, through any number of crossings.
 
@@ -102,18 +71,13 @@ def integrate(
     paper).
 
     Args:
-        es: the system (static).
-        params: pytree of numbers for field, guards and jump.
+        model: the system (static) and its numbers, for field, guards and jump.
         x0: (n,) start.
         t0, t1: interval, s.
-        eps: half width of the bands in units of the guards, one number or (m,). The time spent in a band
-            should be short against that of the motion.
+        settings: bands, tolerances and limits.
         control: pytree of numbers for the field.
         crossed0: (m,) bool, guards that count as crossed at the start; needed for a start on a guard.
             Default: h(x0) >= 0.
-        ode: tolerances or fixed step of the smooth steps; default `DormandPrince()`.
-        max_steps: bound on iterations of the loop: steps taken, refused, and crossings.
-        max_events: bound on crossings.
 
     Returns:
         EventTrajectory.
@@ -122,7 +86,7 @@ def integrate(
         ValueError: shapes that do not fit; for known values t1 < t0, eps <= 0, NaN in x0, a start on a guard
             without `crossed0`, a guard that is not crossed by `crossed0` although h > eps, or a tolerance of
             `ode` < 0.
-        TypeError: es is no EventSystem, x0 is not a floating array, or ode is no DormandPrince.
+        TypeError: the model has no EventSystem, x0 is not a floating array, or ode is no DormandPrince.
 
     Status: MAX_ITERS after max_steps, UNTERMINATED after max_events; NONFINITE for NaN, also from the field;
         STALLED if steps become too small, with ZENO if guards are met ever faster; INVALID for bad values as
@@ -138,26 +102,19 @@ def integrate(
     Derivative: that of the steps taken, by x0, t0, t1, params and control, forward and reverse; at a tie of
         two guards that of the order taken (the lower index first), for both sides see `b_derivative`.
     """
-    inputs, crossed0, plan, _ = run(
-        es, params, x0, t0, t1, Options(eps, control, crossed0, ode, max_steps, max_events)
-    )
-    return _trajectory(es, inputs, crossed0, plan, max_events)
+    inputs, crossed0, plan, _ = run(model, x0, t0, t1, settings, control, crossed0)
+    return _trajectory(model.system, inputs, crossed0, plan, settings.max_events)
 
 
 def flow(
-    es: EventSystem,
-    params: Any,
+    model: Model,
     x0: jax.Array,
     t0: Any,
     t1: Any,
     *,
-    eps: Any,
+    settings: Settings,
     control: Any = None,
     crossed0: jax.Array | None = None,
-    ode: DormandPrince | None = None,
-    max_steps: int = MAX_STEPS,
-    max_events: int = MAX_EVENTS,
-    tol: Any = None,
 ) -> tuple[jax.Array, FlowInfo]:
     """Compute the state at t1 of the trajectory that `integrate` computes, without the trajectory.
 
@@ -167,9 +124,7 @@ def flow(
     iteration of every lane.
 
     Args:
-        es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events: as `integrate`.
-        tol: largest `band_error` that is allowed, in the units of x, one number or (n,). With it the run is
-            repeated with half the bands, whose error is an eighth as large. Default: no estimate.
+        model, x0, t0, t1, settings, control, crossed0: as `integrate`.
 
     Returns:
         x1 (n,), FlowInfo.
@@ -181,19 +136,24 @@ def flow(
         half of them failed; INVALID for a bad `tol` inside jit.
 
     Derivative: as `integrate`: exact for the steps taken, so it differs from that of the true flow by
-        C eps^3, also the second derivative. At a tie `jax.grad` returns the derivative of one order of
-        crossing (the lower index first), which may hold for no perturbation; `b_derivative` is exact there.
-        Reverse mode repeats the run in a loop of max_steps iterations, so a small max_steps makes batches of
-        gradients faster.
+        C eps^3, also the second derivative. At a tie it is that of one order of crossing (the lower index
+        first), which may hold for no perturbation. With `corner="one_sided"` the forward mode is the
+        B-derivative by x0, t0, t1, params and control, as `b_derivative` computes it, NaN where that has none
+        (SIMULTANEOUS, or a direction that never reaches a guard of the corner); `jax.jacfwd` then returns
+        the rates along the axes, whose sum is no rate along other directions at a tie, and `jax.grad` raises
+        NotImplementedError. Reverse mode repeats the run in a loop of max_steps iterations, so a small
+        max_steps makes batches of gradients faster.
     """
-    options = Options(eps, control, crossed0, ode, max_steps, max_events)
-    inputs, crossed0, plan, widths = run(es, params, x0, t0, t1, options)
-    info = flow_info(plan, max_events)
-    if tol is not None:
-        allowed = allowed_error(tol, inputs.x0)
-        half = run(es, params, x0, t0, t1, options._replace(eps=0.5 * widths))[2]
+    inputs, mask, plan, widths = run(model, x0, t0, t1, settings, control, crossed0)
+    info = flow_info(plan, settings.max_events)
+    if settings.tol is not None:
+        allowed = allowed_error(settings.tol, inputs.x0)
+        half = run(model, x0, t0, t1, settings.replace(eps=0.5 * widths), control, crossed0)[2]
         info = _compared(info, plan, half, allowed)
-    return end_state(es, inputs, crossed0, plan), info
+    if settings.corner == "one_sided":
+        width = corner_width(settings, inputs.x0)
+        return one_sided_end(model.system, settings.max_events, inputs, mask, plan, widths, width), info
+    return end_state(model.system, inputs, mask, plan), info
 
 
 def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> FlowInfo:
@@ -205,38 +165,12 @@ def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> Flo
     return info.replace(band_error=error, status=info.status | bad)
 
 
-def flow_info(plan: Plan, max_events: int) -> FlowInfo:
-    """Make the public info of a plan."""
-    order, times, _ = _events(plan, max_events)
-    return FlowInfo(
-        crossed=plan.crossed,
-        order=order,
-        event_times=times,
-        num_steps=plan.num_steps,
-        num_events=plan.num_events,
-        grazed=plan.grazed,
-        residual=plan.residual,
-        status=plan.status,
-        band_error=jnp.full_like(plan.x, jnp.nan),
-    )
-
-
-def _events(plan: Plan, max_events: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """List guards, times and rows (max_events,) of the crossings of a plan; -1, NaN and -1 beyond them."""
-    hit = plan.kind == CROSS
-    spot = jnp.where(hit, jnp.cumsum(hit) - 1, max_events)
-    rows = jnp.arange(1, hit.shape[0] + 1, dtype=jnp.int32)
-    columns = ((plan.guard, -1), (plan.end, jnp.nan), (rows, -1))
-    order, times, at = (jnp.full(max_events, c, a.dtype).at[spot].set(a, mode="drop") for a, c in columns)
-    return order, times, at
-
-
 @functools.partial(jit, static_argnums=(0, 4))
 def _trajectory(
     es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan, max_events: int
 ) -> EventTrajectory:
     _, t, x, crossed = replay(es, inputs, crossed0, plan)
-    order, _, at = _events(plan, max_events)
+    order, _, at = list_events(plan, max_events)
     return EventTrajectory(
         t=t,
         x=x,
@@ -249,40 +183,3 @@ def _trajectory(
         residual=plan.residual,
         status=plan.status,
     )
-
-
-@functools.partial(jit, static_argnums=(0, 5, 6))
-def _planned(
-    es: EventSystem,
-    inputs: Inputs,
-    eps: jax.Array,
-    ode: DormandPrince,
-    crossed0: jax.Array | None,
-    max_steps: int,
-    max_events: int,
-) -> tuple[jax.Array, Plan]:
-    """Compute the mask at the start and the plan; they carry no derivative."""
-    fixed = lax.stop_gradient(inputs)
-    crossed, bad = start_mask(es, fixed.params, fixed.x0, eps, crossed0)
-    status0 = flag(bad | ~(fixed.t1 >= fixed.t0), Status.INVALID)
-    status0 |= flag(~jnp.all(jnp.isfinite(fixed.x0)), Status.NONFINITE) | bad_settings(eps, ode)
-    setting = FlowSetting(*fixed, eps=eps, ode=ode, crossed0=crossed)
-    return crossed, make_plan(es, setting, status0, max_steps=max_steps, max_events=max_events)
-
-
-def run(
-    es: EventSystem,
-    params: Any,
-    x0: jax.Array,
-    t0: Any,
-    t1: Any,
-    options: Options,
-) -> tuple[Inputs, jax.Array, Plan, jax.Array]:
-    """Check the arguments and run; return inputs, mask at the start, plan and band half widths (m,)."""
-    inputs, eps = check(es, params, x0, t0, t1, options)
-    ode = DormandPrince() if options.ode is None else options.ode
-    ode = lax.stop_gradient(jax.tree.map(lambda a: jnp.asarray(a, inputs.x0.dtype), ode))
-    crossed0, plan = _planned(
-        es, inputs, lax.stop_gradient(eps), ode, options.crossed0, options.max_steps, options.max_events
-    )
-    return inputs, crossed0, plan, eps

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import FlowSetting, RunState, begin, cross, graze, smooth
 from jaxcontact.mechanics.event_system import EventSystem
@@ -29,7 +30,7 @@ class Plan(Record):
         guard: (N,) of kinds 2 and 3, else -1.
         level: (N,) value of h at the end of a step of kind 2.
         end: (N,) time at the end of each step, s, before the correction of kind 2.
-        whole: (N,) end time of the trial step from which a step of kinds 1 and 2 was taken, s.
+        trial_end: (N,) end time of the trial step from which a step of kinds 1 and 2 was taken, s.
         num_steps: number of rows used.
         num_events: number of crossings.
         grazed: the guard of the first GRAZING, -1 if none.
@@ -44,7 +45,7 @@ class Plan(Record):
     guard: jax.Array
     level: jax.Array
     end: jax.Array
-    whole: jax.Array
+    trial_end: jax.Array
     num_steps: jax.Array
     num_events: jax.Array
     grazed: jax.Array
@@ -130,7 +131,7 @@ def make_plan(
         return after, log.at[c.rows].set(after.row)
 
     log = jnp.zeros((max_steps, 5), s.x0.dtype)
-    last, log = lax.while_loop(lambda carry: unfinished(carry[0]), logged, (first, log))
+    last, log = bounded_loop(lambda carry: unfinished(carry[0]), logged, (first, log), max_iters=max_steps)
     used = jnp.arange(max_steps) < last.rows
     stuck = (last.t < s.t1) & ((last.status & jnp.uint32(int(Status.FAILURES))) == 0)
     finite = jnp.all(jnp.isfinite(last.x)) & jnp.all(jnp.isfinite(last.f))
@@ -143,7 +144,7 @@ def make_plan(
         guard=jnp.where(used, log[:, 1], -1.0).astype(jnp.int32),
         level=log[:, 2],
         end=log[:, 3],
-        whole=log[:, 4],
+        trial_end=log[:, 4],
         num_steps=last.rows,
         num_events=last.events,
         grazed=last.grazed,

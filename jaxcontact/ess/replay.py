@@ -32,11 +32,11 @@ def one_step(
     crossed: jax.Array,
     row: tuple[jax.Array, ...],
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Repeat one step (kind, guard, level, end, whole) of a plan from (t, x, crossed).
+    """Repeat one step (kind, guard, level, end, trial_end) of a plan from (t, x, crossed).
 
     Derivative: of the discrete step, by t, x, params and control.
     """
-    kind, guard, level, end, whole = row
+    kind, guard, level, end, trial_end = row
 
     def unused(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         return t, x, crossed
@@ -48,7 +48,7 @@ def one_step(
 
     def smooth(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         f = functools.partial(_field, es, params, control, crossed)
-        trial = ode.step(f, t, x, whole - t, f(t, x))
+        trial = ode.step(f, t, x, trial_end - t, f(t, x))
         t_e, x_e = lax.cond(
             kind == ENTER,
             lambda trial: guard_crossing.enter(es, params, control, trial, t, end, crossed, guard, level),
@@ -69,7 +69,7 @@ def _field(
 
 def rows(plan: Plan) -> tuple[jax.Array, ...]:
     """Return the steps of a plan as the rows of a scan."""
-    return plan.kind, plan.guard, plan.level, plan.end, plan.whole
+    return plan.kind, plan.guard, plan.level, plan.end, plan.trial_end
 
 
 @functools.partial(jax.checkpoint, static_argnums=0)
@@ -92,8 +92,8 @@ def replay(
     # The last step ends at the number t1; this makes it depend on t1 without changing its value.
     last = (plan.kind == SMOOTH) & (plan.end == lax.stop_gradient(inputs.t1))
     shift = jnp.where(last, inputs.t1 - lax.stop_gradient(inputs.t1), 0.0)
-    kind, guard, level, end, whole = rows(plan)
-    (_, x, _), (ts, xs, masks) = lax.scan(body, start, (kind, guard, level, end + shift, whole + shift))
+    kind, guard, level, end, trial_end = rows(plan)
+    (_, x, _), (ts, xs, masks) = lax.scan(body, start, (kind, guard, level, end + shift, trial_end + shift))
     return (
         x,
         jnp.concatenate([inputs.t0[None], ts]),

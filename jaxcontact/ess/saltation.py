@@ -16,13 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.ess.inputs import check_guards
-from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.ess.inputs import check_guards, system_of
+from jaxcontact.mechanics.system import Model
 
 
 def saltation_matrix(
-    es: EventSystem,
-    params: Any,
+    model: Model,
     x: jax.Array,
     guard: Any,
     crossed: jax.Array,
@@ -36,8 +35,7 @@ def saltation_matrix(
     jump, the identity without one (Aizerman & Gantmacher 1958; Burden et al. 2016, eq. 43).
 
     Args:
-        es: the system (static).
-        params: its numbers.
+        model: the system (static) and its numbers.
         x: (n,) state on the guard, before its jump.
         guard: index of the guard.
         crossed: (m,) bool, mask before the crossing.
@@ -52,6 +50,7 @@ def saltation_matrix(
 
     Derivative: by x, t, control and params.
     """
+    es, params = system_of(model), model.params
     bad = check_guards("guard", es, params, x, guard)
     t = jnp.asarray(t, x.dtype)
     basis = jnp.eye(x.shape[0], dtype=x.dtype)
@@ -67,8 +66,7 @@ def saltation_matrix(
 
 
 def ordering_map(
-    es: EventSystem,
-    params: Any,
+    model: Model,
     x_corner: jax.Array,
     order: jax.Array | Sequence[int],
     *,
@@ -82,8 +80,7 @@ def ordering_map(
     order, it is the B-derivative across the corner (Burden et al. 2016; Council, Revzen & Burden 2022).
 
     Args:
-        es: the system (static).
-        params: its numbers.
+        model: the system (static) and its numbers.
         x_corner: (n,) state on all the guards of `order`, before any jump.
         order: (k,) distinct guards, each of them not crossed before.
         crossed: (m,) bool, mask before; default: guards of `order` are not crossed, the others if h >= 0.
@@ -98,13 +95,14 @@ def ordering_map(
 
     Derivative: by x_corner, t, control and params.
     """
+    es, params = system_of(model), model.params
     if np.ndim(order) != 1:
         raise ValueError(f"order: expected (k,) indices of guards, got {np.ndim(order)} axes")
-    known = order if isinstance(order, jax.core.Tracer) else np.asarray(order)
-    if isinstance(known, np.ndarray) and np.unique(known).size < known.size:
-        raise ValueError(f"order: expected distinct guards, got {known}")
-    check_guards("order", es, params, x_corner, known)
-    order = jnp.asarray(known)
+    checked = order if isinstance(order, jax.core.Tracer) else np.asarray(order)
+    if isinstance(checked, np.ndarray) and np.unique(checked).size < checked.size:
+        raise ValueError(f"order: expected distinct guards, got {checked}")
+    check_guards("order", es, params, x_corner, checked)
+    order = jnp.asarray(checked)
     repeated = jnp.any(jnp.tril(order[:, None] == order[None, :], -1))
     if crossed is None:
         behind = es.guards(x_corner, params) >= 0
@@ -112,8 +110,8 @@ def ordering_map(
 
     def across(carry: Any, guard: jax.Array) -> tuple[Any, None]:
         product, x, mask = carry
-        one = saltation_matrix(es, params, x, guard, mask, t=t, control=control)
-        return (one @ product, es.after(x, guard, params), es.cross(mask, guard)), None
+        saltation = saltation_matrix(model, x, guard, mask, t=t, control=control)
+        return (saltation @ product, es.after(x, guard, params), es.cross(mask, guard)), None
 
     start = (jnp.eye(x_corner.shape[0], dtype=x_corner.dtype), x_corner, crossed)
     return jnp.where(repeated, jnp.nan, lax.scan(across, start, order)[0][0])
@@ -130,15 +128,14 @@ class _ScaledGuards:
 
 
 def rescale_guards(
-    es: EventSystem,
-    params: Any,
+    model: Model,
     states: jax.Array,
     *,
     eps: float,
     crossed: jax.Array | None = None,
     t: float = 0.0,
     control: Any = None,
-) -> EventSystem:
+) -> Model:
     """Scale the guards of a system to h_k eps / mu_k, mu_k the largest |Dh_k f| over some states.
 
     Anderson & Revzen, section 2.2: then |Dh_k f| <= eps at these states, and the bands of all guards take
@@ -146,8 +143,7 @@ def rescale_guards(
     `integrate` is crossed in w / eps seconds or more. A host function; the factors are fixed numbers.
 
     Args:
-        es: the system.
-        params: its numbers.
+        model: the system and its numbers.
         states: (k, n) states that stand for the region of interest.
         eps: wanted bound on the rates, guard units per second.
         crossed: (k, m) bool, masks at the states; default h >= 0.
@@ -157,6 +153,7 @@ def rescale_guards(
     Raises:
         ValueError: `states` is not (k, n), eps is not > 0, or a guard does not move at any of the states.
     """
+    es, params = system_of(model), model.params
     if not 0 < eps < np.inf:
         raise ValueError(f"eps: expected a number > 0, got {eps}")
     if jnp.ndim(states) != 2 or jnp.shape(states)[0] == 0:
@@ -170,4 +167,4 @@ def rescale_guards(
     if not np.all(fastest > 0):
         raise ValueError(f"states: guard {int(np.argmin(fastest))} has no rate at any of them")
     factors = tuple(float(f) for f in eps / fastest)
-    return dataclasses.replace(es, guards=_ScaledGuards(es.guards, factors))
+    return model.replace(system=dataclasses.replace(es, guards=_ScaledGuards(es.guards, factors)))

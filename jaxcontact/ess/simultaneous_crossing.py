@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.ess.inputs import Inputs
 from jaxcontact.mechanics.event_system import EventSystem
 
 
-class Direction(NamedTuple):
+class NumberRates(NamedTuple):
     """A displacement of the numbers that stay constant along the trajectory."""
 
     params: Any
@@ -25,39 +25,50 @@ class Direction(NamedTuple):
 
 
 class Corner(NamedTuple):
-    """A displacement dx (n,) after a corner, the order (m,) of its crossings, a guard never met or -1."""
+    """A displacement after a corner.
+
+    Attributes:
+        dx: (n,).
+        order: (m,) of its crossings, -1 beyond.
+        stuck: a guard that it never meets, or -1.
+        leads: (m, m) s; row i has by how much the guard of crossing i is met before each of those ahead.
+    """
 
     dx: jax.Array
     order: jax.Array
     stuck: jax.Array
+    leads: jax.Array
 
 
 def across_corner(
     es: EventSystem,
     inputs: Inputs,
-    direction: Direction,
+    direction: NumberRates,
     t: jax.Array,
     x: jax.Array,
     crossed: jax.Array,
     members: jax.Array,
     dx: jax.Array,
+    forced: jax.Array | None = None,
 ) -> Corner:
     """Follow a displacement dx of the corner x through the crossings of its `members` (m,) bool.
 
     With fields frozen at the corner and guards replaced by their tangent planes, the displaced
     trajectory is a polygon y(s); its next crossing is the minimum of -(Dh_k y + dh_k) / (Dh_k f) over the
     guards still ahead. At the end it is compared with the trajectory itself, which left the corner at s = 0.
+    `forced` (m,) is an order to take in any case; then dx and leads are linear in the displacement.
     """
     params, control = inputs.params, inputs.control
     m = members.shape[0]
 
     def crossing(i: jax.Array, carry: Any) -> Any:
-        y, s, corner, mask, ahead, order, stuck = carry
+        y, s, corner, mask, ahead, order, stuck, leads = carry
         f = es.xdot(t, corner, mask, control, params)
         _, offset = jax.jvp(es.guards, (corner, params), (y, direction.params))
         _, rate = es.guard_rates(corner, f, params)
         wait = jnp.where(ahead & (rate > 0), -offset / jnp.where(rate > 0, rate, 1.0), jnp.inf)
-        k = jnp.argmin(wait).astype(jnp.int32)
+        k = jnp.argmin(wait).astype(jnp.int32) if forced is None else forced[i]
+        lead = jnp.where(jnp.isfinite(wait) & (jnp.arange(m) != k), wait - wait[k], 0.0)
         good = jnp.isfinite(wait[k])
         stuck = jnp.where(jnp.any(ahead) & ~good & (stuck < 0), jnp.argmax(ahead).astype(jnp.int32), stuck)
         wait_k = jnp.where(good, wait[k], 0.0)
@@ -76,16 +87,19 @@ def across_corner(
             ahead & ~((jnp.arange(m) == k) & good),
             order.at[i].set(jnp.where(good, k, -1)),
             stuck,
+            leads.at[i].set(lead),
         )
 
     start = (
         dx, jnp.zeros((), x.dtype), x, crossed, members, jnp.full(m, -1, jnp.int32), jnp.int32(-1),
+        jnp.zeros((m, m), x.dtype),
     )  # fmt: skip
     # Most corners have one guard: stop when none is ahead.
-    _, (y, s, corner, mask, _, order, stuck) = lax.while_loop(
+    _, (y, s, corner, mask, _, order, stuck, leads) = bounded_loop(
         lambda c: (c[0] < m) & jnp.any(c[1][4]),
         lambda c: (c[0] + 1, crossing(c[0], c[1])),
         (jnp.int32(0), start),
+        max_iters=m,
     )
     f = es.xdot(t, corner, mask, control, params)
-    return Corner(y - s * f, order, stuck)
+    return Corner(y - s * f, order, stuck, leads)

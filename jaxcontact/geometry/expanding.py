@@ -103,21 +103,23 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
     face = jnp.where(is_outside, closest, lowest)
     normal = jnp.where(is_outside, away, normals[face])
     point, index = support(couple, normal)
-    room = len(hull.points)
-    gains = (dot(normal, point - corners[face, 0]) > max(GAIN, SINGLE_GAIN * eps) * size) & (count < room)
+    max_points = len(hull.points)
+    gains = dot(normal, point - corners[face, 0]) > max(GAIN, SINGLE_GAIN * eps) * size
+    gains &= count < max_points
     gains &= ~is_outside | (dot(normal, point - feet[face]) > max(GAIN, SINGLE_GAIN * eps) * size)
     visible = hull.alive & (dot(normals, point[None]) - offsets > 4.0 * eps * size) & gains
     # Directed edges of visible faces whose reverse belongs to no visible face are the horizon.
     ends = jnp.roll(hull.faces, -1, axis=1)
-    is_edge = jnp.zeros((room, room), bool).at[hull.faces, ends].max(visible[:, None])
+    is_edge = jnp.zeros((max_points, max_points), bool).at[hull.faces, ends].max(visible[:, None])
     is_edge &= ~is_edge.T
     starts, end = jnp.any(is_edge, axis=1), jnp.argmax(is_edge, axis=1).astype(jnp.int32)
-    order = jnp.where(starts, jnp.cumsum(starts) - 1, room)
-    start_of = jnp.zeros(room, jnp.int32).at[order].set(np.arange(room, dtype=np.int32), mode="drop")
+    order = jnp.where(starts, jnp.cumsum(starts) - 1, max_points)
+    numbers = np.arange(max_points, dtype=np.int32)
+    start_of = jnp.zeros(max_points, jnp.int32).at[order].set(numbers, mode="drop")
     free = visible | ~hull.alive
     place = jnp.cumsum(free) - 1
     fills = free & (place < jnp.sum(starts))
-    start = start_of[jnp.clip(place, 0, room - 1)]
+    start = start_of[jnp.clip(place, 0, max_points - 1)]
     fan = jnp.stack([start, end[start], jnp.full_like(start, count)], axis=1)
     grown = Hull(
         hull.points.at[count].set(point, mode="drop"),

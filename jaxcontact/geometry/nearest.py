@@ -76,8 +76,8 @@ def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Arra
     slopes = dot(points[:, None], plane[None])
 
     def bend(i: int, k: int) -> jax.Array:
-        each = (dot(images[:, i], images[:, k]) - slopes[:, i] * slopes[:, k]) * inverse
-        return each[0] + each[1]
+        curvatures = (dot(images[:, i], images[:, k]) - slopes[:, i] * slopes[:, k]) * inverse
+        return curvatures[0] + curvatures[1]
 
     slope_1, slope_2 = jnp.where(is_edge, 0.0, dot(gradient, plane[0])), dot(gradient, plane[1])
     bend_11 = jnp.where(is_edge, 1.0, bend(0, 0) - height)
@@ -132,9 +132,9 @@ def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
     """Compute the gap along a direction, and points of a and b on a feature that are that far apart."""
     corner, first, second = _spans(couple, feature)
     rounds, _ = round_support(couple.ellipsoids, normal)
-    whole = corner + rounds[0] + rounds[1]
-    height = dot(whole, normal)
-    beside = height * normal - whole
+    difference = corner + rounds[0] + rounds[1]
+    height = dot(difference, normal)
+    beside = height * normal - difference
     is_face, is_edge = feature.rank == 2, feature.rank == 1
     square_1, mixed, square_2 = dot(first, first), dot(first, second), dot(second, second)
     mixed, square_2 = jnp.where(is_edge, 0.0, mixed), jnp.where(is_edge, 1.0, square_2)

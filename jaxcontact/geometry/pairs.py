@@ -326,10 +326,11 @@ def candidates(
     places: list[np.ndarray] = []
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)
-        most = _most_pairs(dim, family, first[0], second[0], max_pairs)
-        if most is not None and len(members) > most:
+        pair_limit = _most_pairs(dim, family, first[0], second[0], max_pairs)
+        if pair_limit is not None and len(members) > pair_limit:
             nearest = groups.nearest_cores if family is Family.CONVEX else groups.nearest_polytopes
-            chosen, group_rows, gaps, touching_missed = nearest(world, first, second, kind[0], kind[1], most)
+            found = nearest(world, first, second, kind[0], kind[1], pair_limit)
+            chosen, group_rows, gaps, touching_missed = found
             left_out = left_out | touching_missed
         else:
             chosen, group_rows = None, _COMPUTE[family](world, first, second, *kind)
@@ -341,7 +342,7 @@ def candidates(
         computed.append(places[-1] if chosen is None else jnp.asarray(of_members)[chosen].ravel())
     order = np.argsort(np.concatenate(places)).tolist()
     columns = [jnp.concatenate(column) for column in zip(*rows_of_groups, strict=True)]
-    all_computed = all(isinstance(each, np.ndarray) for each in computed)
+    all_computed = all(isinstance(group, np.ndarray) for group in computed)
     point, point_b, phi, normal = (rows(column, order) if all_computed else column for column in columns)
     body_a, body_b = contact_bodies(dim, bodies, shapes, pairs)
     return Candidates(

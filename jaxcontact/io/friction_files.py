@@ -81,13 +81,13 @@ def save_friction_problem(
     if dim not in (2, 3) or q.ndim != 1 or q.size % dim:
         raise ValueError(f"q: expected shape (n,) with n a multiple of dim = {dim}, got {q.shape}")
     mu = np.broadcast_to(np.asarray(mu, float), (q.size // dim,))
-    matrices = [np.asarray(each, float) for each in (W if isinstance(W, tuple | list) else [W])]
+    matrices = [np.asarray(matrix, float) for matrix in (W if isinstance(W, tuple | list) else [W])]
     if len(matrices) == 2:
         mass, rows = matrices
         matrices = [np.diag(mass) if mass.ndim == 1 else mass, rows.T]
     columns = matrices[-1].shape[1:]
     if columns != (q.size,) or matrices[0].shape != (matrices[-1].shape[0],) * 2:
-        shapes = ", ".join(str(each.shape) for each in matrices)
+        shapes = ", ".join(str(matrix.shape) for matrix in matrices)
         raise ValueError(f"W: expected ({q.size}, {q.size}), or M and J to match q; got {shapes}")
     if Path(path).suffix.lower() in HDF5_SUFFIXES:
         _save_fclib(path, matrices, q, mu, dim, title)

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxcontact.arguments import check_integer
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
-from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, geometry_of
+from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
 from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, tree_numbers, tree_of
@@ -75,44 +75,17 @@ def load_mjcf(
     Warns:
         IgnoredOptionWarning: lists the lines of `model.notes`, once.
     """
-    if unsupported not in ("error", "skip"):
-        raise ValueError(f"unsupported: expected 'error' or 'skip', got {unsupported!r}")
-    if max_hull_vertices is not None:
-        check_integer("max_hull_vertices", max_hull_vertices, FEWEST_CORNERS)
+    _check_options(unsupported, max_hull_vertices)
     mj, changes = compile_source(source, floating, floor)
     _check_file(mj)
     tree = tree_of(mj)
     frames = _reference_frames(mj, planar)
-    # `device_put`, for `asarray` would compile a program for each shape of these numbers.
-    params = Params(
-        mass=jax.device_put(np.array(mj.body_mass[1:])),
-        inertia=jax.device_put(inertia_tensors(mj)),
-        mu=jax.device_put(np.zeros(0)),
-        gravity=jax.device_put(_gravity(mj)),
-        constants={},
-        law=_law(mj),
-        tree=tree_numbers(mj),
-    )
-    if planar:
-        params = _in_plane(tree, params, frames.turns[1:])
+    params = _bodies_params(mj, tree, frames)
     geometry = geometry_of(mj, frames, contacts, max_hull_vertices)
     left_out = [*refused(mj), *geometry.left_out]
     if left_out and unsupported == "error":
         raise ValueError(_refusal(left_out, bool(geometry.left_out)))
-    structure = Structure(
-        dim=2 if planar else 3,
-        bodies=body_names(mj),
-        num_positions=tree.num_positions,
-        quaternions=tree.quaternions,
-        shapes=geometry.shapes,
-        pairs=geometry.pairs,
-        tree=tree,
-    )
-    params = params.replace(
-        mu=jax.device_put(geometry.mu),
-        margin=None if geometry.margin is None else jax.device_put(geometry.margin),
-        constants=geometry.constants,
-    )
+    structure, params = _add_contacts(mj, tree, params, geometry, planar)
     state = _state(mj, keyframe)
     _check_numbers(params, state)
     notes = _Notes(
@@ -129,6 +102,47 @@ def load_mjcf(
         dt=float(mj.opt.timestep),
         notes=notes.lines,
     )
+
+
+def _check_options(unsupported: str, max_hull_vertices: int | None) -> None:
+    """Raise ValueError if an option of `load_mjcf` is out of range."""
+    if unsupported not in ("error", "skip"):
+        raise ValueError(f"unsupported: expected 'error' or 'skip', got {unsupported!r}")
+    if max_hull_vertices is not None:
+        check_integer("max_hull_vertices", max_hull_vertices, FEWEST_CORNERS)
+
+
+def _bodies_params(mj: Any, tree: Any, frames: Frames) -> Params:
+    """Collect the numbers of bodies and joints."""
+    # `device_put`, for `asarray` would compile a program for each shape of these numbers.
+    params = Params(
+        mass=jax.device_put(np.array(mj.body_mass[1:])),
+        inertia=jax.device_put(inertia_tensors(mj)),
+        mu=jax.device_put(np.zeros(0)),
+        gravity=jax.device_put(_gravity(mj)),
+        constants={},
+        law=_law(mj),
+        tree=tree_numbers(mj),
+    )
+    return _in_plane(tree, params, frames.turns[1:]) if frames.planar else params
+
+
+def _add_contacts(
+    mj: Any, tree: Any, params: Params, geometry: Geometry, planar: bool
+) -> tuple[Structure, Params]:
+    """Make the structure with its shapes and pairs, and add their numbers to those of the bodies."""
+    structure = Structure(
+        dim=2 if planar else 3,
+        bodies=body_names(mj),
+        num_positions=tree.num_positions,
+        quaternions=tree.quaternions,
+        shapes=geometry.shapes,
+        pairs=geometry.pairs,
+        tree=tree,
+    )
+    margin = None if geometry.margin is None else jax.device_put(geometry.margin)
+    mu = jax.device_put(geometry.mu)
+    return structure, params.replace(mu=mu, margin=margin, constants=geometry.constants)
 
 
 class _Notes(NamedTuple):

@@ -96,17 +96,17 @@ def geometry_of(
     pairs = [pair for pair in pairs if pair.first in shapes and pair.second in shapes]
     missing = _missing_pairs(mj, pairs, shapes)
     left_out |= dict.fromkeys(missing.values())
-    kept = [pair for pair in pairs if _kinds(mj, pair) not in missing]
-    used = {geom for pair in kept for geom in pair[:2]}
+    shape_pairs = [pair for pair in pairs if _kinds(mj, pair) not in missing]
+    used = {geom for pair in shape_pairs for geom in pair[:2]}
     shapes = {geom: shape for geom, shape in shapes.items() if geom in used}
     dim, table = 2 if frames.planar else 3, {shape.name: shape for shape in shapes.values()}
-    names = tuple((shapes[pair.first].name, shapes[pair.second].name) for pair in kept)
+    names = tuple((shapes[pair.first].name, shapes[pair.second].name) for pair in shape_pairs)
     counts = [num_contacts(dim, table, (pair_of_names,)) for pair_of_names in names]
-    margin = np.repeat([pair.margin for pair in kept], counts)
+    margin = np.repeat([pair.margin for pair in shape_pairs], counts)
     return Geometry(
         shapes=tuple(shapes.values()),
         pairs=names,
-        mu=np.repeat([pair.mu for pair in kept], counts),
+        mu=np.repeat([pair.mu for pair in shape_pairs], counts),
         margin=margin if np.any(margin) else None,
         constants={key: value for key, value in constants.items() if key.rpartition("/")[0] in table},
         left_out=tuple(left_out),

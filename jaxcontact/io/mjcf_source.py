@@ -131,14 +131,14 @@ def _set_floating(spec: Any, floating: bool) -> bool:
     bases = [body for body in on_world if _carries_joints(body)] or on_world
     changed = False
     for base in bases:
-        own = list(base.joints)
-        if floating and not own:
+        joints = list(base.joints)
+        if floating and not joints:
             base.add_freejoint()
             changed = True
-        elif floating and any(joint.type != free for joint in own):
-            raise ValueError(f"floating: {base.name!r} is on joint {own[0].name!r}; expected a fixed base")
-        elif not floating and own and own[0].type == free:
-            spec.delete(own[0])
+        elif floating and any(joint.type != free for joint in joints):
+            raise ValueError(f"floating: {base.name!r} is on joint {joints[0].name!r}; expected a fixed base")
+        elif not floating and joints and joints[0].type == free:
+            spec.delete(joints[0])
             changed = True
     keys = list(spec.keys) if changed else []
     for key in keys:

@@ -212,8 +212,8 @@ def open_store(
         ValueError: a store that is damaged, of another run, or in use by another process; other files.
         OSError: the folder cannot be written.
     """
-    made = {name: [array.dtype.str, [total, *array.shape[1:]]] for name, array in template.items()}
-    manifest = json.loads(json.dumps(dict(described) | {"arrays": made}))
+    shapes = {name: [array.dtype.str, [total, *array.shape[1:]]] for name, array in template.items()}
+    manifest = json.loads(json.dumps(dict(described) | {"arrays": shapes}))
     manifest["digest"] = _manifest_digest(manifest)
     path = folder / MANIFEST
     with _explained(folder, f"0 of {total} {unit}"):
@@ -301,7 +301,7 @@ def load_state(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray] | 
         raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
     current = json.loads(json.dumps(about))
     if stored.get("format") != current.get("format"):
-        stored, current = ({"format": each.get("format")} for each in (stored, current))
+        stored, current = ({"format": description.get("format")} for description in (stored, current))
     _check_run(f"{path} is of another run", stored, current)
     return arrays
 
@@ -347,7 +347,7 @@ def _manifest_digest(manifest: Mapping[str, Any]) -> str:
 def _check_run(what: str, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Raise ValueError, naming the items that differ, unless both are of one run."""
     hidden = {"digest"} if stored.get("arrays") == current.get("arrays") else {"digest", "arrays"}
-    shown = [{k: v for k, v in each.items() if k not in hidden} for each in (stored, current)]
+    shown = [{k: v for k, v in description.items() if k not in hidden} for description in (stored, current)]
     differences = fingerprint.differences(*shown) or (["arrays"] if "arrays" in hidden else [])
     if differences:
         raise ValueError(f"checkpoint: {what} and was left as it is; these differ: " + ", ".join(differences))

@@ -71,15 +71,15 @@ class Interpreter:
 
     def run(self, function: Function, arguments: list[Numbers]) -> list[Numbers]:
         """Run a function on the numbers of its arguments; return the numbers of its results."""
-        known: dict[Variable, Numbers] = dict(zip(function.arguments, arguments, strict=True))
-        known |= {v: self.constants(x) for v, x in function.constants.items()}
+        numbers_of: dict[Variable, Numbers] = dict(zip(function.arguments, arguments, strict=True))
+        numbers_of |= {v: self.constants(x) for v, x in function.constants.items()}
 
         def read(v: Variable | Known) -> Numbers:
-            return self.constants(v.value) if isinstance(v, Known) else known[v]
+            return self.constants(v.value) if isinstance(v, Known) else numbers_of[v]
 
         for equation in function.equations:
             outputs = self._apply(equation, [read(v) for v in equation.arguments])
-            known |= dict(zip(equation.results, outputs, strict=True))
+            numbers_of |= dict(zip(equation.results, outputs, strict=True))
         return [read(v) for v in function.results]
 
     def _apply(self, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:

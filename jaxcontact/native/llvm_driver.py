@@ -137,9 +137,9 @@ class DriverWriter:
         limit = 0 if item.reverse else item.length
         self._jump_if(self._emit(f"icmp {relation} {lanes.word} {turn}, {limit}"), run, end)
         words = f"<{lanes.count} x {lanes.word}>"
-        one = self._emit(f"insertelement {words} undef, {lanes.word} {turn}, i32 0")
+        first_lane = self._emit(f"insertelement {words} undef, {lanes.word} {turn}, i32 0")
         places = f"<{lanes.count} x i32> zeroinitializer"
-        same = self._emit(f"shufflevector {words} {one}, {words} undef, {places}")
+        same = self._emit(f"shufflevector {words} {first_lane}, {words} undef, {places}")
         self.lines.append(f"  store {words} {same}, ptr {self._slot(item.counter)}, align {VECTOR_BYTES}")
         self._steps(step.body)
         self.lines += [

@@ -96,8 +96,8 @@ def _world_by_world(writer: PieceWriter, name: str, kind: str, values: list[str]
     vector, scalar = lanes.vector(kind), lanes.scalar(kind)
     total = "undef"
     for k in range(lanes.count):
-        own = [writer.emit(f"extractelement {vector} {value}, i32 {k}") for value in values]
-        result = writer.emit(f"call {scalar} @{name}({', '.join(f'{scalar} {each}' for each in own)})")
+        entries = [writer.emit(f"extractelement {vector} {value}, i32 {k}") for value in values]
+        result = writer.emit(f"call {scalar} @{name}({', '.join(f'{scalar} {entry}' for entry in entries)})")
         total = writer.emit(f"insertelement {vector} {total}, {scalar} {result}, i32 {k}")
     return total
 
@@ -174,13 +174,13 @@ def _divided(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
     """
     lanes, (a, b) = writer.lanes, values
     vector, bits, signed = lanes.vector(kind), lanes.vector(BOOL), kind[0] == "i"
-    minus, one = lanes.all(lanes.scalar(kind), -1), lanes.all(lanes.scalar(kind), 1)
+    minus, plus = lanes.all(lanes.scalar(kind), -1), lanes.all(lanes.scalar(kind), 1)
     zero = writer.emit(f"icmp eq {vector} {b}, zeroinitializer")
     odd = zero
     if signed:  # a CPU would also stop at the smallest number divided by -1
         negative = writer.emit(f"icmp eq {vector} {b}, {minus}")
         odd = writer.emit(f"or {bits} {zero}, {negative}")
-    safe = writer.emit(f"select {bits} {odd}, {vector} {one}, {vector} {b}")
+    safe = writer.emit(f"select {bits} {odd}, {vector} {plus}, {vector} {b}")
     result = writer.emit(f"{'s' if signed else 'u'}{op} {vector} {a}, {safe}")
     if signed:
         by_minus = "zeroinitializer" if op == "rem" else writer.emit(f"sub {vector} zeroinitializer, {a}")
@@ -207,9 +207,9 @@ def _shifted_with_sign(writer: PieceWriter, kind: str, values: list[str]) -> str
     """Write a shift to the right that moves in copies of the first bit."""
     lanes, (a, b) = writer.lanes, values
     vector, bits, size = lanes.vector(kind), lanes.vector(BOOL), 8 * int(kind[1])
-    most = lanes.all(lanes.scalar(kind), size - 1)
-    inside = writer.emit(f"icmp ult {vector} {b}, {most}")
-    amount = writer.emit(f"select {bits} {inside}, {vector} {b}, {vector} {most}")
+    largest_shift = lanes.all(lanes.scalar(kind), size - 1)
+    inside = writer.emit(f"icmp ult {vector} {b}, {largest_shift}")
+    amount = writer.emit(f"select {bits} {inside}, {vector} {b}, {vector} {largest_shift}")
     signed = _held(writer, f"i{kind[1]}", a)
     return _held(writer, kind, writer.emit(f"ashr {vector} {signed}, {amount}"))
 

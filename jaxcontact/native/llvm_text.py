@@ -161,8 +161,8 @@ class PieceWriter:
         for k, start in enumerate(self._starts(self.ops.args[number][0])):
             place = slot * VECTOR_BYTES + k * lanes.step(kind)
             pointer = self.emit(f"getelementptr i8, ptr {start}, i64 {place}")
-            own = self.emit(f"load {scalar}, ptr {pointer}{self._unchanged(table)}")
-            total = self.emit(f"insertelement {vector} {total}, {scalar} {own}, i32 {k}")
+            entry = self.emit(f"load {scalar}, ptr {pointer}{self._unchanged(table)}")
+            total = self.emit(f"insertelement {vector} {total}, {scalar} {entry}, i32 {k}")
         return self.as_bits(total) if kind == BOOL else total
 
     def _starts(self, address: int) -> list[str]:
@@ -188,13 +188,13 @@ class PieceWriter:
         first = (self.storage.tables[entry.table] + entry.offset) * VECTOR_BYTES
         for k, start in enumerate(self._starts(entry.address)):
             pointer = self.emit(f"getelementptr i8, ptr {start}, i64 {first + k * lanes.step(kind)}")
-            own = self.emit(f"extractelement {lanes.vector(kind, memory=True)} {new}, i32 {k}")
+            updated = self.emit(f"extractelement {lanes.vector(kind, memory=True)} {new}, i32 {k}")
             old = self.emit(f"load {scalar}, ptr {pointer}")
             if entry.combine != "set":
-                own = self.combined(entry.combine, kind, own, old)
+                updated = self.combined(entry.combine, kind, updated, old)
             bit = self.emit(f"extractelement {lanes.vector(BOOL)} {where}, i32 {k}")
-            kept = self.emit(f"select i1 {bit}, {scalar} {own}, {scalar} {old}")
-            self.lines.append(f"  store {scalar} {kept}, ptr {pointer}")
+            stored = self.emit(f"select i1 {bit}, {scalar} {updated}, {scalar} {old}")
+            self.lines.append(f"  store {scalar} {stored}, ptr {pointer}")
 
     def combined(self, op: str, kind: str, new: str, old: str) -> str:
         """Write the combination of a new number of one world with the number in a table; return its name."""

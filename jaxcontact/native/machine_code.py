@@ -78,7 +78,7 @@ def _shares(pieces: list[str], workers: int) -> list[list[str]]:
     shares: list[list[str]] = [[] for _ in range(count)]
     sizes = [0] * count
     for piece in sorted(pieces, key=len, reverse=True):
-        least = sizes.index(min(sizes))
-        shares[least].append(piece)
-        sizes[least] += len(piece)
+        shortest = sizes.index(min(sizes))
+        shares[shortest].append(piece)
+        sizes[shortest] += len(piece)
     return shares

@@ -34,7 +34,7 @@ class Block:
 
     parent: Block | None = None
     items: list[Any] = dataclasses.field(default_factory=list)
-    known: dict[Any, int] = dataclasses.field(default_factory=dict)
+    number_of: dict[Any, int] = dataclasses.field(default_factory=dict)
 
 
 class Operations:
@@ -86,7 +86,7 @@ class Operations:
         key, block = (op, args, kind, value), self.now
         place: Block | None = block
         while place is not None:
-            number = place.known.get(key)
+            number = place.number_of.get(key)
             if number is not None:
                 return number
             place = place.parent
@@ -94,7 +94,7 @@ class Operations:
         if op == FROM_TABLE:  # the table may differ between worlds at the same place
             uniform = uniform and value[0].uniform
         number = self.new(op, args, kind, value, uniform)
-        block.known[key] = number
+        block.number_of[key] = number
         return number
 
     def constant(self, value: Any, kind: str) -> int:
@@ -145,9 +145,9 @@ class Operations:
             kind = BOOL if op in RELATIONS else self.kind[a]
             return self.constant(folding.binary(op, self.value[a], self.value[b]), kind)
         simpler = _SIMPLER.get(op)
-        known = simpler(self, a, b) if simpler else None
-        if known is not None:
-            return known
+        simplified = simpler(self, a, b) if simpler else None
+        if simplified is not None:
+            return simplified
         if op in SYMMETRIC and a > b:
             a, b = b, a
         return self.shared(op, (a, b), BOOL if op in RELATIONS else self.kind[a])

@@ -50,11 +50,11 @@ def _flat(arrays: list[Numbers]) -> list[int]:
 
 def _as_arrays(numbers: list[int], like: list[Any]) -> list[Numbers]:
     """Reshape a list of numbers to arrays of the shapes of `like`."""
-    ends = np.cumsum([math.prod(each.shape) for each in like]).tolist()
+    ends = np.cumsum([math.prod(array.shape) for array in like]).tolist()
     starts = [0, *ends[:-1]]
     return [
-        np.array(numbers[a:b], np.int64).reshape(each.shape)
-        for a, b, each in zip(starts, ends, like, strict=True)
+        np.array(numbers[a:b], np.int64).reshape(array.shape)
+        for a, b, array in zip(starts, ends, like, strict=True)
     ]
 
 
@@ -74,8 +74,8 @@ def _branches(program: Interpreter, equation: Equation, inputs: list[Numbers]) -
     branches, place = equation.params["branches"], int(which)
     last = len(branches) - 1
     if ops.is_known(place):
-        taken = min(max(int(ops.value[place]), 0), last)
-        return program.run(branches[taken], arguments)
+        index = min(max(int(ops.value[place]), 0), last)
+        return program.run(branches[index], arguments)
     if ops.kind[place] == BOOL:
         hits = [ops.unary("not", place), place]
     else:
@@ -258,8 +258,8 @@ def _turn_by_turn(
 
     def turn(cells: list[Numbers]) -> tuple[list[Numbers], Any, bool]:
         places = zip(flat, tables, rows, strict=True)
-        here = [read(numbers, table, row.shape[1:]) for numbers, table, row in places]
-        outputs = program.run(p["jaxpr"], [*fixed, *cells, *here])
+        row_numbers = [read(numbers, table, row.shape[1:]) for numbers, table, row in places]
+        outputs = program.run(p["jaxpr"], [*fixed, *cells, *row_numbers])
         return outputs[: p["num_carry"]], outputs[p["num_carry"] :], True
 
     body = _settled(program, carry, turn)

@@ -53,9 +53,9 @@ def _sign(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Nu
 
     def sign(a: int) -> int:
         kind = ops.kind[a]
-        zero, one, minus = (ops.constant(v, kind) for v in (0, 1, -1 if kind[0] != "u" else 0))
+        zero, plus, minus = (ops.constant(v, kind) for v in (0, 1, -1 if kind[0] != "u" else 0))
         below = ops.select(ops.binary("lt", a, zero), minus, a)
-        return ops.select(ops.binary("gt", a, zero), one, below)
+        return ops.select(ops.binary("gt", a, zero), plus, below)
 
     return program.each(sign, *inputs)
 
@@ -78,8 +78,8 @@ def _logistic(program: Interpreter, equation: Equation, inputs: list[Numbers]) -
     ops = program.ops
 
     def logistic(a: int) -> int:
-        one = ops.constant(1, ops.kind[a])
-        return ops.binary("div", one, ops.binary("add", one, ops.unary("exp", ops.unary("neg", a))))
+        unity = ops.constant(1, ops.kind[a])
+        return ops.binary("div", unity, ops.binary("add", unity, ops.unary("exp", ops.unary("neg", a))))
 
     return program.each(logistic, *inputs)
 
@@ -96,8 +96,10 @@ def _integer_power(program: Interpreter, equation: Equation, inputs: list[Number
         return ops.binary("mul", square, a) if n % 2 else square
 
     def signed(a: int) -> int:
-        whole = power(a, abs(exponent))
-        return whole if exponent >= 0 else ops.binary("div", ops.constant(1, ops.kind[a]), whole)
+        positive_power = power(a, abs(exponent))
+        if exponent >= 0:
+            return positive_power
+        return ops.binary("div", ops.constant(1, ops.kind[a]), positive_power)
 
     return program.each(signed, *inputs)
 

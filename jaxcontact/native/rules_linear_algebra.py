@@ -31,7 +31,7 @@ def _of_each_matrix(function: Callable[..., Any], *arrays: Numbers) -> Any:
     found = [function(*(array[place] for array in arrays)) for place in np.ndindex(shape)]
     if not isinstance(found[0], tuple):
         return np.stack(found).reshape(*shape, *found[0].shape)
-    return tuple(np.stack(each).reshape(*shape, *each[0].shape) for each in zip(*found, strict=True))
+    return tuple(np.stack(results).reshape(*shape, *results[0].shape) for results in zip(*found, strict=True))
 
 
 @rule("cholesky")
@@ -91,9 +91,9 @@ def _triangular_solve(program: Interpreter, equation: Equation, inputs: list[Num
         solution = np.empty(rhs.shape, np.int64)
         for column in range(rhs.shape[1]):
             for i in range(n) if lower else reversed(range(n)):
-                known = slice(0, i) if lower else slice(i + 1, n)
-                done = solution[known, column].tolist()
-                left = _less_products(ops, int(rhs[i, column]), matrix[i, known].tolist(), done)
+                solved_entries = slice(0, i) if lower else slice(i + 1, n)
+                done = solution[solved_entries, column].tolist()
+                left = _less_products(ops, int(rhs[i, column]), matrix[i, solved_entries].tolist(), done)
                 scale = inverse[i]
                 solution[i, column] = left if scale is None else ops.binary("mul", left, scale)
         return solution if p["left_side"] else solution.T
@@ -104,11 +104,11 @@ def _triangular_solve(program: Interpreter, equation: Equation, inputs: list[Num
 @rule("lu")
 def _lu(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     """Compute L and U in one matrix, the row that each pivot was exchanged with, and the order of rows."""
-    ops, whole = program.ops, kind_of(equation.outputs[1].dtype)
+    ops, index_kind = program.ops, kind_of(equation.outputs[1].dtype)
 
     def factors(matrix: Numbers) -> tuple[Numbers, ...]:
         m, n = matrix.shape
-        places = [ops.constant(i, whole) for i in range(m)]
+        places = [ops.constant(i, index_kind) for i in range(m)]
         rows = np.concatenate([matrix, np.array(places, np.int64)[:, None]], axis=1)
         pivots = []
         for k in range(min(m, n)):
@@ -118,7 +118,7 @@ def _lu(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list
         return rows[:, :n], np.array(pivots, np.int64), rows[:, n]
 
     found = _of_each_matrix(factors, *inputs)
-    return [each.reshape(output.shape) for each, output in zip(found, equation.outputs, strict=True)]
+    return [array.reshape(output.shape) for array, output in zip(found, equation.outputs, strict=True)]
 
 
 def _place_of_largest(ops: Operations, numbers: list[int], places: list[int]) -> int:
@@ -136,9 +136,9 @@ def _exchange(ops: Operations, rows: Numbers, k: int, chosen: list[int]) -> None
     for column in range(rows.shape[1]):
         top = new_top = int(rows[k, column])
         for i in range(k + 1, len(rows)):
-            own = int(rows[i, column])
-            rows[i, column] = ops.select(chosen[i], top, own)
-            new_top = ops.select(chosen[i], own, new_top)
+            entry = int(rows[i, column])
+            rows[i, column] = ops.select(chosen[i], top, entry)
+            new_top = ops.select(chosen[i], entry, new_top)
         rows[k, column] = new_top
 
 
@@ -147,8 +147,8 @@ def _eliminate(ops: Operations, rows: Numbers, k: int) -> None:
     pivot = int(rows[k, k])
     is_zero = ops.binary("eq", pivot, ops.constant(0, ops.kind[pivot]))
     for i in range(k + 1, len(rows)):
-        own = int(rows[i, k])
-        rows[i, k] = ops.select(is_zero, own, ops.binary("div", own, pivot))
+        entry = int(rows[i, k])
+        rows[i, k] = ops.select(is_zero, entry, ops.binary("div", entry, pivot))
         for column in range(k + 1, rows.shape[1]):
             less = ops.binary("mul", int(rows[i, k]), int(rows[k, column]))
             rows[i, column] = ops.binary("sub", int(rows[i, column]), less)
@@ -159,5 +159,5 @@ def _solved(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> 
     """Solve `lax.custom_linear_solve` by its own solver."""
     lengths = equation.params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
-    own = inputs[first : first + lengths.solve]
-    return program.run(equation.params["jaxprs"].solve, [*own, *inputs[sum(lengths) :]])
+    constants = inputs[first : first + lengths.solve]
+    return program.run(equation.params["jaxprs"].solve, [*constants, *inputs[sum(lengths) :]])

@@ -58,9 +58,9 @@ def _rows(starts: Numbers) -> list[tuple[tuple[int, ...], list[int]]]:
     return [(place, starts[place].tolist()) for place in np.ndindex(starts.shape[:-1])]
 
 
-def _of_batch(place: tuple[int, ...], own: Any, others: Any, shape: tuple[int, ...]) -> int:
+def _of_batch(place: tuple[int, ...], array_axes: Any, start_axes: Any, shape: tuple[int, ...]) -> int:
     """Return the place, in an array, of the first entry of the batch that the start at `place` belongs to."""
-    pairs = zip(own, others, strict=True)
+    pairs = zip(array_axes, start_axes, strict=True)
     return sum(place[other] * math.prod(shape[axis + 1 :]) for axis, other in pairs)
 
 
@@ -89,15 +89,15 @@ def _gathered(program: Interpreter, equation: Equation, inputs: list[Numbers]) -
     if program.are_known(starts):
         return arranged(program, equation, inputs, (0,))
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
-    ops, own = program.ops, numbers.operand_batching_dims
+    ops, batch_axes = program.ops, numbers.operand_batching_dims
     window = _window(array.shape, sizes)
-    gone = (*numbers.collapsed_slice_dims, *own)
+    gone = (*numbers.collapsed_slice_dims, *batch_axes)
     window = window.reshape([s for d, s in enumerate(sizes) if d not in gone])
     table, rows = program.table(array), []
     clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
     outside = fill_of(program, equation)
     for place, start in _rows(starts):
-        fixed = _of_batch(place, own, numbers.start_indices_batching_dims, array.shape)
+        fixed = _of_batch(place, batch_axes, numbers.start_indices_batching_dims, array.shape)
         address, inside = _address(program, start, numbers.start_index_map, array.shape, sizes)
         row = [_read(program, array, table, address, int(offset) + fixed) for offset in window.ravel()]
         rows.append(row if clips else [ops.select(inside, number, outside) for number in row])
@@ -110,11 +110,11 @@ def _scattered(combine: str) -> Rule:
     def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         array, starts, new = inputs
         numbers = equation.params["dimension_numbers"]
-        axes, own = numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims
-        sizes, kept = list(array.shape), (*numbers.inserted_window_dims, *own)
-        for axis in kept:
+        axes, batch_axes = numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims
+        sizes, unit_axes = list(array.shape), (*numbers.inserted_window_dims, *batch_axes)
+        for axis in unit_axes:
             sizes[axis] = 1
-        others = [d for d in range(array.ndim) if d not in kept]
+        others = [d for d in range(array.ndim) if d not in unit_axes]
         for axis, source in zip(others, numbers.update_window_dims, strict=True):
             sizes[axis] = new.shape[source]
         batch = [d for d in range(new.ndim) if d not in numbers.update_window_dims]
@@ -123,7 +123,7 @@ def _scattered(combine: str) -> Rule:
         clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
         writes = []
         for (place, start), update in zip(_rows(starts), updates, strict=True):
-            fixed = _of_batch(place, own, numbers.scatter_indices_batching_dims, array.shape)
+            fixed = _of_batch(place, batch_axes, numbers.scatter_indices_batching_dims, array.shape)
             address, inside = _address(program, start, axes, array.shape, sizes)
             address = program.ops.binary("add", address, program.ops.constant(fixed, program.index_kind))
             writes.append((address, None if clips else inside, update))

@@ -23,7 +23,7 @@ _PARITY = 0x1BD11BDA  # the constant of Threefry's key schedule, same paper
 
 def _generated(program: Interpreter, function: Callable[..., Any], *inputs: Numbers) -> Numbers:
     """Run a function of the generator on numbers of 32 bits each; return its output."""
-    arrays = [Array(each.shape, np.uint32) for each in inputs]
+    arrays = [Array(numbers.shape, np.uint32) for numbers in inputs]
     return program.run(trace(function, *arrays), list(inputs))[0]
 
 
@@ -102,7 +102,7 @@ def _threefry(program: Interpreter, equation: Equation, inputs: list[Numbers]) -
             x1 = added(added(x1, keys[(block + 2) % 3]), constant(block + 1))
         return x0, x1
 
-    shape = np.broadcast_shapes(*(each.shape for each in inputs))
-    columns = [np.broadcast_to(each, shape).ravel().tolist() for each in inputs]
+    shape = np.broadcast_shapes(*(numbers.shape for numbers in inputs))
+    columns = [np.broadcast_to(numbers, shape).ravel().tolist() for numbers in inputs]
     pairs = [hashed(*row) for row in zip(*columns, strict=True)]
     return [np.array([pair[k] for pair in pairs], np.int64).reshape(shape) for k in (0, 1)]

@@ -126,5 +126,5 @@ def _padded(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> 
 def _platform(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     """Return the index of the branch of `lax.platform_dependent` that a CPU takes."""
     platforms = equation.params["platforms"]
-    own = next(k for k, names in enumerate(platforms) if names is None or "cpu" in names)
-    return program.constants(np.int32(own))
+    branch = next(k for k, names in enumerate(platforms) if names is None or "cpu" in names)
+    return program.constants(np.int32(branch))

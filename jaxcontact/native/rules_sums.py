@@ -32,8 +32,8 @@ def _reduction(op: str, start: Callable[[str], Any]) -> Rule:
         axes, (array,) = equation.params["axes"], inputs
         output = equation.outputs[0]
         kind = kind_of(output.dtype)
-        kept = [d for d in range(array.ndim) if d not in axes]
-        rows = array.transpose(*kept, *axes).reshape(math.prod(output.shape), -1).tolist()
+        unsummed = [d for d in range(array.ndim) if d not in axes]
+        rows = array.transpose(*unsummed, *axes).reshape(math.prod(output.shape), -1).tolist()
         combine = functools.partial(program.ops.binary, op)
         nothing = program.ops.constant(start(kind), kind)
         totals = [_in_pairs(combine, row) if row else nothing for row in rows]
@@ -126,7 +126,7 @@ def _of_products(ops: Operations, pairs: list[tuple[int, int]]) -> int:
 
 def _as_matrices(program: Interpreter, array: Numbers, batch: Any, summed: Any, kind: str) -> Numbers:
     """Arrange an array as (batch, kept, summed), in the kind of the product."""
-    kept = [d for d in range(array.ndim) if d not in batch and d not in summed]
-    sizes = [math.prod(array.shape[d] for d in axes) for axes in (batch, kept, summed)]
-    matrices = array.transpose(*batch, *kept, *summed).reshape(sizes)
+    unsummed = [d for d in range(array.ndim) if d not in batch and d not in summed]
+    sizes = [math.prod(array.shape[d] for d in axes) for axes in (batch, unsummed, summed)]
+    matrices = array.transpose(*batch, *unsummed, *summed).reshape(sizes)
     return program.each(lambda n: program.ops.convert(n, kind), matrices)

@@ -122,8 +122,8 @@ class _Maker:
         return steps
 
     def _branch_or_loop(self, steps: list[Any], item: Branch | While | Scan, block: Block) -> None:
-        cells: list[Any] = [each for each in item.cells if each[0] in self.needed.numbers]
-        rows = [each for each in item.rows if each[0] in self.needed.tables] if isinstance(item, Scan) else []
+        cells: list[Any] = [cell for cell in item.cells if cell[0] in self.needed.numbers]
+        rows = [row for row in item.rows if row[0] in self.needed.tables] if isinstance(item, Scan) else []
         if not cells and not rows:
             return
         self.schedule.around[id(item.body)] = block, None if isinstance(item, Branch) else item
@@ -148,9 +148,9 @@ class _Maker:
 
     def _assign(self, steps: list[Any], pairs: Any, where: int | None, block: Block) -> None:
         """Write cells; first, all at once, those whose new number is that of another cell."""
-        own = {cell for cell, _ in pairs}
-        moved = [pair for pair in pairs if pair[1] in own]
-        others = [pair for pair in pairs if pair[1] not in own]
+        assigned = {cell for cell, _ in pairs}
+        moved = [pair for pair in pairs if pair[1] in assigned]
+        others = [pair for pair in pairs if pair[1] not in assigned]
         groups = [moved] + [others[k : k + CELLS] for k in range(0, len(others), CELLS)]
         for group in groups:
             if group:

@@ -112,12 +112,12 @@ class _Lives:
             self._keep(counter, k, block)
             self._keep_table(table, k, block)
             return
-        made = self._piece_of.get(number, k)
-        if made == k and number in self._piece_of and not always:
+        first_piece = self._piece_of.get(number, k)
+        if first_piece == k and number in self._piece_of and not always:
             return
         home = self._home.get(number) or self.ops.block[number]
         first, last = self._span(k, block, home)
-        self._extend(self.numbers, number, made if number in self._piece_of else first, last)
+        self._extend(self.numbers, number, first_piece if number in self._piece_of else first, last)
 
     def _keep_table(self, table: Table, k: int, block: Block) -> None:
         home = self._home.setdefault(table, block)
@@ -163,16 +163,16 @@ def _packed(lives: dict[int, tuple[int, int]]) -> tuple[dict[int, int], int]:
     """Assign slots to numbers: each the lowest that is free from its first piece on."""
     slots: dict[int, int] = {}
     free: list[int] = []
-    taken: list[tuple[int, int]] = []
+    occupied: list[tuple[int, int]] = []
     size = 0
-    for number, (first, last) in sorted(lives.items(), key=lambda each: each[1][0]):
-        while taken and taken[0][0] < first:
-            heapq.heappush(free, heapq.heappop(taken)[1])
+    for number, (first, last) in sorted(lives.items(), key=lambda item: item[1][0]):
+        while occupied and occupied[0][0] < first:
+            heapq.heappush(free, heapq.heappop(occupied)[1])
         if free:
             slots[number] = heapq.heappop(free)
         else:
             slots[number], size = size, size + 1
-        heapq.heappush(taken, (last, slots[number]))
+        heapq.heappush(occupied, (last, slots[number]))
     return slots, size
 
 
@@ -180,7 +180,7 @@ def _packed_tables(lives: dict[Table, tuple[int, int]], start: int) -> tuple[dic
     """Assign first slots to tables after `start`: the largest first, each where it first fits."""
     tables: dict[Table, int] = {}
     end = start
-    for table, (first, last) in sorted(lives.items(), key=lambda each: -each[0].size):
+    for table, (first, last) in sorted(lives.items(), key=lambda item: -item[0].size):
         place = start
         beside = sorted(
             (tables[other], tables[other] + other.size)

@@ -106,20 +106,11 @@ def identify(
 
     Derivative: none; a host-level driver.
     """
-    if not callable(score):
-        raise TypeError(f"score: expected a function (params, data) -> (m,), got {type(score).__name__}")
-    check_count("max_steps", max_steps)
-    check_positive("tol", tol)
-    check_positive("curvature_step", curvature_step)
-    check_number("params0", ravel_pytree(params0)[0])
+    _check_search(score, params0, max_steps, tol, curvature_step)
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
     start = np.asarray(flat, float)
-    if not start.size:
-        raise ValueError("params0: expected at least one number, got none")
     lower, upper = _bounds(bounds, params0, start)
-    scores = np.asarray(_scores(score, unravel(flat), data)[0])
-    if scores.ndim != 1 or not np.all(np.isfinite(scores)):
-        raise ValueError(f"score: expected finite numbers (m,) at params0, got {scores.shape}: {scores}")
+    scores = _scores_at_start(score, unravel(flat), data)
     share = _shares(weights, scores.size)
     members = _members(groups, scores.size)
     run = _Run(score, unravel, data, share, start, (lower, upper))
@@ -148,6 +139,27 @@ def identify(
         status=np.uint32(status),
     )
     return unravel(jnp.asarray(x, flat.dtype)), info
+
+
+def _check_search(score: Any, params0: Any, max_steps: int, tol: float, curvature_step: float) -> None:
+    """Raise TypeError or ValueError if an argument of `identify` is of another type or out of range."""
+    if not callable(score):
+        raise TypeError(f"score: expected a function (params, data) -> (m,), got {type(score).__name__}")
+    check_count("max_steps", max_steps)
+    check_positive("tol", tol)
+    check_positive("curvature_step", curvature_step)
+    flat = ravel_pytree(params0)[0]
+    check_number("params0", flat)
+    if not flat.size:
+        raise ValueError("params0: expected at least one number, got none")
+
+
+def _scores_at_start(score: Callable[[Any, Any], jax.Array], params: Any, data: Any) -> np.ndarray:
+    """Compute scores (m,); raise ValueError if they have another shape or are not finite."""
+    scores = np.asarray(_scores(score, params, data)[0])
+    if scores.ndim != 1 or not np.all(np.isfinite(scores)):
+        raise ValueError(f"score: expected finite numbers (m,) at params0, got {scores.shape}: {scores}")
+    return scores
 
 
 @functools.partial(jit, static_argnums=0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,18 @@ from jaxcontact.terms import contact_terms
 # rebuild(constants) -> Params, if masses and shapes follow from the constants
 Rebuild = Callable[[Mapping[str, Any]], Params]
 POLISH = 20  # largest number of Newton iterations onto the equations; they stop if the residual does not fall
+
+
+class DesignTask(NamedTuple):
+    """The conditions on a design and the numbers that may change, as arguments of `impact_design`."""
+
+    contacts: tuple[int, int] = (0, 1)
+    stages: int = 2
+    design: tuple[str, ...] = ()
+    rebuild: Rebuild | None = None
+    hold: tuple[int, ...] = ()
+    bounds: Mapping[str, tuple[float, float]] | None = None
+    clearance: float = 0.0
 
 
 class DesignReport(Record):
@@ -95,15 +107,14 @@ def impact_design(
     Status: see DesignReport.
     """
     check_mechanism(model, state)
-    _check(model, contacts, stages, design, hold, bounds, clearance)
-    problem = DesignEquations(model, state, contacts, stages, design, rebuild, hold, bounds, clearance)
-    return problem.solve()
+    task = DesignTask(contacts, stages, design, rebuild, hold, bounds, clearance)
+    _check(model, task)
+    return DesignEquations(model, state, task).solve()
 
 
-def _check(
-    model: Model, contacts: tuple[int, int], stages: int, design: tuple[str, ...],
-    hold: tuple[int, ...], bounds: Mapping[str, tuple[float, float]] | None, clearance: float,
-) -> None:  # fmt: skip
+def _check(model: Model, task: DesignTask) -> None:
+    """Raise ValueError if an argument is out of range."""
+    contacts, stages, design, _, hold, bounds, clearance = task
     nc = model.structure.num_contacts
     if len(contacts) != 2 or contacts[0] == contacts[1] or not all(0 <= c < nc for c in contacts):
         raise ValueError(f"contacts: expected two of 0..{nc - 1}, got {contacts}")
@@ -116,21 +127,18 @@ def _check(
     nv = model.structure.num_velocities
     if not all(isinstance(i, int | np.integer) and 0 <= i < nv for i in hold):
         raise ValueError(f"hold: expected indices in 0..{nv - 1}, got {hold}")
-    for name, (least, most) in (bounds or {}).items():
+    for name, (lower, upper) in (bounds or {}).items():
         if name not in design:
             raise ValueError(f"bounds: {name!r} is not in design {design}")
-        if not least <= most:
-            raise ValueError(f"bounds: expected least <= most for {name!r}, got {(least, most)}")
+        if not lower <= upper:
+            raise ValueError(f"bounds: expected lower <= upper for {name!r}, got {(lower, upper)}")
 
 
 class DesignEquations:
     """The equations and inequalities of one design in numbers measured in their sizes."""
 
-    def __init__(
-        self, model: Model, state: State, contacts: tuple[int, int], stages: int,
-        design: tuple[str, ...], rebuild: Rebuild | None, hold: tuple[int, ...],
-        bounds: Mapping[str, tuple[float, float]] | None, clearance: float,
-    ) -> None:  # fmt: skip
+    def __init__(self, model: Model, state: State, task: DesignTask) -> None:
+        contacts, stages, design, rebuild, hold, bounds, clearance = task
         self.model, self.state, self.clearance = model, state, clearance
         free = tuple(i for i in range(model.structure.num_velocities) if i not in hold)
         self._static = (contacts, design, rebuild, free)

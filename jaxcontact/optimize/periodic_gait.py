@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact import ess
 from jaxcontact.arguments import check_number
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
-from jaxcontact.ess import DormandPrince, b_derivative, flow
 from jaxcontact.io import fingerprint
 from jaxcontact.mechanics.event_system import EventSystem
-from jaxcontact.optimize.trajectory import TrajectoryInfo, optimise
+from jaxcontact.mechanics.system import Model
+from jaxcontact.optimize.trajectory import Search, TrajectoryInfo, optimise
 from jaxcontact.status import Status
 
 if TYPE_CHECKING:
@@ -57,15 +58,16 @@ class GaitProblem:
     max_steps: int = 192
     max_events: int = 24
 
-    def settings(self) -> dict[str, Any]:
-        """Make the keyword arguments of `ess.flow` and `ess.b_derivative`."""
-        return {
-            "eps": jnp.array(self.eps),
-            "crossed0": jnp.array(self.crossed0),
-            "ode": DormandPrince(rtol=1e-9, atol=1e-11),
-            "max_steps": self.max_steps,
-            "max_events": self.max_events,
-        }
+    def settings(self) -> ess.Settings:
+        """Make the settings of a run over one period."""
+        return ess.Settings(
+            eps=jnp.array(self.eps), ode=ess.DormandPrince(rtol=1e-9, atol=1e-11),
+            max_steps=self.max_steps, max_events=self.max_events,
+        )  # fmt: skip
+
+    def starts_crossed(self) -> jax.Array:
+        """Return the mask (m,) of the guards that count as crossed at the start."""
+        return jnp.array(self.crossed0)
 
 
 def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tuple[jax.Array, jax.Array]:
@@ -74,15 +76,10 @@ def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tu
     Derivative: that of `ess.flow`, by free, params and speed.
     """
     launch = problem.launch(free, params)
-    x1, info = flow(
-        problem.es,
-        launch.params,
-        launch.x0,
-        0.0,
-        launch.duration,
-        control=launch.control,
-        **problem.settings(),
-    )
+    x1, info = ess.flow(
+        Model(system=problem.es, params=launch.params), launch.x0, 0.0, launch.duration,
+        settings=problem.settings(), control=launch.control, crossed0=problem.starts_crossed(),
+    )  # fmt: skip
     cost, residuals = problem.measure(launch, x1, speed)
     failed = (info.status & jnp.uint32(int(Status.FAILURES))) != 0
     return jnp.where(failed, jnp.nan, cost), residuals
@@ -98,9 +95,10 @@ def gait_outcome_rate(
     Derivative: by `direction`, that of the linear piece it lies in, forward only.
     """
     launch, rates = jax.jvp(lambda z: problem.launch(z, params), (free,), (direction,))
-    dx1, info = b_derivative(
-        problem.es, launch.params, launch.x0, rates.x0, 0.0, launch.duration, control=launch.control,
-        dparams=rates.params, dcontrol=rates.control, **problem.settings(),
+    direction = ess.Direction(x=rates.x0, params=rates.params, control=rates.control)
+    dx1, info = ess.b_derivative(
+        Model(system=problem.es, params=launch.params), launch.x0, direction, 0.0, launch.duration,
+        settings=problem.settings(), control=launch.control, crossed0=problem.starts_crossed(),
     )  # fmt: skip
     f = problem.es.xdot(launch.duration, info.x1, info.crossed, launch.control, launch.params)
     dx1 = dx1 + f * rates.duration
@@ -146,7 +144,5 @@ def gait(
 
         about["num_steps"] = num_steps
         optimizer = optax.adam(optax.cosine_decay_schedule(0.02, max(num_steps, 1)))
-    return optimise(
-        lambda free: gait_outcome(problem, params, free, speed), free0, optimizer=optimizer, directional=None,
-        num_steps=num_steps, tol=tol, about=about, run=run,
-    )  # fmt: skip
+    search = Search(optimizer, num_steps, tol, about)
+    return optimise(lambda free: gait_outcome(problem, params, free, speed), free0, search, run)

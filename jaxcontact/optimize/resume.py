@@ -40,9 +40,12 @@ class Steps:
 
     def until(self, num_steps: int) -> Steps:
         """Cut the run to its state after `num_steps` steps, for a run with no more steps."""
-        kept = slice(num_steps + 1)
+        first_steps = slice(num_steps + 1)
         return dataclasses.replace(
-            self, costs=self.costs[kept], residuals=self.residuals[kept], visited=self.visited[kept]
+            self,
+            costs=self.costs[first_steps],
+            residuals=self.residuals[first_steps],
+            visited=self.visited[first_steps],
         )
 
 
@@ -69,9 +72,9 @@ def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
 
 def _steps(data: Mapping[str, np.ndarray], state: Any) -> Steps:
     leaves, tree = jax.tree.flatten(state)
-    kept = [jnp.asarray(data[f"state_{i}"], jnp.result_type(leaf)) for i, leaf in enumerate(leaves)]
+    restored = [jnp.asarray(data[f"state_{i}"], jnp.result_type(leaf)) for i, leaf in enumerate(leaves)]
     return Steps(
-        state=jax.tree.unflatten(tree, kept),
+        state=jax.tree.unflatten(tree, restored),
         costs=data["costs"].tolist(),
         residuals=data["residuals"].tolist(),
         visited=list(data["visited"]),

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,16 @@ Progress = Callable[[int, int, float, float], None]
 REACH = 0.2  # length of the longest step back to the constraints, in sizes of the controls
 NEWTON_STEPS = 20  # largest number of steps onto the constraints at the end
 FORWARD = 64  # largest number of controls with forward derivatives; for more they are taken in reverse
+
+
+class Search(NamedTuple):
+    """Settings of a search as arguments of `trajectory`; `about` has the items that determine it."""
+
+    optimizer: optax.GradientTransformation
+    num_steps: int
+    tol: float
+    about: Mapping[str, Any]
+    directional: Callable[[Any, Any], jax.Array] | None = None
 
 
 class TrajectoryInfo(Record):
@@ -118,50 +128,31 @@ def trajectory(
     """
     if constraints is not None and directional is not None:
         raise ValueError("directional: has no meaning with constraints; penalise them in the objective")
+    search = Search(optimizer, num_steps, tol, {"key": key}, directional)
     if constraints is None:
-        return optimise(
-            lambda z: (objective(z), jnp.zeros(0)), controls0, optimizer=optimizer, directional=directional,
-            num_steps=num_steps, tol=tol, about={"key": key}, run=run,
-        )  # fmt: skip
-    return optimise(
-        lambda z: (objective(z), constraints(z)), controls0, optimizer=optimizer, directional=None,
-        num_steps=num_steps, tol=tol, about={"key": key}, run=run,
-    )  # fmt: skip
+        return optimise(lambda z: (objective(z), jnp.zeros(0)), controls0, search, run)
+    return optimise(lambda z: (objective(z), constraints(z)), controls0, search, run)
 
 
 def optimise(
-    outcome: Callable[[Any], tuple[jax.Array, jax.Array]],
-    controls0: Any,
-    *,
-    optimizer: optax.GradientTransformation,
-    directional: Callable[[Any, Any], jax.Array] | None,
-    num_steps: int,
-    tol: float,
-    about: Mapping[str, Any],
-    run: Run,
+    outcome: Callable[[Any], tuple[jax.Array, jax.Array]], controls0: Any, search: Search, run: Run
 ) -> tuple[Any, TrajectoryInfo]:
-    """Optimise as `trajectory` a cost and constraints from one motion; `about` stores what determines it."""
+    """Optimise as `trajectory` a cost and constraints from one motion."""
     check_run(run, unused=("chunk", "devices", "about"))
     path = None if run.checkpoint is None else Path(run.checkpoint)
     with open_state(path):
-        return _optimise(
-            outcome, controls0, optimizer=optimizer, directional=directional, num_steps=num_steps, tol=tol,
-            checkpoint=path, about=about, progress=run.progress,
-        )  # fmt: skip
+        return _optimise(outcome, controls0, search, path, run.progress)
 
 
 def _optimise(
     outcome: Callable[[Any], tuple[jax.Array, jax.Array]],
     controls0: Any,
-    *,
-    optimizer: optax.GradientTransformation,
-    directional: Callable[[Any, Any], jax.Array] | None,
-    num_steps: int,
-    tol: float,
+    search: Search,
     checkpoint: Path | None,
-    about: Mapping[str, Any],
     progress: Progress | None,
 ) -> tuple[Any, TrajectoryInfo]:
+    """Optimise with a checkpoint that this process alone has open."""
+    optimizer, num_steps, tol, about, directional = search
     if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
         raise ValueError(f"num_steps: expected an integer >= 0, got {num_steps!r}")
     check_number("tol", tol, 0.0)

@@ -89,8 +89,8 @@ def mujoco_outcome(
     state = model.initial_state()
 
     def approaches(q: np.ndarray, v: np.ndarray) -> bool:
-        here = state.replace(q=jax.numpy.asarray(q, state.q.dtype))
-        terms = contact_terms(model, here)
+        moved = state.replace(q=jax.numpy.asarray(q, state.q.dtype))
+        terms = contact_terms(model, moved)
         closing = np.asarray(terms.J_n) @ v.astype(state.q.dtype) < -tolerance
         return bool(np.any(closing & np.asarray(terms.active)))
 
@@ -298,7 +298,7 @@ def _box_in_space(model: Model) -> str:
         for k in getattr(model.structure.shape(a), "corners", None) or ():
             corner = half * np.array([1.0 if k & bit else -1.0 for bit in (1, 2, 4)])
             balls.append(_ball(f"{a}{k}", corner + np.array([0.0, 0.0, SMALL]), SMALL))
-    inertia = " ".join(f"{float(each):.17g}" for each in model.params.inertia[0])
+    inertia = " ".join(f"{float(moment):.17g}" for moment in model.params.inertia[0])
     inertial = f'<inertial pos="0 0 0" mass="{float(model.params.mass[0]):.17g}" diaginertia="{inertia}"/>'
     return f"<body><freejoint/> {inertial} {' '.join(balls)}</body>"
 

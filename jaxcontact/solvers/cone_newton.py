@@ -16,7 +16,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra import cones
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
@@ -29,7 +29,7 @@ from jaxcontact.solvers.cone_program import (
     split,
     yielding,
 )
-from jaxcontact.solvers.line_search import line_search
+from jaxcontact.solvers.line_search import SearchDirection, line_search
 from jaxcontact.solvers.row_algebra import (
     Factor,
     apply_columns,
@@ -161,12 +161,12 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     settled = ~choosing & (decrement <= jnp.where(exact, eps, eps**0.3) * size)
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
-    whole = _whole_step(fixed, now, tangent, factor, momentum, dx)
+    full_step = _take_full_step(fixed, now, tangent, factor, momentum, dx)
     unsolved = max(SOLVED, float(eps) ** 1.125) * size
-    solved = full & (whole.imbalance <= eps * size) & (whole.misfit <= unsolved)
-    linear, curvature = momentum @ dx, dx @ moved
+    solved = full & (full_step.imbalance <= eps * size) & (full_step.misfit <= unsolved)
+    direction = SearchDirection(du, -decrement, momentum @ dx, dx @ moved)
     searches = ~(settled | done | choosing | solved)
-    a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, searches, early_exit)
+    a, pushed = line_search(staged, z, u, direction, searches, early_exit)
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
     quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
@@ -183,11 +183,11 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     again = jnp.isfinite(now.level) & lost | (now.renewal > 0)
     renewal = jnp.where(stays, change, jnp.where(lost | rises, jnp.where(again, jnp.inf, 0.0), now.renewal))
     # If the mode steps did not solve the program, their impulses are discarded.
-    renewed = jnp.where(now.steps == MODE_STEPS - 1, fixed.start, whole.law)
+    renewed = jnp.where(now.steps == MODE_STEPS - 1, fixed.start, full_step.law)
     then = _Search(
-        x=jnp.where(solved | choosing, whole.x, x + a * dx),
-        p=jnp.where(solved, whole.p, jnp.where(choosing, renewed, jnp.where(settled, pushed, p))),
-        base=_next_modes(program, now.base, law.p, whole),
+        x=jnp.where(solved | choosing, full_step.x, x + a * dx),
+        p=jnp.where(solved, full_step.p, jnp.where(choosing, renewed, jnp.where(settled, pushed, p))),
+        base=_next_modes(program, now.base, law.p, full_step),
         level=level,
         decrement=jnp.where(lost | settled | choosing, jnp.inf, decrement),
         tried=jnp.where(lost, 0, tried),
@@ -207,7 +207,7 @@ def _tangent(program: ConeProgram, law: Response, beyond: jax.Array) -> Response
     return law._replace(p=law.p + yielding(law, inverse * beyond))
 
 
-class _Whole(NamedTuple):
+class _FullStep(NamedTuple):
     """The end of a step of full length that renews the impulses: x (nv,), p (nr,), rates u and z (nr,).
 
     `law` (nr,) is the law's answer to z. `misfit` is the largest difference of p from it and `imbalance` that
@@ -223,25 +223,25 @@ class _Whole(NamedTuple):
     imbalance: jax.Array
 
 
-def _whole_step(
+def _take_full_step(
     fixed: _Fixed, now: _Search, tangent: Response, factor: Factor, momentum: jax.Array, dx: jax.Array
-) -> _Whole:
+) -> _FullStep:
     """Take the second step of the method of multipliers for the linear law; dx is the first."""
     program, slope = fixed.program, tangent.slope
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
     renewed = tangent.p - yielding(tangent, apply_rows(program.columns, dx))
-    kept = yielding(tangent, share * (renewed - now.p))
-    more = solve_factored(factor, apply_columns(program.columns, kept))
-    x, p = now.x + dx + more, renewed + kept - yielding(tangent, apply_rows(program.columns, more))
+    correction = yielding(tangent, share * (renewed - now.p))
+    more = solve_factored(factor, apply_columns(program.columns, correction))
+    x, p = now.x + dx + more, renewed + correction - yielding(tangent, apply_rows(program.columns, more))
     u = apply_rows(program.columns, x)
     z = program.keep * p + program.offset - program.slope * u
     law = respond(program, z, u).p
     misfit = jnp.max(fixed.mobility * (p - law) ** 2, axis=0, initial=0.0)
     left = momentum + multiply(program.M, dx + more) - apply_columns(program.columns, p)
-    return _Whole(x, p, u, z, law, misfit, left @ (left / fixed.diagonal))
+    return _FullStep(x, p, u, z, law, misfit, left @ (left / fixed.diagonal))
 
 
-def _next_modes(program: ConeProgram, base: jax.Array, law: jax.Array, step: _Whole) -> jax.Array:
+def _next_modes(program: ConeProgram, base: jax.Array, law: jax.Array, step: _FullStep) -> jax.Array:
     """Choose the point (nr,) at which the next step linearises the law.
 
     This step used the tangent at `base` (nr,), at which the law has the value `law`. For a row that holds the
@@ -259,25 +259,25 @@ def _next_modes(program: ConeProgram, base: jax.Array, law: jax.Array, step: _Wh
 
 
 def _next_contact_modes(
-    program: ConeProgram, base: jax.Array, law: jax.Array, step: _Whole
+    program: ConeProgram, base: jax.Array, law: jax.Array, step: _FullStep
 ) -> list[jax.Array]:
     """Choose the contact entries (nc,) of `_next_modes`: normals, first tangents[, second tangents]."""
-    singles, nc, given = program.num_equalities + program.num_limits, program.mu.shape[0], program.bound
+    singles, nc, fixed_bound = program.num_equalities + program.num_limits, program.mu.shape[0], program.bound
     (_, *rubbing), (pushing, *_) = split(base, singles, nc), split(law, singles, nc)
-    (p_n, *p_t), (z_n, *z_t), (_, *slip) = (split(each, singles, nc) for each in (step.p, step.z, step.u))
-    bound, next_bound = (program.mu * n if given is None else given for n in (pushing, p_n))
-    sizes, units = cones.directions(rubbing, program.pyramid and given is None)
+    (p_n, *p_t), (z_n, *z_t), (_, *slip) = (split(vector, singles, nc) for vector in (step.p, step.z, step.u))
+    bound, next_bound = (program.mu * n if fixed_bound is None else fixed_bound for n in (pushing, p_n))
+    sizes, units = cones.directions(rubbing, program.pyramid and fixed_bound is None)
     slides = [size > bound for size in sizes]
     turned = [sum(a * b for a, b in zip(unit, slip, strict=True)) >= 0 for unit in units]
     goes_on = [slide & ~(turn & (bound > 0)) for slide, turn in zip(slides, turned, strict=True)]
     rests = (pushing > 0) & (p_n > 0)
     tangents = []
-    for j, (kept, moved) in enumerate(zip(p_t, z_t, strict=True)):
+    for j, (pushed, moved) in enumerate(zip(p_t, z_t, strict=True)):
         at = min(j, len(sizes) - 1)
-        stopped = jnp.where(slides[at], 0.5 * next_bound * units[at][j], kept)
-        gives = goes_on[at] if given is not None else goes_on[at] | ~rests
+        stopped = jnp.where(slides[at], 0.5 * next_bound * units[at][j], pushed)
+        gives = goes_on[at] if fixed_bound is not None else goes_on[at] | ~rests
         tangents.append(jnp.where(gives, moved, stopped))
-    if given is None:  # a cone lifts a contact that slides
+    if fixed_bound is None:  # a cone lifts a contact that slides
         rests = rests & ~functools.reduce(jnp.logical_or, goes_on)
     return [jnp.where(rests, p_n, z_n), *tangents]
 
@@ -292,13 +292,13 @@ def _slipping(program: ConeProgram, start: jax.Array) -> jax.Array:
     _, *rates = split(apply_rows(program.columns, program.v), singles, nc)
     bound = program.mu * normal if program.bound is None else program.bound
     pyramid = program.pyramid and program.bound is None
-    sizes, speeds = (cones.directions(each, pyramid)[0] for each in (tangent, rates))
+    sizes, speeds = (cones.directions(tangents, pyramid)[0] for tangents in (tangent, rates))
     slips = [(normal > 0) & (size >= (1.0 - _margin(start)) * bound) for size in sizes]
     lift = sum(program.mu * jnp.where(slip, speed, 0.0) for slip, speed in zip(slips, speeds, strict=True))
     if program.bound is not None:
         lift = jnp.zeros_like(normal)
-    taken = [jnp.where(slips[min(j, len(slips) - 1)], rate, 0.0) for j, rate in enumerate(rates)]
-    return jnp.concatenate([jnp.zeros(singles, start.dtype), lift, *taken])
+    slip_rates = [jnp.where(slips[min(j, len(slips) - 1)], rate, 0.0) for j, rate in enumerate(rates)]
+    return jnp.concatenate([jnp.zeros(singles, start.dtype), lift, *slip_rates])
 
 
 def _margin(start: jax.Array) -> float:
@@ -362,7 +362,7 @@ def _minimise(
         lambda now: ~now.done & (now.steps < max_iters),
         functools.partial(_newton, fixed, early_exit=early_exit),
         now,
-        most=max_iters,
+        max_iters=max_iters,
         early_exit=early_exit,
     )
     return _solution(_polish(fixed, now))
@@ -395,7 +395,7 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
         momentum, misfit, response = residuals(program, now.x, now.p)
         dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
         left = momentum + multiply(program.M, dx) - apply_columns(program.columns, dp)
-        before, after = (each @ (each / fixed.diagonal) for each in (momentum, left))
+        before, after = (vector @ (vector / fixed.diagonal) for vector in (momentum, left))
         removed = jnp.max(fixed.mobility * misfit**2, axis=0, initial=0.0)
         allowed = jnp.minimum(removed, jnp.finfo(dx.dtype).eps ** 1.25 * size)
         better = now.done & (after <= jnp.maximum(before, allowed))
@@ -431,7 +431,8 @@ def solve_cone_program(
     Derivative: none; the callers differentiate the equations of the solution.
     """
     program, start = lax.stop_gradient((program, start))
-    one = functools.partial(_minimise, max_iters=max_iters, early_exit=early_exit)
-    many = functools.partial(_minimise_many, max_iters=max_iters) if early_exit else jax.vmap(one)
-    solution: ConeSolution = batch_first(one, many, program, start)
+    minimise = functools.partial(_minimise, max_iters=max_iters, early_exit=early_exit)
+    in_tiles = functools.partial(_minimise_many, max_iters=max_iters)
+    minimise_many = in_tiles if ends_early(early_exit) else jax.vmap(minimise)
+    solution: ConeSolution = batch_first(minimise, minimise_many, program, start)
     return solution

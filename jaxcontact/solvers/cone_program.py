@@ -219,9 +219,9 @@ def yielding(response: Response, row: jax.Array) -> jax.Array:
     singles = response.scalar.shape[0]
     parts = [response.scalar * row[:singles]]
     if response.block:
-        taken = split(row, singles, response.block[0][0].shape[0])
+        entries = split(row, singles, response.block[0][0].shape[0])
         parts += [
-            sum((s * r for s, r in zip(line[1:], taken[1:], strict=True)), line[0] * taken[0])
+            sum((s * r for s, r in zip(line[1:], entries[1:], strict=True)), line[0] * entries[0])
             for line in response.block
         ]
     return jnp.concatenate(parts)
@@ -287,9 +287,9 @@ def solve_linearised(
     slope = response.slope
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
 
-    def solve(kept: jax.Array) -> tuple[jax.Array, jax.Array]:
-        dx = invert(apply_columns(program.columns, kept) - momentum)
-        return dx, kept - yielding(response, apply_rows(program.columns, dx))
+    def solve(impulse: jax.Array) -> tuple[jax.Array, jax.Array]:
+        dx = invert(apply_columns(program.columns, impulse) - momentum)
+        return dx, impulse - yielding(response, apply_rows(program.columns, dx))
 
     dx, dp = solve(-misfit)
     for _ in range(steps - 1):

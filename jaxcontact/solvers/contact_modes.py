@@ -162,8 +162,8 @@ def _sources(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> ja
     """Build the right-hand sides (2m, L, K) of the equations for u (2m, L) and cap (m, L)."""
     by_row = equations.codes[:, None]
     u_n, u_t = u[0::2, :, None], u[1::2, :, None]
-    given = jnp.zeros_like(u_n) if cap is None else cap[:, :, None]
-    normal = jnp.where(_rests(by_row), -u_n, jnp.where(by_row >= CAP_STICK, given, 0.0))
+    caps = jnp.zeros_like(u_n) if cap is None else cap[:, :, None]
+    normal = jnp.where(_rests(by_row), -u_n, jnp.where(by_row >= CAP_STICK, caps, 0.0))
     tangential = jnp.where(_sticks(by_row), -u_t, 0.0)
     return jnp.stack([normal, tangential], axis=1).reshape(*u.shape, -1)
 
@@ -211,8 +211,8 @@ def _maps(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> ModeM
     # Along a ray of the cone the impulse is lam_n (1, -+mu): weigh its sign by its length.
     along = lam_n / ray
     zero = jnp.zeros_like(lam_n)
-    room = zero if cap is None else cap[:, :, None] - lam_n
-    normal = jnp.where(separate, out_n, jnp.where(caps, -out_n, room))
+    below_cap = zero if cap is None else cap[:, :, None] - lam_n
+    normal = jnp.where(separate, out_n, jnp.where(caps, -out_n, below_cap))
     first = jnp.where(sticks, inside_plus, jnp.where(separate, zero, slide * out_t))
     second = jnp.where(sticks, inside_minus, jnp.where(rests, along, zero))
     forms = jnp.stack([normal, first, second], axis=1) * equations.active[:, None, None, None]
@@ -256,8 +256,8 @@ def free_outcomes(
     def injective() -> jax.Array:
         return small_dense.generalized_inverse(change)[1] == rows - rank
 
-    whole = lax.cond(jnp.any(several), injective, lambda: jnp.zeros_like(several))
-    return jnp.where(several, jnp.where(whole, 2, 0), (changes & (rank == rows - 1)).astype(jnp.int32))
+    is_injective = lax.cond(jnp.any(several), injective, lambda: jnp.zeros_like(several))
+    return jnp.where(several, jnp.where(is_injective, 2, 0), (changes & (rank == rows - 1)).astype(jnp.int32))
 
 
 def _inverses(equations: jax.Array) -> tuple[jax.Array, jax.Array]:

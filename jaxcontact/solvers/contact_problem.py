@@ -63,10 +63,10 @@ def mobility(problem: ContactProblem) -> jax.Array:
     It makes impulses and velocities of rows comparable in any units. No derivative.
     """
     nc = problem.mu.shape[0]
-    own = jnp.abs(jnp.diagonal(lax.stop_gradient(problem.delassus))).reshape(nc, -1)
-    tangential = jnp.max(own[:, 1:], axis=1, keepdims=True)
-    own = jnp.concatenate([own[:, :1], jnp.broadcast_to(tangential, own[:, 1:].shape)], axis=1)
-    return jnp.where(own > 0, own, 1.0)
+    diagonal = jnp.abs(jnp.diagonal(lax.stop_gradient(problem.delassus))).reshape(nc, -1)
+    tangential = jnp.max(diagonal[:, 1:], axis=1, keepdims=True)
+    diagonal = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, diagonal[:, 1:].shape)], axis=1)
+    return jnp.where(diagonal > 0, diagonal, 1.0)
 
 
 def residual(problem: ContactProblem, impulse: jax.Array) -> jax.Array:
@@ -78,11 +78,11 @@ def residual(problem: ContactProblem, impulse: jax.Array) -> jax.Array:
     """
     problem, impulse = lax.stop_gradient((problem, impulse))
     nc = problem.mu.shape[0]
-    own = mobility(problem)
-    root = jnp.sqrt(own)
+    mobilities = mobility(problem)
+    root = jnp.sqrt(mobilities)
     lam = impulse.reshape(nc, -1)
     u = (problem.velocity + problem.delassus @ impulse).reshape(nc, -1)
-    asked = lam - u / own
+    asked = lam - u / mobilities
     normal = jnp.clip(asked[:, 0], 0.0, problem.cap)
     length = jnp.sqrt(jnp.sum(asked[:, 1:] ** 2, axis=1))
     limit = problem.mu * lam[:, 0]

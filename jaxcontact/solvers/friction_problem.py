@@ -9,15 +9,22 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import is_concrete
 from jaxcontact.precision import jit
+from jaxcontact.solvers.friction_arguments import check_law, check_problem, is_sparse
 from jaxcontact.solvers.friction_directions import solve_directions
 from jaxcontact.solvers.friction_newton import FrictionInfo, solve_coulomb
-from jaxcontact.solvers.friction_search import ASSOCIATED, COULOMB, COULOMB_NEWTON, CoulombNewton
+from jaxcontact.solvers.friction_search import (
+    ASSOCIATED,
+    COULOMB,
+    COULOMB_NEWTON,
+    CoulombNewton,
+    success_tolerance,
+)
+from jaxcontact.status import Status
 
 LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
 
@@ -71,32 +78,76 @@ def solve_friction(
     Status: MAX_ITERS if the residual is above the tolerance, and inside jit NONFINITE and INVALID for bad
         numbers.
 
-    Numbers: Outside of jit sizes are padded, so that a few more contacts do not compile again.
-
     Derivative: of the law in the modes at the solution, by W or (M, J), q and mu, any order, forward and
         reverse; at a change of mode that of rest and of sticking. If contacts are redundant, velocities have
         the derivative of any solution, and impulses the change of minimum norm, in units of the mobility of
         their rows. For a cone of k sides it is that of the mode of Lemke's method.
 
-    >>> W, q = jnp.eye(3) / 2.0, jnp.array([-1.0, 3.0, 4.0])
+    >>> W, q = np.eye(3) / 2.0, np.array([-1.0, 3.0, 4.0])
     >>> (r, u), info = solve_friction(W, q, 0.5)
     >>> [round(float(x), 4) for x in r], [round(float(x), 4) for x in u]
     ([2.0, -0.6, -0.8], [0.0, 2.7, 3.6])
     """
-    matrix, q, friction, start = _check(W, q, mu, dim, law, start)
+    on_host = not any(isinstance(x, jax.Array) for x in (*_as_tuple(W), q, mu, start))
+    check_law(law, dim)
+    matrix, q, friction, start = check_problem(W, q, mu, dim, start, on_host)
     nc = friction.shape[0]
     if nc == 0:
-        zero = jnp.zeros((), q.dtype)
-        q = jnp.asarray(q)
-        return FrictionSolution(q, q), FrictionInfo(
-            status=jnp.uint32(0), residual=zero, num_iters=jnp.int32(0)
-        )
+        return FrictionSolution(q, q), _report(0, q.dtype.type(0), 0)
     law = "coulomb" if dim == 2 and isinstance(law, int) else law
-    if is_concrete(matrix, q, friction, start) and not isinstance(law, int):
-        matrix, q, friction, start = _pad(matrix, q, friction, start, dim)
-    active = np.arange(friction.shape[0]) < nc
-    r, u, info = _solve(matrix, q, friction, start, active, dim, law, settings)
-    return FrictionSolution(r[: nc * dim], u[: nc * dim]), info
+    if isinstance(law, int) or not is_concrete(matrix, q, friction, start):
+        matrix = _as_dense(matrix, isinstance(law, int))
+        active = np.ones(nc, bool)
+        r, u, info = _solve(matrix, q, friction, start, active, dim, law, settings)
+        return FrictionSolution(r, u), info
+    solution, info = _solve_on_host(matrix, q, friction, start, dim, law, settings)
+    return (solution, info) if on_host else jax.device_put((solution, info))
+
+
+def _solve_on_host(
+    W: Any, q: Any, mu: Any, start: Any, dim: int, law: str, settings: CoulombNewton
+) -> tuple[FrictionSolution, FrictionInfo]:
+    """Solve in double precision by NumPy, and judge the answer in the precision of q."""
+    from jaxcontact.solvers.friction_host import HOST_LAWS, MAX_ITERS, judge, solve_on_host  # loads SciPy
+    from jaxcontact.solvers.friction_matrix import respond
+
+    dtype = q.dtype
+    tolerance = success_tolerance(dtype) if settings.tolerance is None else settings.tolerance
+    limit = settings.max_iters or MAX_ITERS
+    pair = isinstance(W, tuple)
+    matrix = respond(*(_as_double(x) for x in W)) if pair else _as_double(W)
+    q, mu, start = (None if x is None else _as_double(x) for x in (q, mu, start))
+    answer = solve_on_host(matrix, q, mu, dim, start, HOST_LAWS[law], limit, tolerance)
+    r, u, residual = answer.r.astype(dtype, copy=False), answer.u.astype(dtype, copy=False), answer.residual
+    if dtype.itemsize < 8:
+        residual = judge(answer, r.astype(float), matrix @ r.astype(float) + q)
+    bits = (not residual <= tolerance) * Status.MAX_ITERS | (not np.isfinite(r).all()) * Status.NONFINITE
+    solution: Any = FrictionSolution(r, u)  # type: ignore[arg-type]
+    return solution, _report(bits, dtype.type(residual), answer.steps)
+
+
+def _report(bits: int, residual: Any, steps: int) -> FrictionInfo:
+    status: Any = np.uint32(bits)
+    num_iters: Any = np.int32(steps)
+    return FrictionInfo(status=status, residual=residual, num_iters=num_iters)
+
+
+def _as_double(x: Any) -> Any:
+    return x.astype(float) if is_sparse(x) else np.asarray(x, float)
+
+
+def _as_tuple(W: Any) -> tuple[Any, ...]:
+    return tuple(W) if isinstance(W, tuple | list) else (W,)
+
+
+def _as_dense(W: Any, by_sides: bool) -> Any:
+    """Replace sparse arrays for a method on arrays."""
+    arrays = _as_tuple(W)
+    if any(is_sparse(x) for x in arrays):
+        if not by_sides:
+            raise TypeError("W: expected arrays inside jit, got a sparse array of SciPy")
+        arrays = tuple(x.toarray() if is_sparse(x) else x for x in arrays)
+    return arrays if isinstance(W, tuple) else arrays[0]
 
 
 @functools.partial(jit, static_argnames=("dim", "law", "settings"))
@@ -121,85 +172,3 @@ def _solve(
             W, q, mu, dim=dim, start=start, active=active, settings=settings, law=LAWS[law]
         )
     return r, W @ r + q, info
-
-
-def padded_count(nc: int) -> int:
-    """Choose a number of contacts >= nc: up to four, then in steps of a quarter of a power of two."""
-    if nc <= 4:
-        return nc
-    step = 2 ** ((nc - 1).bit_length() - 3)
-    return -(-nc // step) * step
-
-
-def _pad(W: Any, q: Any, mu: Any, start: Any, dim: int) -> tuple[Any, ...]:
-    """Pad a problem with contacts without motion, so that a few sizes serve all."""
-    more = padded_count(mu.shape[0]) - mu.shape[0]
-    rows = (0, more * dim)
-
-    def pad(array: Any, widths: Any) -> Any:
-        return np.pad(array, widths) if isinstance(array, np.ndarray) else jnp.pad(array, widths)
-
-    if more == 0:
-        return W, q, mu, start
-    padded = (W[0], pad(W[1], (rows, (0, 0)))) if isinstance(W, tuple) else pad(W, (rows, rows))
-    return padded, pad(q, (rows,)), pad(mu, ((0, more),)), None if start is None else pad(start, (rows,))
-
-
-def _check(W: Any, q: Any, mu: Any, dim: int, law: str | int, start: Any) -> tuple[Any, ...]:
-    """Check arguments and return them as arrays of one dtype."""
-    if dim not in (2, 3):
-        raise ValueError(f"dim: expected 2 or 3, got {dim!r}")
-    sides = isinstance(law, int) and not isinstance(law, bool)
-    if not (law in LAWS if isinstance(law, str) else sides and law >= 4 and law % 2 == 0):
-        raise ValueError(f"law: expected one of {tuple(LAWS)} or an even number of sides >= 4, got {law!r}")
-    q = _as_floating("q", q)
-    if q.ndim != 1 or q.shape[0] % dim:
-        raise ValueError(f"q: expected shape (n,) with n a multiple of dim = {dim}, got {q.shape}")
-    n, nc = q.shape[0], q.shape[0] // dim
-    if isinstance(W, tuple | list):
-        if len(W) != 2:
-            raise ValueError(f"W: expected an array or a pair (M, J), got {len(W)} entries")
-        mass, rows = _as_floating("M", W[0], q.dtype), _as_floating("J", W[1], q.dtype)
-        if rows.ndim != 2 or rows.shape[0] != n:
-            raise ValueError(f"J: expected shape ({n}, nv), got {rows.shape}")
-        if mass.shape not in ((rows.shape[1],), (rows.shape[1],) * 2):
-            nv = rows.shape[1]
-            raise ValueError(f"M: expected shape ({nv}, {nv}) or ({nv},), got {mass.shape}")
-        matrix: Any = (mass, rows)
-    else:
-        matrix = _as_floating("W", W, q.dtype)
-        if matrix.shape != (n, n):
-            raise ValueError(f"W: expected shape ({n}, {n}), got {matrix.shape}")
-    mu = jnp.asarray(mu, q.dtype) if isinstance(mu, jax.Array) else np.asarray(mu, q.dtype)
-    if mu.shape not in ((), (nc,)):
-        raise ValueError(f"mu: expected a number or shape ({nc},), got {mu.shape}")
-    mu = jnp.broadcast_to(mu, (nc,)) if isinstance(mu, jax.Array) else np.broadcast_to(mu, (nc,))
-    if start is not None:
-        start = _as_floating("start", start, q.dtype)
-        if start.shape != (n,):
-            raise ValueError(f"start: expected shape ({n},), got {start.shape}")
-    _check_numbers(matrix, q, mu)
-    return matrix, q, mu, start
-
-
-def _check_numbers(W: Any, q: jax.Array, mu: jax.Array) -> None:
-    """Raise ValueError for bad numbers that are not traced."""
-    pairs = zip(("M", "J"), W, strict=True) if isinstance(W, tuple) else [("W", W)]
-    for name, value in (*pairs, ("q", q), ("mu", mu)):
-        if is_concrete(value) and not np.all(np.isfinite(value)):
-            raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
-    if is_concrete(mu) and np.any(np.asarray(mu) < 0):
-        raise ValueError(f"mu: expected numbers >= 0, got {float(np.min(np.asarray(mu))):g}")
-
-
-def _as_floating(name: str, value: Any, dtype: Any = None) -> jax.Array:
-    array: Any = value
-    if not isinstance(value, jax.Array):  # stays on the host before it is padded
-        array = np.asarray(value)
-        if jnp.issubdtype(array.dtype, jnp.floating):
-            array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise TypeError(f"{name}: expected a floating dtype, got {array.dtype}")
-    if dtype is not None and array.dtype != dtype:
-        raise TypeError(f"{name}: expected dtype {dtype} as q has, got {array.dtype}")
-    return array

@@ -18,7 +18,7 @@ from jax import lax
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching import compacting_loop
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Status, flag
@@ -95,8 +95,8 @@ def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.
     deepest = jnp.max(-user_w)
     deepest = jnp.where(deepest > 0, deepest, 1.0)  # else z = 0 is the answer
     rows, columns = rows / unit, columns * unit
-    own = jnp.abs(jnp.diagonal(W))
-    effects = jnp.where(own > 0, own, jnp.max(jnp.abs(W), axis=0)) * columns / deepest
+    diagonal = jnp.abs(jnp.diagonal(W))
+    effects = jnp.where(diagonal > 0, diagonal, jnp.max(jnp.abs(W), axis=0)) * columns / deepest
     return _Scaled(scaled_W, w / unit, columns, effects, 1.0 / (rows * deepest)), rows
 
 
@@ -253,7 +253,7 @@ class Lemke(Record):
             lambda best: (best.residual > tolerance) & (best.attempt < attempts),
             body,
             start,
-            most=attempts,
+            max_iters=attempts,
             early_exit=self.early_exit,
         )
 
@@ -286,9 +286,9 @@ class Lemke(Record):
             rate = jnp.where(falls, -slope, 1.0)
             # Ratio test in two levels: for rows that reach 0 together, up to rounding (Harris), the ratios of
             # the perturbation decide, as if the problem were w + (small) perturbation.
-            room = jnp.maximum(d.table[:, n + 1], 0.0)
-            step = jnp.min(jnp.where(falls, (room + tie) / rate, jnp.inf))
-            ties = falls & (room <= step * rate)
+            values = jnp.maximum(d.table[:, n + 1], 0.0)
+            step = jnp.min(jnp.where(falls, (values + tie) / rate, jnp.inf))
+            ties = falls & (values <= step * rate)
             # The artificial variable leaves whenever it can: that is a solution.
             key = jnp.where(d.basic == 2 * n, -jnp.inf, d.table[:, n + 2] / rate)
             going = (d.outcome == _RUNNING) & (d.pivots < limit)
@@ -298,9 +298,9 @@ class Lemke(Record):
         def running(d: _Dictionary) -> jax.Array:
             return (d.outcome == _RUNNING) & (d.pivots < limit)
 
-        if self.early_exit:
+        if ends_early(self.early_exit):
             return compacting_loop.while_loop(running, body, start)
-        return bounded_loop(running, body, start, most=limit, early_exit=False)
+        return bounded_loop(running, body, start, max_iters=limit, early_exit=False)
 
 
 def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Array, jax.Array]:
@@ -311,8 +311,8 @@ def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Arr
     """
     slack = _times(scaled.W, z) + scaled.w
     user = jnp.max(jnp.abs(jnp.minimum(scaled.effects * z, scaled.slacks * slack)))
-    most = max(tolerance, float(jnp.finfo(z.dtype).eps) ** USER_TOLERANCE)
-    judged = jnp.maximum(jnp.max(jnp.abs(jnp.minimum(z, slack))), user * (tolerance / most))
+    user_tolerance = max(tolerance, float(jnp.finfo(z.dtype).eps) ** USER_TOLERANCE)
+    judged = jnp.maximum(jnp.max(jnp.abs(jnp.minimum(z, slack))), user * (tolerance / user_tolerance))
     return jnp.where(jnp.isfinite(judged), judged, jnp.inf), jnp.where(jnp.isfinite(user), user, jnp.inf)
 
 

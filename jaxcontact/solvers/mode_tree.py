@@ -53,11 +53,11 @@ def leaves(table: contact_modes.ModeMaps, delassus: jax.Array, mu: jax.Array) ->
     table = jax.tree.map(np.asarray, table)
     matrix, m = np.asarray(delassus), mu.shape[0]
     stems = table.take(np.arange(0, table.regular.shape[0], 7))
-    own = matrix[:, 2 * m - 2 :]  # (2m, 2)
+    last_columns = matrix[:, 2 * m - 2 :]  # (2m, 2)
     a_t = np.einsum("i,ilk->lk", matrix[2 * m - 1], stems.impulse)
     a_t[2 * m - 1] += 1.0
     forms = np.concatenate([stems.margin[3 * m - 3][None], a_t[None], stems.margin[: 3 * m - 3]])
-    change = np.einsum("rlk,lj->rjk", forms[:, : 2 * m], own)
+    change = np.einsum("rlk,lj->rjk", forms[:, : 2 * m], last_columns)
     regular = np.asarray(table.regular).reshape(-1, 7).T
     loose = np.flatnonzero((regular & ~regular[:1]).T)
     place = np.concatenate([loose, np.zeros(-loose.size % _LOOSE, loose.dtype)])
@@ -112,22 +112,22 @@ def _leaves(
     gains = [(g[0][wide], g[1][wide]) for g in gain]
     ray = lax.rsqrt(1.0 + mu**2)
 
-    def worst(least: jax.Array, moved: list[jax.Array]) -> jax.Array:
+    def worst(lowest: jax.Array, moved: list[jax.Array]) -> jax.Array:
         for margin in moved:
-            least = jnp.minimum(least, margin)
-        return least
+            lowest = jnp.minimum(lowest, margin)
+        return lowest
 
     def stick(l_n: jax.Array, l_t: jax.Array, normal: jax.Array) -> jax.Array:
         cone = (mu * l_n - jnp.abs(l_t)) * ray
         moved = [margin + g_n * l_n + g_t * l_t for margin, (g_n, g_t) in zip(margins, gains, strict=True)]
         return worst(jnp.minimum(normal, cone), moved)
 
-    def slide(sign: float, l_n: jax.Array, least: jax.Array) -> jax.Array:
+    def slide(sign: float, l_n: jax.Array, lowest: jax.Array) -> jax.Array:
         velocity = a_t + (tn - sign * mu * tt) * l_n
         moved = [
             margin + (g_n - sign * mu * g_t) * l_n for margin, (g_n, g_t) in zip(margins, gains, strict=True)
         ]
-        return worst(jnp.minimum(least, sign * velocity), moved)
+        return worst(jnp.minimum(lowest, sign * velocity), moved)
 
     inverse, inverse_tt = 1.0 / (nn * tt - nt * tn), 1.0 / tt
     rest_n, rest_t = (nt * a_t - tt * a_n) * inverse, (tn * a_n - nn * a_t) * inverse
@@ -138,7 +138,7 @@ def _leaves(
         least_margins.append(slide(sign, l_n, jnp.minimum(cap - l_n, l_n * (1.0 / ray))))
     least_margins.append(stick(cap, cap_t, -(a_n + nn * cap + nt * cap_t)))
     least_margins += [slide(sign, cap, -(a_n + (nn - sign * mu * nt) * cap)) for sign in (1.0, -1.0)]
-    return tuple(ok[wide] & (least >= -limit) for ok, least in zip(regular, least_margins, strict=True))
+    return tuple(ok[wide] & (lowest >= -limit) for ok, lowest in zip(regular, least_margins, strict=True))
 
 
 def _blocks(array: np.ndarray) -> np.ndarray:

@@ -84,9 +84,9 @@ def step(
     Derivative: exact derivative of the discrete step by t, x, h and the variables on which f depends.
     """
     # One stage per iteration of a loop: the field is compiled once, not six times.
-    known = 0 if k0 is None else 1
-    a = jnp.asarray(STAGES[known:], x.dtype)
-    c = jnp.asarray(NODES[known:], x.dtype)
+    first_stage = 0 if k0 is None else 1
+    a = jnp.asarray(STAGES[first_stage:], x.dtype)
+    c = jnp.asarray(NODES[first_stage:], x.dtype)
     start = jnp.zeros((7, x.shape[0]), x.dtype)
     if k0 is not None:
         start = start.at[0].set(k0)
@@ -96,7 +96,7 @@ def step(
         y = x + h * jnp.sum(weights[:, None] * k, axis=0)
         return k.at[i].set(f(t + node * h, y)), y
 
-    k, ys = lax.scan(stage, start, (a, c, jnp.arange(known, 7)))
+    k, ys = lax.scan(stage, start, (a, c, jnp.arange(first_stage, 7)))
     return OdeStep(x, ys[-1], h, k)
 
 

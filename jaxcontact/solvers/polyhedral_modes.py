@@ -52,7 +52,7 @@ class _Kinds(NamedTuple):
         friction: (C, F, 2) weights of lam_t, over the length of a ray of the cone.
         limit: (C, F) weights of mu lam_n, over that length.
         along: (C, F) weights of lam_n, times that length.
-        room: (C, F) weights of cap - lam_n.
+        below_cap: (C, F) weights of cap - lam_n.
     """
 
     separate: np.ndarray
@@ -63,7 +63,7 @@ class _Kinds(NamedTuple):
     friction: np.ndarray
     limit: np.ndarray
     along: np.ndarray
-    room: np.ndarray
+    below_cap: np.ndarray
 
 
 @functools.cache
@@ -80,37 +80,37 @@ def _kinds(fan: tuple[tuple[float, float], ...], capped: bool) -> _Kinds:
     number, forms = num_kinds(k, capped), k + 2
     shapes = {
         "separate": (), "rest": (), "free": (2, 2), "corner": (2,), "velocity": (forms, 3),
-        "friction": (forms, 2), "limit": (forms,), "along": (forms,), "room": (forms,),
+        "friction": (forms, 2), "limit": (forms,), "along": (forms,), "below_cap": (forms,),
     }  # fmt: skip
-    made = _Kinds(**{name: np.zeros((number, *shape)) for name, shape in shapes.items()})
-    made.separate[0] = 1.0
-    made.velocity[0, 0, 0] = 1.0
+    kinds = _Kinds(**{name: np.zeros((number, *shape)) for name, shape in shapes.items()})
+    kinds.separate[0] = 1.0
+    kinds.velocity[0, 0, 0] = 1.0
     for c in range(1, number):
         rests, kind = c <= 1 + 2 * k, (c - 1) % (1 + 2 * k)
-        made.rest[c] = rests
+        kinds.rest[c] = rests
         if rests and capped:
-            made.room[c, 0] = 1.0
+            kinds.below_cap[c, 0] = 1.0
         elif not rests:
-            made.velocity[c, 0, 0] = -1.0
+            kinds.velocity[c, 0, 0] = -1.0
         if kind == 0:
-            made.free[c] = np.eye(2)
-            made.friction[c, 1 : k + 1] = -facets
-            made.limit[c, 1 : k + 1] = reach
-            made.along[c, k + 1] = rests
+            kinds.free[c] = np.eye(2)
+            kinds.friction[c, 1 : k + 1] = -facets
+            kinds.limit[c, 1 : k + 1] = reach
+            kinds.along[c, k + 1] = rests
         elif kind <= k:
             i = kind - 1
-            made.corner[c] = corners[i]
-            made.velocity[c, 1, 1:], made.velocity[c, 2, 1:] = edges[i], -edges[i - 1]
-            made.along[c, 3] = rests
+            kinds.corner[c] = corners[i]
+            kinds.velocity[c, 1, 1:], kinds.velocity[c, 2, 1:] = edges[i], -edges[i - 1]
+            kinds.along[c, 3] = rests
         else:
             i = kind - 1 - k
-            made.free[c] = np.outer(edges[i], edges[i])
-            made.corner[c] = corners[i]
-            made.velocity[c, 1, 1:] = -facets[i]
-            made.friction[c, 2], made.friction[c, 3] = edges[i], -edges[i]
-            made.limit[c, 2:4] = half
-            made.along[c, 4] = rests
-    return made._replace(separate=made.separate > 0, rest=made.rest > 0)
+            kinds.free[c] = np.outer(edges[i], edges[i])
+            kinds.corner[c] = corners[i]
+            kinds.velocity[c, 1, 1:] = -facets[i]
+            kinds.friction[c, 2], kinds.friction[c, 3] = edges[i], -edges[i]
+            kinds.limit[c, 2:4] = half
+            kinds.along[c, 4] = rests
+    return kinds._replace(separate=kinds.separate > 0, rest=kinds.rest > 0)
 
 
 @functools.cache
@@ -150,15 +150,15 @@ def mode_table(
     tabulate = functools.partial(_tabulate, delassus, mu, active, kinds, capped)
     codes = jnp.asarray(mode_codes(m, k, capped))
     every, free = _in_tiles(tabulate, codes)
-    room = _room_for_ends(m, k)
+    max_ends = _count_possible_ends(m, k)
     segments = free == 1
-    ends, vanishing, count = _ends(fan, capped, segments, delassus, room)
-    lost = (free > 1) | (segments & (count > room))
+    ends, vanishing, count = _ends(fan, capped, segments, delassus, max_ends)
+    lost = (free > 1) | (segments & (count > max_ends))
     table = (jnp.pad(codes, [(0, 1), (0, 0)]), *every, lost)
-    if room:
-        nothing = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape[:-1], room), leaf.dtype), every)
-        made = lax.cond(count > 0, lambda: _in_tiles(tabulate, ends, vanishing)[0], lambda: nothing)
-        last = (jnp.concatenate([ends, 1 + vanishing[None]]), *made, jnp.zeros(room, bool))
+    if max_ends:
+        nothing = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape[:-1], max_ends), leaf.dtype), every)
+        end_maps = lax.cond(count > 0, lambda: _in_tiles(tabulate, ends, vanishing)[0], lambda: nothing)
+        last = (jnp.concatenate([ends, 1 + vanishing[None]]), *end_maps, jnp.zeros(max_ends, bool))
         table = tuple(jnp.concatenate(pair, axis=-1) for pair in zip(table, last, strict=True))
     names = ("codes", "impulse", "margin", "score", "regular", "unresolved")
     return ModeMaps(**dict(zip(names, table, strict=True)))
@@ -168,28 +168,32 @@ def _in_tiles(tabulate: Callable[..., Any], *modes: jax.Array) -> Any:
     """Tabulate modes (..., K) by `_tabulate` in tiles; modes are the last axis of the result."""
     number = modes[0].shape[-1]
     tile = min(_TILE, number)
-    tiles = [jnp.pad(each, [(0, 0)] * (each.ndim - 1) + [(0, -number % tile)]) for each in modes]
-    tiles = [jnp.moveaxis(each.reshape(*each.shape[:-1], -1, tile), -2, 0) for each in tiles]
-    made = lax.map(lambda some: tabulate(*some), tiles)
-    return jax.tree.map(lambda a: jnp.moveaxis(a, 0, -2).reshape(*a.shape[1:-1], -1)[..., :number], made)
+    tiles = [jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -number % tile)]) for array in modes]
+    tiles = [jnp.moveaxis(array.reshape(*array.shape[:-1], -1, tile), -2, 0) for array in tiles]
+    maps = lax.map(lambda chunk: tabulate(*chunk), tiles)
+    return jax.tree.map(lambda a: jnp.moveaxis(a, 0, -2).reshape(*a.shape[1:-1], -1)[..., :number], maps)
 
 
-def _room_for_ends(num_contacts: int, num_directions: int) -> int:
+def _count_possible_ends(num_contacts: int, num_directions: int) -> int:
     """Count ends of segments if all contacts of one body rest, and only all together are redundant."""
     if num_contacts < _REDUNDANT:
         return 0
     k, number = num_directions, 0
-    for each in itertools.product(((1, 2, k), (2, 1, k), (3, 0, 1)), repeat=num_contacts):
-        impulses, velocities = sum(e[0] for e in each), sum(e[1] for e in each)
+    for choice in itertools.product(((1, 2, k), (2, 1, k), (3, 0, 1)), repeat=num_contacts):
+        impulses, velocities = sum(e[0] for e in choice), sum(e[1] for e in choice)
         ends = velocities if impulses < _WRENCH else int(impulses == _WRENCH)
-        number += ends * int(np.prod([e[2] for e in each]))
+        number += ends * int(np.prod([e[2] for e in choice]))
     return number
 
 
 def _ends(
-    fan: tuple[tuple[float, float], ...], capped: bool, segments: jax.Array, delassus: jax.Array, room: int
+    fan: tuple[tuple[float, float], ...],
+    capped: bool,
+    segments: jax.Array,
+    delassus: jax.Array,
+    max_ends: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """List ends of segments: modes (m, room), the velocity (room,) that vanishes at each, and their count.
+    """List ends of segments: modes (m, max_ends), the velocity (max_ends,) that vanishes there; count them.
 
     The velocity is one of the 3m velocity forms of the mode; or 3m, all of them, if the mode has at
     least as many impulses as the contacts have independent velocities; or -1 in an unused entry.
@@ -198,11 +202,12 @@ def _ends(
     kinds, codes = _kinds(fan, capped), mode_codes(m, len(fan), capped)
     moves = np.any(kinds.velocity[:, :3] != 0, axis=2)[codes.T].reshape(-1, 3 * m)
     impulses = np.sum((kinds.rest + np.trace(kinds.free, axis1=1, axis2=2))[codes], axis=0)
-    whole = jnp.asarray(impulses + 0.5) > small_dense.generalized_inverse(delassus)[1]
-    slots = jnp.concatenate([moves & ~whole[:, None], whole[:, None]], axis=1) & segments[:, None]
-    place = jnp.nonzero(slots.ravel(), size=room, fill_value=0)[0].astype(jnp.int32)
+    vanish_together = jnp.asarray(impulses + 0.5) > small_dense.generalized_inverse(delassus)[1]
+    together = vanish_together[:, None]
+    slots = jnp.concatenate([moves & ~together, together], axis=1) & segments[:, None]
+    place = jnp.nonzero(slots.ravel(), size=max_ends, fill_value=0)[0].astype(jnp.int32)
     count = jnp.sum(slots, dtype=jnp.int32)
-    vanishing = jnp.where(jnp.arange(room) < count, place % (3 * m + 1), -1)
+    vanishing = jnp.where(jnp.arange(max_ends) < count, place % (3 * m + 1), -1)
     return jnp.asarray(codes)[:, place // (3 * m + 1)], vanishing, count
 
 
@@ -271,7 +276,7 @@ def _tabulate(
     forms = jnp.einsum("kcfi,kcil->kcfl", of_mode.velocity, out)
     forms = forms + jnp.einsum("kcfi,kcil->kcfl", of_mode.friction, lam[:, :, 1:]) * ray[None, :, None, None]
     weight = of_mode.limit * (mu * ray)[None, :, None] + of_mode.along / ray[None, :, None]
-    forms = forms + weight[..., None] * lam_n + of_mode.room[..., None] * (cap[None, :, None] - lam_n)
+    forms = forms + weight[..., None] * lam_n + of_mode.below_cap[..., None] * (cap[None, :, None] - lam_n)
     forms = forms * active[None, :, None, None]
     generic = jnp.cos(jnp.arange(rows) * 1.7 + 0.3).astype(dtype)  # no special direction
     maps = (
@@ -287,6 +292,6 @@ def _vanishing_velocity(of_mode: _Kinds, vanishing: jax.Array) -> jax.Array:
     """Select for each mode the form (T, 3m) of the outgoing velocity with this number; for 3m any form."""
     number, m = of_mode.rest.shape
     chosen = (vanishing[:, None] == jnp.arange(3 * m)[None]).reshape(number, m, 3)
-    one = jnp.einsum("kcf,kcfi->kci", chosen, of_mode.velocity[:, :, :3]).reshape(number, 3 * m)
-    any_form = jnp.sin(jnp.arange(3 * m) * 1.3 + 0.4).astype(one.dtype)
-    return jnp.where((vanishing == 3 * m)[:, None], any_form[None], one)
+    chosen_form = jnp.einsum("kcf,kcfi->kci", chosen, of_mode.velocity[:, :, :3]).reshape(number, 3 * m)
+    any_form = jnp.sin(jnp.arange(3 * m) * 1.3 + 0.4).astype(chosen_form.dtype)
+    return jnp.where((vanishing == 3 * m)[:, None], any_form[None], chosen_form)

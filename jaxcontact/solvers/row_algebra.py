@@ -48,24 +48,24 @@ def row_mobility(masses: jax.Array, columns: Rows, singles: int, nc: int) -> jax
     For an M that is not diagonal it has the right order of magnitude.
     """
     if isinstance(columns, BodyRows):
-        own = body_rows.squares(columns, 1.0 / masses)
+        squares = body_rows.squares(columns, 1.0 / masses)
     elif masses.shape[0] <= small_dense.UNROLLED:  # row by row: the squares of all are not stored
-        own = sum(
+        squares = sum(
             (row**2 / mass for row, mass in zip(columns, masses, strict=True)),
             jnp.zeros(columns.shape[1:], columns.dtype),
         )
     else:
-        own = jnp.sum(columns**2 / masses[:, None], axis=0)
-    return isotropic(own, singles, nc)
+        squares = jnp.sum(columns**2 / masses[:, None], axis=0)
+    return isotropic(squares, singles, nc)
 
 
-def isotropic(own: jax.Array, singles: int, nc: int) -> jax.Array:
+def isotropic(mobility: jax.Array, singles: int, nc: int) -> jax.Array:
     """Replace mobilities (nr,) of tangents by the largest of their contact, so that friction is isotropic."""
-    if own.shape[0] <= singles + 2 * nc:
-        return own
+    if mobility.shape[0] <= singles + 2 * nc:
+        return mobility
     end = singles + nc
-    tangent = jnp.maximum(own[end : end + nc], own[end + nc :])
-    return jnp.concatenate([own[:end], tangent, tangent])
+    tangent = jnp.maximum(mobility[end : end + nc], mobility[end + nc :])
+    return jnp.concatenate([mobility[:end], tangent, tangent])
 
 
 def factorise(matrix: jax.Array | BlockTridiagonal) -> Factor:

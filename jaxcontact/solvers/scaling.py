@@ -64,17 +64,17 @@ def _tile(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
     size = jnp.abs(jnp.moveaxis(matrices, 0, 2))
     # Round-off in place of a zero must not set the scale: small in its row and in its column, or small with
     # its mirror image next to both diagonals, which no units of rows and columns change.
-    least = SMALL_IN_LINES * float(jnp.finfo(dtype).eps)
-    present = size > least * jnp.max(size, axis=1, keepdims=True)
-    present |= size > least * jnp.max(size, axis=0, keepdims=True)
+    noise_share = SMALL_IN_LINES * float(jnp.finfo(dtype).eps)
+    present = size > noise_share * jnp.max(size, axis=1, keepdims=True)
+    present |= size > noise_share * jnp.max(size, axis=0, keepdims=True)
     # Linear between powers of two: within 0.09 of the logarithm, and much cheaper.
     mantissa, exponent = jnp.frexp(jnp.where(size > 0, size, 1.0))
     logs = exponent.astype(dtype) + 2 * mantissa - 2
     index = jnp.arange(n)
-    own = jnp.where(size[index, index] > 0, logs[index, index], -jnp.inf)
+    diagonal_logs = jnp.where(size[index, index] > 0, logs[index, index], -jnp.inf)
     pairs = jnp.where((size > 0) & (jnp.swapaxes(size, 0, 1) > 0), logs + jnp.swapaxes(logs, 0, 1), jnp.inf)
     noise = 2.0 * math.log2(SMALL_BY_DIAGONALS * float(jnp.finfo(dtype).eps))
-    present &= ~(pairs <= noise + own[:, None] + own[None, :])
+    present &= ~(pairs <= noise + diagonal_logs[:, None] + diagonal_logs[None, :])
     logs = jnp.where(present, logs, jnp.nan)
 
     def balance(_: int, exponents: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

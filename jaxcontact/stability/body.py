@@ -105,8 +105,13 @@ def as_terms(body: Body) -> LocalTerms:
     dtype = jnp.result_type(float, *(x if isinstance(x, jax.Array) else np.asarray(x) for x in leaves))
     xp: Any = jnp if any(isinstance(x, jax.Array) for x in leaves) else np  # plain numbers need no device
     L, phi, mu, e = (
-        xp.stack([xp.asarray(one, dtype), xp.asarray(two, dtype)])
-        for one, two in ((body.L1, body.L2), (body.phi1, body.phi2), (body.mu1, body.mu2), (body.e1, body.e2))
+        xp.stack([xp.asarray(first, dtype), xp.asarray(second, dtype)])
+        for first, second in (
+            (body.L1, body.L2),
+            (body.phi1, body.phi2),
+            (body.mu1, body.mu2),
+            (body.e1, body.e2),
+        )
     )
     h = xp.broadcast_to(xp.asarray(body.h, dtype), (2,))
     alpha = xp.asarray(body.alpha, dtype)

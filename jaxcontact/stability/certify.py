@@ -109,11 +109,11 @@ def _by_return_map(body: Exact, blank: Certificate) -> Certificate:
 
 def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, solver: Solver) -> Certificate:
     """Search functions V for the geometry of the body, with multipliers; return the checked certificate."""
-    nv, one = body.nv, blank.method != "homogeneous"
+    nv, has_one_function = body.nv, blank.method != "homogeneous"
     candidates: list[Candidate] = []
     if rank(joined([body.normal, body.force[None]]).num) == nv:
         if not (gaps_hold(body) and rank(body.normal.num) == nv):
-            condition_family = family(body, every, body.force, one_function=one)
+            condition_family = family(body, every, body.force, one_function=has_one_function)
             if blank.method in PAPER:
                 best = _from_paper(body, condition_family, degree, solver, printed=blank.method == "printed")
             else:
@@ -126,7 +126,7 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
         if len(drift) != 1 or not gaps_hold(body):
             return blank.replace(report="the contacts leave the body more freedom than one drift")
         for lead in (Rational(drift[0]), Rational(-drift[0])):
-            condition_family = family(body, every, lead, drift=True, one_function=one)
+            condition_family = family(body, every, lead, drift=True, one_function=has_one_function)
             best = best_function(condition_family, solver, positive_quadratic=False)
             if best is None:
                 return blank.replace(report="no function bounds the drift with a margin")

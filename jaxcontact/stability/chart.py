@@ -93,17 +93,12 @@ def chart(
 
     Derivative: none.
     """
-    if len(grid) != 2:
-        raise ValueError(f"grid: expected the values of two parameters by name, got {list(grid)}")
-    (first, x), (second, y) = ((name, np.asarray(values, float).ravel()) for name, values in grid.items())
-    for name, values in ((first, x), (second, y)):
-        if not values.size or not np.all(np.isfinite(values)):
-            raise ValueError(f"grid: expected finite values of {name!r}, got {values}")
+    (first, x), (second, y) = _axes_of(grid)
     check_starts(num_samples, seed, max_events)
 
     def row(k: int) -> list[LocalTerms]:
-        made = (make_body(**{first: float(a), second: float(y[k])}) for a in x)
-        return [jax.tree.map(np.asarray, as_terms(body)) for body in made]
+        row_bodies = (make_body(**{first: float(a), second: float(y[k])}) for a in x)
+        return [jax.tree.map(np.asarray, as_terms(body)) for body in row_bodies]
 
     def computed(k: int) -> np.ndarray:
         bodies = row(k)
@@ -145,10 +140,21 @@ def chart(
     )
 
 
+def _axes_of(grid: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
+    """List name and values of both parameters; raise ValueError if there are not two with finite values."""
+    if len(grid) != 2:
+        raise ValueError(f"grid: expected the values of two parameters by name, got {list(grid)}")
+    axes = [(name, np.asarray(values, float).ravel()) for name, values in grid.items()]
+    for name, values in axes:
+        if not values.size or not np.all(np.isfinite(values)):
+            raise ValueError(f"grid: expected finite values of {name!r}, got {values}")
+    return axes
+
+
 def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
     """Certify each body; return regions by the certificates alone, and margins."""
     region, margin = np.zeros(len(bodies)), np.zeros(len(bodies))
-    known = {"stable": Region.CERTIFIED, "unstable": Region.AMBIGUOUS, "undecided": Region.UNDECIDED}
+    region_of = {"stable": Region.CERTIFIED, "unstable": Region.AMBIGUOUS, "undecided": Region.UNDECIDED}
     for i, body in enumerate(bodies):
         try:
             certificate = certify(body)
@@ -159,7 +165,7 @@ def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
                 raise
             region[i] = Region.NO_EQUILIBRIUM
             continue
-        region[i] = known[certificate.verdict]
+        region[i] = region_of[certificate.verdict]
         margin[i] = certificate.residuals.get("margin", 0.0) if certificate.verdict == "stable" else 0.0
     return region, margin
 

@@ -135,7 +135,7 @@ def _stance(body: Exact, foot: int, rate: Fraction, slip: Fraction) -> Stance:
 
 def linear(row: list[Fraction], w: Interval, s: Interval) -> Interval:
     """Multiply a row of two numbers by (w, s)."""
-    terms = [of_fraction(x) * each for x, each in zip(row, (w, s), strict=True) if x]
+    terms = [of_fraction(x) * bounds for x, bounds in zip(row, (w, s), strict=True) if x]
     zero = Interval(np.zeros_like(w.lo), np.zeros_like(w.lo))
     return sum(terms[1:], terms[0]) if terms else zero
 

@@ -115,16 +115,17 @@ def _end(chatter: ChatterMap, sign: int) -> End | None:
     """Describe joint sliding with ever smaller landings; return None if a foot lifts off from it."""
     grow, turn = [], []
     for foot in range(2):
-        here = sign * chatter.signs[1 - foot]
-        landing = next((each for each in chatter.landings[foot] if each.sign == here), None)
+        slip_sign = sign * chatter.signs[1 - foot]
+        matching = (landing for landing in chatter.landings[foot] if landing.sign == slip_sign)
+        landing = next(matching, None)
         if landing is None:
             return None
-        rate, change = landing.matrix[0][0], here * landing.matrix[1][0]
-        lift, slide = chatter.stances[1 - foot].slip[here]
+        rate, change = landing.matrix[0][0], slip_sign * landing.matrix[1][0]
+        lift, slide = chatter.stances[1 - foot].slip[slip_sign]
         if rate > 0:
             if lift >= 0:
                 return None
-            change += here * slide * 2 * rate / -lift
+            change += slip_sign * slide * 2 * rate / -lift
         grow.append(abs(rate))
         turn.append(change)
     return End((grow[0], grow[1]), (turn[0], turn[1]), _weights(*grow, *(x + SLACK for x in turn)))
@@ -154,10 +155,10 @@ def _small(chatter: ChatterMap, sign: int, end: End) -> Fraction:
 
 
 def _holds(chatter: ChatterMap, sign: int, end: End, foot: int, small: Fraction) -> bool:
-    here, there = sign * chatter.signs[1 - foot], sign * chatter.signs[foot]
-    landing = next(each for each in chatter.landings[foot] if each.sign == here)
-    inside = all(b * there > 0 and a * small + b * there > 0 for a, b in landing.valid)
-    slips = 1 + min(end.turn[foot], here * landing.matrix[1][0]) * small
+    landing_sign, start_sign = sign * chatter.signs[1 - foot], sign * chatter.signs[foot]
+    landing = next(landing for landing in chatter.landings[foot] if landing.sign == landing_sign)
+    inside = all(b * start_sign > 0 and a * small + b * start_sign > 0 for a, b in landing.valid)
+    slips = 1 + min(end.turn[foot], landing_sign * landing.matrix[1][0]) * small
     weight = 1 + end.weights[foot] * small
     return inside and slips >= Fraction(1, 2) and Fraction(1, 2) <= weight <= 2
 
@@ -185,7 +186,7 @@ class _Plan:
 
     def graph(self) -> Graph:
         """Return the collected edges, sorted by source."""
-        source, target, growth = (np.concatenate(each) for each in zip(*self.parts, strict=True))
+        source, target, growth = (np.concatenate(columns) for columns in zip(*self.parts, strict=True))
         order = np.argsort(source, kind="stable")
         return Graph(2 * self.cells + 2, source[order], target[order], growth[order])
 
@@ -200,8 +201,8 @@ class _Plan:
                 continue
             mask, slip = piece
             for sign in (1, -1):
-                here = sign * self.chatter.signs[1 - foot]
-                onto = mask & ordinary & (slip.hi > 0 if here > 0 else slip.lo < 0)
+                slip_sign = sign * self.chatter.signs[1 - foot]
+                onto = mask & ordinary & (slip.hi > 0 if slip_sign > 0 else slip.lo < 0)
                 growth = slip.size().hi[onto]
                 self.parts.append((source[onto], np.full(growth.shape, self.sliding(sign)), growth))
         for sign, end in self.ends.items():
@@ -214,21 +215,23 @@ class _Plan:
         reach = outward(np.zeros(1), np.full(1, small)).clipped(0.0, np.inf)
         slip = of_fraction(Fraction(1)) + of_fraction(end.turn[foot]) * reach
         w = of_fraction(end.grow[foot]) * reach
-        own = (of_fraction(Fraction(1)) + of_fraction(end.weights[foot]) * reach).lo
-        here = sign * self.chatter.signs[1 - foot]
-        slip = slip if here > 0 else -slip
+        min_source_value = (of_fraction(Fraction(1)) + of_fraction(end.weights[foot]) * reach).lo
+        slip_sign = sign * self.chatter.signs[1 - foot]
+        slip = slip if slip_sign > 0 else -slip
         source = np.full(1, self.sliding(sign))
-        self.edges(source, np.ones(1, bool), 1 - foot, w, slip, own=own, skip=self.sliding(sign))
+        everywhere, node = np.ones(1, bool), self.sliding(sign)
+        self.edges(source, everywhere, 1 - foot, w, slip, min_source_value=min_source_value, skip=node)
 
     def slidings(self, sign: int) -> None:
         """Add edges from joint sliding to the landing of a foot that lifts off."""
         for foot in range(2):
-            here = sign * self.chatter.signs[foot]
+            slip_sign = sign * self.chatter.signs[foot]
             stance = self.chatter.stances[foot]
-            if stance.slip[here][0] < 0:
+            if stance.slip[slip_sign][0] < 0:
                 continue
-            none, one = np.zeros(1), np.full(1, float(here))
-            for mask, w, s in flights(stance, here, Interval(none, none), Interval(one, one)):
+            none, unit_slip = np.zeros(1), np.full(1, float(slip_sign))
+            direction = Interval(none, none), Interval(unit_slip, unit_slip)
+            for mask, w, s in flights(stance, slip_sign, *direction):
                 self.edges(np.full(1, self.sliding(sign)), mask, foot, w, s)
 
     def edges(
@@ -239,12 +242,12 @@ class _Plan:
         w: Interval,
         s: Interval,
         *,
-        own: np.ndarray | float = 1.0,
+        min_source_value: np.ndarray | float = 1.0,
         skip: int = -1,
     ) -> None:
         """Add edges to all cells of a foot that boxes (w, s) touch, except `skip`.
 
-        `own` is the minimum of V before.
+        `min_source_value` is the minimum of V at the source.
         """
         size = np.maximum(w.hi, s.size().hi)
         mask = mask & (size > 0)
@@ -260,9 +263,10 @@ class _Plan:
             if end is not None:
                 weighed = (s.size() + of_fraction(end.weights[foot]) * w).hi[which]
                 height = np.where(target == self.sliding(sign), weighed, height)
-        growth = np.maximum(np.nextafter(height / np.broadcast_to(own, size.shape)[which], np.inf), 0.0)
-        kept = target != skip
-        self.parts.append((source[which][kept], target[kept], growth[kept]))
+        base = np.broadcast_to(min_source_value, size.shape)[which]
+        growth = np.maximum(np.nextafter(height / base, np.inf), 0.0)
+        is_edge = target != skip
+        self.parts.append((source[which][is_edge], target[is_edge], growth[is_edge]))
 
 
 def _longest(edges: Graph) -> np.ndarray | None:
@@ -271,8 +275,8 @@ def _longest(edges: Graph) -> np.ndarray | None:
     starts = np.flatnonzero(np.diff(edges.source, prepend=-1))
     nodes, growth = edges.source[starts], edges.growth * (1.0 + FALL)
     for _ in range(ROUNDS):
-        most = np.maximum.reduceat(growth * values[edges.target], starts)
-        higher = np.maximum(values[nodes], most)
+        demanded = np.maximum.reduceat(growth * values[edges.target], starts)
+        higher = np.maximum(values[nodes], demanded)
         if np.array_equal(higher, values[nodes]):
             return values
         values[nodes] = higher

@@ -209,22 +209,22 @@ def _never_rises(
 
 def remaining(form: Rational) -> Rational:
     """Remove the rays whose products are all >= 0; the form is copositive if the returned one is."""
-    kept = list(range(len(form)))
+    rays = list(range(len(form)))
     good = [[x >= 0 for x in row] for row in form.num.tolist()]
     while True:
-        harmless = next((i for i in kept if all([good[i][k] for k in kept])), None)
+        harmless = next((i for i in rays if all([good[i][k] for k in rays])), None)
         if harmless is None:
-            return form[kept][:, kept]
-        kept.remove(harmless)
+            return form[rays][:, rays]
+        rays.remove(harmless)
 
 
 def balanced(form: Rational) -> Rational:
     """Scale the rays of a form by powers of two to squares between about 1 / 2 and 4."""
     over = form.den.bit_length()
     shifts = [(x.bit_length() - over) // 2 for x in np.diag(form.num).tolist()]
-    most = max(0, *shifts)
-    up = whole([1 << (most - shift) for shift in shifts])
-    return Rational(form.num * up[:, None] * up[None], form.den << (2 * most)).simplified()
+    largest_shift = max(0, *shifts)
+    up = whole([1 << (largest_shift - shift) for shift in shifts])
+    return Rational(form.num * up[:, None] * up[None], form.den << (2 * largest_shift)).simplified()
 
 
 def _copositive(form: Rational, multipliers: Any) -> bool:
@@ -254,7 +254,7 @@ def _positive(body: Exact, functions: list[Function], weights: list[Rational]) -
         if not (weights[0] @ rows).equals(functions[0].linear) or rank(rows.num) != nv:
             return False
         shifted = (q + weights[0][0] * body.M for q in functions[0].quadratics)
-        return all(is_positive_definite(each.num) for each in shifted)
+        return all(is_positive_definite(matrix.num) for matrix in shifted)
     drift = null_space(normal)
     if len(functions) != 2 or len(drift) != 1 or not gaps_hold(body):
         return False

@@ -183,8 +183,8 @@ def _reach(
     Otherwise V_0 = v'Mv / 2 + p gaps bounds v and gaps, and two functions bound the drift from both sides.
     |q| follows from the gaps and this additional row.
     """
-    one = len(certificate.V) == 1
-    if one:
+    has_one_function = len(certificate.V) == 1
+    if has_one_function:
         weights = np.array(certificate.V[0].weights, float)
         shifted, share, press = quadratic[1] + weights[0] * terms.M, 1.0 + weights[0], weights[1:]
     else:
@@ -193,7 +193,7 @@ def _reach(
     speed = 2.0 * share / float(np.linalg.eigvalsh(shifted).min())
     gaps = share / press
     dips = 0.5 * speed * np.maximum(0.0, -np.linalg.eigvalsh(quadratic[1:]).min(axis=(1, 2), initial=0.0))
-    if one:
+    if has_one_function:
         rows = np.vstack([terms.J_n, terms.force])
         far = [max(1.0, (1.0 + dips[0]) / weights[0])]
     elif len(certificate.V) == 2:

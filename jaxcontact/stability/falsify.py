@@ -83,7 +83,7 @@ def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: in
         raise ValueError("body: not an equilibrium; no contact forces within Coulomb's law hold it at rest")
     many = jax.tree.map(lambda x: x[None], terms)
     start, end = run_many(many, num_samples, seed, max_events)
-    return summarise(*(jax.tree.map(lambda x: np.asarray(x[0]), each) for each in (start, end)))
+    return summarise(*(jax.tree.map(lambda x: np.asarray(x[0]), motion) for motion in (start, end)))
 
 
 def check_starts(num_samples: Any, seed: Any, events: Any, name: str = "max_events") -> None:
@@ -103,7 +103,7 @@ def summarise(start: Motion, end: Motion) -> Falsification:
         found=bool(diverged.any()),
         growth=float(end.log_size[best]) if diverged.any() else -math.inf,
         start=jax.tree.map(lambda x: x[best], start),
-        share=np.array([np.mean(outcome == each) for each in (ACTIVE, RESTED, DIVERGED, STUCK)]),
+        share=np.array([np.mean(outcome == code) for code in (ACTIVE, RESTED, DIVERGED, STUCK)]),
     )
 
 
@@ -115,7 +115,7 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
         _run(jax.tree.map(lambda x, i=i: x[i], terms), *keys, jnp.asarray(max_events), num_samples)
         for i in range(count)
     ]
-    starts, ends = (jax.tree.map(lambda *x: jnp.stack(x), *each) for each in zip(*runs, strict=True))
+    starts, ends = (jax.tree.map(lambda *x: jnp.stack(x), *motions) for motions in zip(*runs, strict=True))
     return starts, ends
 
 
@@ -188,4 +188,4 @@ def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
         events=jnp.zeros(number, jnp.int32),
         outcome=jnp.zeros(number, jnp.int32),
     )
-    return jax.vmap(lambda one: settle(dynamics, one, one.v, one.gaps, one.closed))(start)
+    return jax.vmap(lambda motion: settle(dynamics, motion, motion.v, motion.gaps, motion.closed))(start)

@@ -52,7 +52,7 @@ def _pointed(fixed: list[Row], facets: list[Row], size: int) -> Ints | None:
             pointed = True
             if above != below:
                 factor = math.gcd(*x) if above else -math.gcd(*x)
-                rays[tuple(each // factor for each in x)] = None
+                rays[tuple(entry // factor for entry in x)] = None
     return whole(list(rays)).reshape(len(rays), size) if pointed else None
 
 

@@ -224,10 +224,10 @@ def jump_forms(jumps: Sequence[Jump], function: Function) -> list[Rational]:
     along = total @ (function.linear.num * (den // function.linear.den))
     forms, at = [], 0
     for jump in jumps:
-        here = slice(at, at + len(jump.table))
+        jump_rows = slice(at, at + len(jump.table))
         at += len(jump.table)
-        product = np.outer(time[here], along[here])
-        first = start[here] @ quadratics[jump.before] @ start[here].T
-        last = end[here] @ quadratics[jump.after] @ end[here].T
+        product = np.outer(time[jump_rows], along[jump_rows])
+        first = start[jump_rows] @ quadratics[jump.before] @ start[jump_rows].T
+        last = end[jump_rows] @ quadratics[jump.after] @ end[jump_rows].T
         forms.append(Rational(first - last - product - product.T, den))
     return forms

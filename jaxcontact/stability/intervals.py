@@ -21,8 +21,8 @@ class Interval:
     hi: np.ndarray
 
     def __add__(self, other: Interval) -> Interval:
-        known = [(x == 0) | (y == 0) for x, y in ((self.lo, other.lo), (self.hi, other.hi))]
-        return outward(self.lo + other.lo, self.hi + other.hi, *known)
+        is_exact = [(x == 0) | (y == 0) for x, y in ((self.lo, other.lo), (self.hi, other.hi))]
+        return outward(self.lo + other.lo, self.hi + other.hi, *is_exact)
 
     def __neg__(self) -> Interval:
         return Interval(-self.hi, -self.lo)
@@ -47,8 +47,8 @@ class Interval:
 
     def size(self) -> Interval:
         """Take absolute values."""
-        least = np.maximum(np.maximum(self.lo, -self.hi), 0.0)
-        return Interval(least, np.maximum(-self.lo, self.hi))
+        lowest = np.maximum(np.maximum(self.lo, -self.hi), 0.0)
+        return Interval(lowest, np.maximum(-self.lo, self.hi))
 
     def clipped(self, low: np.ndarray | float, high: np.ndarray | float) -> Interval:
         """Clip to two floats; an interval outside of them becomes the nearer one."""
@@ -68,7 +68,7 @@ def outward(lo: np.ndarray, hi: np.ndarray, low_known: Any = False, high_known: 
 
 def _hull(parts: list[Interval]) -> Interval:
     return Interval(
-        np.minimum.reduce([each.lo for each in parts]), np.maximum.reduce([each.hi for each in parts])
+        np.minimum.reduce([part.lo for part in parts]), np.maximum.reduce([part.hi for part in parts])
     )
 
 

@@ -95,20 +95,21 @@ class Basis:
             pairs: of generators, with the indices of Q before and after the impact.
         """
         start, end, total, time = parts(table)
-        one, two, before, after = pairs
+        first, second, before, after = pairs
         along = total @ lead.T
-        rows = [-(time[one, None] * along[two] + time[two, None] * along[one])]
+        rows = [-(time[first, None] * along[second] + time[second, None] * along[first])]
         i, k = self.pairs
         cross, quadratic = np.where(i == k, 0, 1), 0
         for sign, x in ((2 * den, start), (-2 * den, end)):
-            x1, x2 = x[one], x[two]
+            x1, x2 = x[first], x[second]
             quadratic = quadratic + sign * (x1[:, i] * x2[:, k] + cross * x1[:, k] * x2[:, i])
         rows.append(quadratic)
         for contact in self.bounces:
             turn = 0
             for sign, x, which in ((2, start, before), (-2, end, after)):
-                gap, here = x @ lead[1 + contact], sign * (which == 1 + contact)
-                turn = turn + here[:, None] * (gap[one, None] * x[two] + gap[two, None] * x[one])
+                gap, signed_share = x @ lead[1 + contact], sign * (which == 1 + contact)
+                bounced = gap[first, None] * x[second] + gap[second, None] * x[first]
+                turn = turn + signed_share[:, None] * bounced
             rows.append(turn)
         return np.concatenate(rows, axis=1)
 
@@ -170,7 +171,8 @@ class ConditionFamily:
         pair = index - len(self.at_most)
         if pair < 0:
             return self.at_most[index]
-        return -self.basis.exact_rows(self.table, tuple(each[pair : pair + 1] for each in self.pairs))[0]
+        pairs = tuple(indices[pair : pair + 1] for indices in self.pairs)
+        return -self.basis.exact_rows(self.table, pairs)[0]
 
 
 def function_basis(body: Exact, lead: Rational, *, one_function: bool) -> Basis:
@@ -199,16 +201,16 @@ def family(
     if flat:
         equal.append(basis.exact_rows(table, tuple(np.array(flat).T)))
     pairs = tuple(np.array(squares, int).reshape(-1, 4).T)
-    equals, most = (_distinct(stack(found, len(basis))) for found in (equal, at_most))
+    equals, at_mosts = (_distinct(stack(found, len(basis))) for found in (equal, at_most))
     rays = [jump.num_rays for jump in jumps]
     numbers = Numbers(
         body.force.floats(),
         basis.lead.floats(),
         directions(table),
-        directions(most),
+        directions(at_mosts),
         np.zeros((0, len(basis))),
     )
-    return ConditionFamily(basis, equals, most, table, pairs, rays, numbers, 1 if drift else 1 + body.nc)
+    return ConditionFamily(basis, equals, at_mosts, table, pairs, rays, numbers, 1 if drift else 1 + body.nc)
 
 
 def _distinct(rows: Ints) -> Ints:
@@ -239,14 +241,14 @@ class Reduced:
     Attributes:
         space: basis of the coefficients.
         order: of the columns in its elimination.
-        taken: `ConditionFamily.rows` that are equalities because their opposites are also conditions.
+        equalities: `ConditionFamily.rows` that are equalities because their opposites are also conditions.
         linear: rows that must be <= 0.
         forms: rows that are the entries of forms (k, k); minus each form must be copositive.
     """
 
     space: Ints
     order: list[int]
-    taken: list[int]
+    equalities: list[int]
     linear: list[int]
     forms: list[np.ndarray]
 
@@ -261,12 +263,12 @@ def reduced(condition_family: ConditionFamily) -> Reduced:
     rows = condition_family.rows(condition_family.numbers)
     lengths = np.sqrt(np.sum(rows**2, axis=1)).tolist()
     equal = condition_family.equal
-    taken: list[int] = []
+    equalities: list[int] = []
     while True:
         order = well_ordered(equal)
         space = solutions(equal, order)
         if not len(space):
-            return Reduced(space, order, taken, [], [])
+            return Reduced(space, order, equalities, [], [])
         columns = directions(space).T
         over = rows @ columns
         over_lengths = np.sqrt(np.sum(over**2, axis=1))
@@ -278,8 +280,8 @@ def reduced(condition_family: ConditionFamily) -> Reduced:
         more = [linear[i] for i, k in np.argwhere(both) if i < k]
         if not more:
             _, first = np.unique(unit.round(12), axis=0, return_index=True)
-            return Reduced(space, order, taken, [linear[i] for i in np.sort(first)], forms)
-        taken += more
+            return Reduced(space, order, equalities, [linear[i] for i in np.sort(first)], forms)
+        equalities += more
         equal = stack([equal, *(condition_family.exact_row(i) for i in more)], len(condition_family.basis))
 
 
@@ -292,16 +294,16 @@ def _sorted_out(
     forms = []
     for size in condition_family.rays:
         end = at + size**2
-        least = SAME * max(lengths[at:end], default=0.0)
-        kept = list(range(size))
+        smallest_length = SAME * max(lengths[at:end], default=0.0)
+        square_rays = list(range(size))
         moved: list[int] = []
-        for flat in [i for i in kept if over[at + i * (size + 1)] <= least]:
-            kept.remove(flat)
-            moved += [at + flat * size + k for k in kept]
-        if len(kept) == 1:
-            moved.append(at + kept[0] * (size + 1))
-        elif kept:
-            forms.append(at + size * np.array(kept)[:, None] + kept)
-        linear += [i for i in moved if over[i] > least]
+        for flat in [i for i in square_rays if over[at + i * (size + 1)] <= smallest_length]:
+            square_rays.remove(flat)
+            moved += [at + flat * size + k for k in square_rays]
+        if len(square_rays) == 1:
+            moved.append(at + square_rays[0] * (size + 1))
+        elif square_rays:
+            forms.append(at + size * np.array(square_rays)[:, None] + square_rays)
+        linear += [i for i in moved if over[i] > smallest_length]
         at = end
     return linear, forms

@@ -74,27 +74,29 @@ def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]
     if margin(body) == 0.0:
         raise ValueError("body: expected one with a certificate, got margin 0")
     terms = jax.tree.map(np.asarray, as_terms(body))
-    here = _families(exact_terms(terms))
+    families = _families(exact_terms(terms))
     solved = []
-    for condition_family, positive in here:
+    for condition_family, positive in families:
         program = margin_program(condition_family, positive_quadratic=positive)
         if program is None:
             raise ValueError("body: expected one with a certificate, got equalities without a solution")
         solved.append((program, clarabel(program.cost, *program.cone.arrays(), PRECISION)))
-    least = min(solution.x[-1] for _, solution in solved)
+    min_margin = min(solution.x[-1] for _, solution in solved)
     slopes = {}
     for name in names:
         try:
-            there = _families(_moved(body, terms, name))
-            each = [
-                _slope(one, other, *pair, positive)
-                for (one, positive), (other, _), pair in zip(here, there, solved, strict=True)
-                if pair[1].x[-1] < least + TIE
+            moved_families = _families(_moved(body, terms, name))
+            slope_per_program = [
+                _slope(family_at_body, family_at_moved, *pair, positive)
+                for (family_at_body, positive), (family_at_moved, _), pair in zip(
+                    families, moved_families, solved, strict=True
+                )
+                if pair[1].x[-1] < min_margin + TIE
             ]
         except (ValueError, IndexError, OverflowError, Unprovable) as error:
             message = f"body.{name}: the program of the margin changes its form with it ({error})"
             raise ValueError(message) from None
-        slopes[name] = min(each)
+        slopes[name] = min(slope_per_program)
     return slopes
 
 
@@ -120,48 +122,48 @@ def _moved(body: PlanarBiped, terms: LocalTerms, name: str) -> Exact:
 
 
 def _slope(
-    here: ConditionFamily,
-    there: ConditionFamily,
+    at_body: ConditionFamily,
+    at_moved: ConditionFamily,
     program: MarginProgram,
     solution: Solution,
     positive_quadratic: bool,
 ) -> float:
     """Compute the slope of the margin of one program, from the same conditions at the moved body."""
-    known = program.conditions
-    taken = [there.exact_row(i) for i in known.taken]
-    space = solutions(stack([there.equal, *taken], len(there.basis)), known.order)
+    reduced = program.conditions
+    equalities = [at_moved.exact_row(i) for i in reduced.equalities]
+    space = solutions(stack([at_moved.equal, *equalities], len(at_moved.basis)), reduced.order)
     numbers = Numbers(
-        force=_with_tangent(here.basis.body.force, there.basis.body.force),
-        lead=_with_tangent(here.basis.lead, there.basis.lead),
-        table=_rows_with_tangents(here.table, there.table),
-        at_most=_rows_with_tangents(here.at_most, there.at_most),
-        space=_rows_with_tangents(known.space, space),
+        force=_with_tangent(at_body.basis.body.force, at_moved.basis.body.force),
+        lead=_with_tangent(at_body.basis.lead, at_moved.basis.lead),
+        table=_rows_with_tangents(at_body.table, at_moved.table),
+        at_most=_rows_with_tangents(at_body.at_most, at_moved.at_most),
+        space=_rows_with_tangents(reduced.space, space),
     )
-    if here.rays != there.rays or not all(map(np.array_equal, here.pairs, there.pairs)):
+    if at_body.rays != at_moved.rays or not all(map(np.array_equal, at_body.pairs, at_moved.pairs)):
         raise ValueError("other impacts")
-    rows = here.rows(numbers)
+    rows = at_body.rows(numbers)
     over = rows @ numbers.space.T
     nothing = np.linalg.norm(over.real, axis=1) <= 1e-9 * np.linalg.norm(rows.real, axis=1)
-    largest = max(np.max(abs(each.imag), initial=0.0) for each in (rows, numbers.space))
-    most = SAME * (1.0 + largest / TANGENT)
-    if np.any(abs(over.imag[nothing]) > TANGENT * most):
+    largest = max(np.max(abs(matrix.imag), initial=0.0) for matrix in (rows, numbers.space))
+    tolerance = SAME * (1.0 + largest / TANGENT)
+    if np.any(abs(over.imag[nothing]) > TANGENT * tolerance):
         raise ValueError("other equalities")
-    cone, _ = cone_program(here, known, numbers, positive_quadratic=positive_quadratic)
+    cone, _ = cone_program(at_body, reduced, numbers, positive_quadratic=positive_quadratic)
     change = cone.arrays()[0].imag / TANGENT
     return -float(solution.z @ (change @ solution.x))
 
 
-def _with_tangent(here: Rational, there: Rational) -> np.ndarray:
-    change = there - here
-    return here.floats() + 1j * TANGENT * Rational(change.num << SMALL, change.den).floats()
+def _with_tangent(at_body: Rational, at_moved: Rational) -> np.ndarray:
+    change = at_moved - at_body
+    return at_body.floats() + 1j * TANGENT * Rational(change.num << SMALL, change.den).floats()
 
 
-def _rows_with_tangents(here: Ints, there: Ints) -> np.ndarray:
+def _rows_with_tangents(at_body: Ints, at_moved: Ints) -> np.ndarray:
     """Divide rows, defined up to a positive factor, by their largest entry; add their tangents."""
-    if here.shape != there.shape:
+    if at_body.shape != at_moved.shape:
         raise ValueError("other rows")
-    rows = np.zeros(here.shape, complex)
-    for i, (row, moved) in enumerate(zip(here.tolist(), there.tolist(), strict=True)):
+    rows = np.zeros(at_body.shape, complex)
+    for i, (row, moved) in enumerate(zip(at_body.tolist(), at_moved.tolist(), strict=True)):
         _, at = max((abs(x), k) for k, x in enumerate(row))
         p, q = abs(row[at]), abs(moved[at])
         if not q:

@@ -153,9 +153,9 @@ def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array
     size = jnp.sqrt(jnp.sum(metric.rows**2, axis=1))
     rows = metric.rows / jnp.where(size > 0, size, 1.0)[:, None]
     held = jnp.stack([word > 0, word == 1], axis=1).ravel()
-    kept = jnp.where(held[:, None], rows, 0.0)
-    inverse, _ = small_dense.generalized_inverse(kept @ kept.T)
-    free = jnp.eye(nv, dtype=rows.dtype) - kept.T @ inverse @ kept
+    held_rows = jnp.where(held[:, None], rows, 0.0)
+    inverse, _ = small_dense.generalized_inverse(held_rows @ held_rows.T)
+    free = jnp.eye(nv, dtype=rows.dtype) - held_rows.T @ inverse @ held_rows
     slips = jnp.where(word == 2, 1.0, -1.0)[:, None] * rows[1::2] @ free
     sliding = word >= 2
     length = jnp.sqrt(jnp.sum(slips**2, axis=1))

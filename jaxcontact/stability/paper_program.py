@@ -97,19 +97,19 @@ class _Program:
             combined.append(total)
         parts = combined + parts[self.num_light :]
         rows: dict[tuple[int, ...], dict[int, float]] = {}
-        known: dict[tuple[int, ...], float] = {}
+        rhs: dict[tuple[int, ...], float] = {}
         for k, part in enumerate(parts):
             for key, value in part.items():
                 rows.setdefault(key, {})[k] = value
         for key, value in constant.items():
             rows.setdefault(key, {})
-            known[key] = value
-        one: Poly = {(0,) * size: 1.0}
+            rhs[key] = value
+        unit: Poly = {(0,) * size: 1.0}
         several = [] if self.printed else nonnegative[:-1]
         products = [_times(g, h) for g, h in itertools.combinations(several, 2)]
-        factors = [one, *nonnegative, *products]
+        factors = [unit, *nonnegative, *products]
         for number, factor in enumerate(factors):
-            base = bases[0] if number == 0 else bases[1] if number <= len(nonnegative) else list(one)
+            base = bases[0] if number == 0 else bases[1] if number <= len(nonnegative) else list(unit)
             self.grams.append((self.size, len(base)))
             for k in range(len(base)):  # the upper triangle column by column, off-diagonals times sqrt 2
                 for i in range(k + 1):
@@ -120,7 +120,7 @@ class _Program:
                         row = rows.setdefault(at, {})
                         row[self.size] = row.get(self.size, 0.0) - weight * value
                     self.size += 1
-        self.identities += [(row, known.get(key, 0.0)) for key, row in rows.items()]
+        self.identities += [(row, rhs.get(key, 0.0)) for key, row in rows.items()]
 
     def solve(self, solver: Solver) -> Solution:
         """Find a solution without a cost; interior-point methods end near the centre of the feasible set."""
@@ -186,16 +186,16 @@ def _positivity(program: _Program, body: Exact, monomials: list[tuple[int, ...]]
     """Require (54) for gaps >= 0: V_2 - x, or s V_0 + V_2 without x, >= u^4 + v^4 + omega^4."""
     parts: list[Poly] = [{m: 1.0} for m in monomials]
     f, mass = body.force.floats(), body.M.floats()
-    known: Poly = {tuple(4 * int(i == k) for k in range(5)): -1.0 for i in (2, 3, 4)}
+    constant: Poly = {tuple(4 * int(i == k) for k in range(5)): -1.0 for i in (2, 3, 4)}
     gaps = [_linear([*row[1:], 0.0, 0.0, 0.0]) for row in body.normal.floats().tolist()]
     if program.printed:
-        program.require({}, parts, known, [*gaps, _ball(5)], _bases(5))
+        program.require({}, parts, constant, [*gaps, _ball(5)], _bases(5))
         return
-    known = _plus(known, _linear([*-f[1:], 0.0, 0.0, 0.0]), 1.0 / abs(f[0]))
+    constant = _plus(constant, _linear([*-f[1:], 0.0, 0.0, 0.0]), 1.0 / abs(f[0]))
     speeds: list[Poly] = [{tuple(int(i == k) for k in range(5)): 1.0} for i in (2, 3, 4)]
     for (i, u), (k, v) in itertools.product(enumerate(speeds), repeat=2):
-        known = _plus(known, _times(u, v), 0.5 * mass[i, k] / abs(f[0]))
-    program.require({}, parts, known, [*gaps, _ball(5)], _bases(5))
+        constant = _plus(constant, _times(u, v), 0.5 * mass[i, k] / abs(f[0]))
+    program.require({}, parts, constant, [*gaps, _ball(5)], _bases(5))
 
 
 def _mode(program: _Program, body: Exact, word: str, monomials: list[tuple[int, ...]]) -> None:
@@ -244,8 +244,8 @@ def _impact(program: _Program, body: Exact, contact: int, monomials: list[tuple[
     for kind in impacts(body, contact):
         impulse = kind.impulse.floats() @ before
         after = before + back @ (np.outer(n, impulse[0]) + np.outer(t, impulse[1]))
-        one, two = ([_linear(row) for row in [*to_q, *v]] for v in (before, after))
-        parts = [_plus(_compose(m, one, 4), _compose(m, two, 4), -1.0) for m in monomials]
+        state_before, state_after = ([_linear(row) for row in [*to_q, *v]] for v in (before, after))
+        parts = [_plus(_compose(m, state_before, 4), _compose(m, state_after, 4), -1.0) for m in monomials]
         rows = [other, -n @ before, *(row @ before for row in directions(kind.valid))]
         program.require({}, parts, {}, [*(_linear(row) for row in rows), _ball(4)], _bases(4))
 
@@ -263,21 +263,24 @@ def _flight(program: _Program, body: Exact, contact: int, monomials: list[tuple[
     time: Poly = {(0, 0, 0, 0, 1): 1.0}
     start = [_plus(_linear(row), time, -a) for row, a in zip(before, pull, strict=True)]
     mean = [_plus(_linear(row), time, -0.5 * a) for row, a in zip(before, pull, strict=True)]
-    moved = [_times(time, each) for each in mean]
-    one = [*(_plus(_linear(row), each, -1.0) for row, each in zip(to_q, moved[1:], strict=True)), *start]
+    moved = [_times(time, mean_speed) for mean_speed in mean]
+    earlier_state = [
+        *(_plus(_linear(row), path, -1.0) for row, path in zip(to_q, moved[1:], strict=True)),
+        *start,
+    ]
     other = body.normal[1 - contact].floats()
     apart = _linear(other[1:] @ to_q)
     earlier = apart
-    for value, each in zip(other, moved, strict=True):
-        earlier = _plus(earlier, each, -float(value))
+    for value, path in zip(other, moved, strict=True):
+        earlier = _plus(earlier, path, -float(value))
     arc = _plus(_linear(-2.0 * n @ before), time, -fall[contact])
     weighted = [m for m in _monomials(5, 3) if m[0] + sum(m) <= 3]
     bases = weighted, [m for m in weighted if m[0] + sum(m) <= 2]
     for kind in impacts(body, contact):
         impulse = kind.impulse.floats() @ before
         after = before + back @ (np.outer(n, impulse[0]) + np.outer(t, impulse[1]))
-        two = [_linear(row) for row in [*to_q, *after]]
-        parts = [_plus(_compose(m, one, 5), _compose(m, two, 5), -1.0) for m in monomials]
+        state_after = [_linear(row) for row in [*to_q, *after]]
+        parts = [_plus(_compose(m, earlier_state, 5), _compose(m, state_after, 5), -1.0) for m in monomials]
         rows = [_linear(row @ before) for row in [-n, *directions(kind.valid)]]
         x = {key: -value for key, value in moved[0].items()}
         program.require(x, parts, {}, [apart, earlier, time, arc, *rows, _ball(5)], bases)

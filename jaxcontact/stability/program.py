@@ -47,8 +47,8 @@ class ConicProgram:
         """Add rows x + rhs >= 0."""
         if len(rows):
             row, column = np.nonzero(rows)
-            known = np.broadcast_to(rhs, len(rows))
-            self._add(row, column, rows[row, column], known, ("nonnegative", len(rows)))
+            constants = np.broadcast_to(rhs, len(rows))
+            self._add(row, column, rows[row, column], constants, ("nonnegative", len(rows)))
 
     def semidefinite(self, table: np.ndarray, rhs: np.ndarray | None = None) -> None:
         """Require a symmetric table of rows, plus `rhs`, to be a positive semidefinite matrix."""
@@ -56,8 +56,8 @@ class ConicProgram:
         weight = np.where(i == k, 1.0, np.sqrt(2.0))
         rows = weight[:, None] * table[i, k]
         row, column = np.nonzero(rows)
-        known = np.zeros(len(i)) if rhs is None else weight * rhs[i, k]
-        self._add(row, column, rows[row, column], known, ("semidefinite", len(table)))
+        constants = np.zeros(len(i)) if rhs is None else weight * rhs[i, k]
+        self._add(row, column, rows[row, column], constants, ("semidefinite", len(table)))
 
     def matrix(self, start: int, size: int) -> None:
         """Require the entries of x from `start` to be such a matrix, in the same order and weights."""
@@ -77,7 +77,7 @@ class ConicProgram:
         """Return (A, b, kinds), A sparse."""
         from scipy import sparse
 
-        row, column, value = (np.concatenate(each) for each in zip(*self._entries, strict=True))
+        row, column, value = (np.concatenate(columns) for columns in zip(*self._entries, strict=True))
         matrix = sparse.csc_matrix((value, (row, column)), shape=(self._height, self.size))
         return matrix, np.concatenate(self._rhs), self.kinds
 
@@ -260,9 +260,9 @@ def rounded_candidate(
 ) -> Candidate:
     """Round the coefficients of `directions(space)`; the function satisfies every equality exactly."""
     size, bits = float(np.max(np.abs(w))), sizes(space)
-    most = max(bits)
-    rounded = [round(float(x) / size * 2**BITS) << (most - b) for x, b in zip(w, bits, strict=True)]
-    coefficients = Rational(whole(rounded) @ space, 1 << (most + BITS)).simplified()
+    largest_size = max(bits)
+    rounded = [round(float(x) / size * 2**BITS) << (largest_size - b) for x, b in zip(w, bits, strict=True)]
+    coefficients = Rational(whole(rounded) @ space, 1 << (largest_size + BITS)).simplified()
     return Candidate(
         *condition_family.basis.function(coefficients),
         coefficients[: len(condition_family.basis.lead)],

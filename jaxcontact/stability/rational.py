@@ -172,13 +172,13 @@ def null_space(rows: Ints) -> Ints:
     """Compute coprime integer rows that span {x: rows x = 0}, each positive at one free coordinate only."""
     size = rows.shape[1]
     reduced, pivots = reduce_rows(rows)
-    given = list(zip(reduced.tolist(), pivots, strict=True))
+    reduced_rows = list(zip(reduced.tolist(), pivots, strict=True))
     basis = []
     for free in (i for i in range(size) if i not in pivots):
-        scale = math.lcm(*(row[at] // math.gcd(row[at], row[free]) for row, at in given))
+        scale = math.lcm(*(row[at] // math.gcd(row[at], row[free]) for row, at in reduced_rows))
         vector = [0] * size
         vector[free] = scale
-        for row, at in given:
+        for row, at in reduced_rows:
             vector[at] = -row[free] * scale // row[at]
         basis.append(vector)
     return whole(basis).reshape(len(basis), size)

@@ -49,7 +49,7 @@ class Exact:
     pull: Rational
     fall: Rational  # minus the normal acceleration of each contact in free flight
     cones: list[dict[str, Ints]]  # by contact and letter: generalized forces, each up to a positive factor
-    known: dict[str, list[Rational]]  # accelerations by mode, filled on first use
+    accelerations: dict[str, list[Rational]]  # by mode, filled on first use
 
     @property
     def nv(self) -> int:
@@ -132,9 +132,9 @@ def mode_accelerations(body: Exact, word: str) -> list[Rational]:
     Raises:
         Unprovable: the forces can grow without bound and accelerate.
     """
-    if word not in body.known:
-        body.known[word] = _accelerations(body, word)
-    return body.known[word]
+    if word not in body.accelerations:
+        body.accelerations[word] = _accelerations(body, word)
+    return body.accelerations[word]
 
 
 def _accelerations(body: Exact, word: str) -> list[Rational]:

@@ -230,8 +230,8 @@ def constraint_terms_at(
         gdot_v = jnp.concatenate([gdot_v, columns["gdot_v"]])
         kind += columns["kind"]
     # A mechanism may have other constraints than those of its tree.
-    own = structure.tree is not None and model.system.constraints is tree_constraints.constraints
-    apart = own and structure.tree.limits_apart
+    uses_tree_rows = structure.tree is not None and model.system.constraints is tree_constraints.constraints
+    apart = uses_tree_rows and structure.tree.limits_apart
     terms = ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, apart=apart)
     return terms, nearest
 

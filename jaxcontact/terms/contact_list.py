@@ -58,9 +58,9 @@ class Contacts(Record):
         owned = [{*pair, *bodies} for pair, bodies in zip(self.pairs, self.bodies, strict=True)]
         for name in names:
             if not any(name in words for words in owned):
-                known = sorted({word for words in owned for word in words if word is not None})
+                names_seen = sorted({word for words in owned for word in words if word is not None})
                 raise ValueError(
-                    f"names: expected names of shapes or bodies, {', '.join(known)}; got {name!r}"
+                    f"names: expected names of shapes or bodies, {', '.join(names_seen)}; got {name!r}"
                 )
         return np.array([k for k, pair in enumerate(self.pair) if {*names} <= owned[pair]], int)
 

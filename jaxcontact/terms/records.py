@@ -99,8 +99,8 @@ def _named_contacts(names: list[Any], nc: int, system: Any) -> np.ndarray:
         raise ValueError(f"system: expected the one with these {nc} contacts, got one with {sum(counts)}")
     chosen: list[int] = []
     for name in names:
-        known = [name in pair if isinstance(name, str) else name == pair for pair in structure.pairs]
-        numbers = np.flatnonzero(np.repeat(known, counts))
+        has_name = [name in pair if isinstance(name, str) else name == pair for pair in structure.pairs]
+        numbers = np.flatnonzero(np.repeat(has_name, counts))
         if not numbers.size:
             raise ValueError(
                 f"contacts: no contact of {name!r}; shapes are {[s.name for s in structure.shapes]}"

@@ -88,8 +88,8 @@ def _write_pictures(
     from matplotlib.figure import Figure
 
     writer = _writer(target, fps)
-    room = _room(film, view)
-    tall = float(np.clip(width * room[1] / room[0], 0.4 * width, 1.3 * width))
+    extent = _extent(film, view)
+    tall = float(np.clip(width * extent[1] / extent[0], 0.4 * width, 1.3 * width))
     figure = Figure(figsize=(width, tall + (0.3 if title else 0.0)), layout="constrained")
     FigureCanvasAgg(figure)  # an animation draws on it
     axes = figure.add_subplot()
@@ -133,7 +133,7 @@ def _writer(target: Path, fps: Any) -> Any:
     return FFMpegWriter(fps=fps)
 
 
-def _room(film: Film, view: spatial.View) -> np.ndarray:
+def _extent(film: Film, view: spatial.View) -> np.ndarray:
     """Return width and height of the visible part, m."""
     if film.scene.dim == 2:
         return film.high - film.low + 2.0 * planar.margin_of(film.low, film.high)

@@ -129,7 +129,10 @@ def _ghosts(ghosts: Trajectory, model: Model, t: np.ndarray, size: float) -> Gho
         q, times = q[None], times[None]
     finite = np.all(np.isfinite(q), axis=(1, 2))
     q, times = q[finite], times[finite]
-    at = [np.clip(np.searchsorted(own, t - 1e-9 * (t[-1] - t[0])), 0, len(own) - 1) for own in times]
+    at = [
+        np.clip(np.searchsorted(world_times, t - 1e-9 * (t[-1] - t[0])), 0, len(world_times) - 1)
+        for world_times in times
+    ]
     shown = np.stack([q[k, rows] for k, rows in enumerate(at)]) if len(q) else q[:, : len(t)]
     frames = frames_of(model, shown, contacts=False)
     groups = _groups(frames.centres[:, -1].reshape(len(q), -1), size) if len(q) else ()

@@ -107,9 +107,9 @@ def draw(axes: Axes, panel: Panel, window: np.ndarray, curves: Curves) -> None:
             autolim=False,
         )
     x, y = pick(curves.ends)
-    kept = _thin(x, y, window)
-    size = float(np.clip(4000.0 / max(kept.size, 1), 1.6, 5.0))  # pt^2; few points are drawn larger
-    axes.scatter(x[kept], y[kept], s=size, c=END, linewidths=0, rasterized=True, zorder=2)
+    drawn = _thin(x, y, window)
+    size = float(np.clip(4000.0 / max(drawn.size, 1), 1.6, 5.0))  # pt^2; few points are drawn larger
+    axes.scatter(x[drawn], y[drawn], s=size, c=END, linewidths=0, rasterized=True, zorder=2)
     start = pick(curves.before)
     for end in zip(*pick(curves.simultaneous), strict=True):
         axes.plot(

@@ -172,14 +172,14 @@ def _draw(
 
 def _draw_shares(axes: Axes, shares: list[tuple[str, float]]) -> None:
     """Draw a bar per combination of modes, and one for the rare ones together."""
-    kept = shares[:MOST_SHARES]
+    bars_shown = shares[:MOST_SHARES]
     left = sum(share for _, share in shares[MOST_SHARES:])
     if left > 0:
-        kept = [*kept, (f"{len(shares) - MOST_SHARES} other combinations", left)]
-    place = np.arange(len(kept))[::-1]
-    bars = axes.barh(place, [100.0 * share for _, share in kept], color=SIMULTANEOUS, height=0.7)
+        bars_shown = [*bars_shown, (f"{len(shares) - MOST_SHARES} other combinations", left)]
+    place = np.arange(len(bars_shown))[::-1]
+    bars = axes.barh(place, [100.0 * share for _, share in bars_shown], color=SIMULTANEOUS, height=0.7)
     axes.bar_label(bars, fmt="%.3g %%", fontsize=6.5, padding=2.0)
-    axes.set_yticks(place, [name for name, _ in kept], fontsize=6.5)
+    axes.set_yticks(place, [name for name, _ in bars_shown], fontsize=6.5)
     axes.set_xlabel("share of the samples (%)", fontsize=8)
     axes.tick_params(axis="x", labelsize=7.5, width=INK, length=2.5)
     axes.tick_params(axis="y", length=0)

@@ -217,8 +217,8 @@ def _arrow_scale(low: np.ndarray, high: np.ndarray, *velocities: np.ndarray) -> 
 
 def _columns(count: int, aspect: float) -> int:
     """Choose the number of panels side by side: few rows, and if possible no row with a single panel."""
-    most = 4 if aspect < 1.1 else 3 if aspect < 1.6 else 2
-    return 2 if most == 3 and count == 4 else min(count, most)
+    max_columns = 4 if aspect < 1.1 else 3 if aspect < 1.6 else 2
+    return 2 if max_columns == 3 and count == 4 else min(count, max_columns)
 
 
 def _labels(scene: Scene, names: Sequence[str] | None) -> tuple[str, ...]:

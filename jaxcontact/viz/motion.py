@@ -45,31 +45,31 @@ def plot_cradle_energy(
     from matplotlib.ticker import LogFormatter
 
     figure = Figure(figsize=(7.6, 3.2), layout="constrained")
-    one, many = figure.subplots(1, 2)
+    single_axes, repeated_axes = figure.subplots(1, 2)
     labels = list(dict.fromkeys([*repeated, *single]))  # an engine has one colour
     for i, (label, (speed, ratio)) in enumerate(single.items()):
         x, y = np.asarray(speed, float), np.asarray(ratio, float).reshape(len(speed), -1)
         k, dotted = labels.index(label), i > 0
         for j in range(y.shape[1]):
-            one.plot(
+            single_axes.plot(
                 x, y[:, j], linestyle="none" if dotted else "-", marker=MARKS[k % 4] if dotted else None,
                 markersize=3.0, linewidth=1.5, color=LINES[k % len(LINES)], label=label if j == 0 else None,
             )  # fmt: skip
-    _tidy(one, "speed of the first ball (m/s)", "energy after / before one impact")
-    one.set_ylim(0.0, None)
-    one.legend(fontsize=7.5, frameon=False, loc="lower right")
+    _tidy(single_axes, "speed of the first ball (m/s)", "energy after / before one impact")
+    single_axes.set_ylim(0.0, None)
+    single_axes.legend(fontsize=7.5, frameon=False, loc="lower right")
     for label, (count, ratio) in repeated.items():
         k = labels.index(label)
-        many.plot(
+        repeated_axes.plot(
             np.asarray(count), np.asarray(ratio), STYLES[k % len(STYLES)], color=LINES[k % len(LINES)],
             linewidth=1.5, label=label,
         )  # fmt: skip
-    many.set_xscale("log")
-    many.set_yscale("log")
-    many.yaxis.set_major_formatter(LogFormatter())
-    many.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
-    _tidy(many, "impacts", "energy / energy at the start")
-    many.legend(fontsize=7.5, frameon=False)
+    repeated_axes.set_xscale("log")
+    repeated_axes.set_yscale("log")
+    repeated_axes.yaxis.set_major_formatter(LogFormatter())
+    repeated_axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
+    _tidy(repeated_axes, "impacts", "energy / energy at the start")
+    repeated_axes.legend(fontsize=7.5, frameon=False)
     if title is not None:
         figure.suptitle(title, fontsize=9.5)
     return figure

@@ -26,9 +26,9 @@ def outcomes_of(v: Any, nv: int) -> dict[str, np.ndarray]:
     Raises:
         ValueError: if one is not finite or has another length.
     """
-    given = {} if v is None else dict(v) if isinstance(v, Mapping) else {"after": v}
+    outcomes = {} if v is None else dict(v) if isinstance(v, Mapping) else {"after": v}
     velocities = {}
-    for label, value in given.items():
+    for label, value in outcomes.items():
         array = np.asarray(value, float)
         if array.shape != (nv,) or not np.all(np.isfinite(array)):
             raise ValueError(f"v: expected finite ({nv},) for {label!r}, got shape {array.shape}")

@@ -153,12 +153,12 @@ def _hubs(structure: Structure, params: Params) -> list[list[np.ndarray]]:
     kinds = _kinds_by_body(tree)
     first = {joint.body: j for j, joint in reversed(list(enumerate(tree.joints)))}
     for body, parent in enumerate(tree.parents):
-        own = np.asarray(numbers.anchor)[first[body]] if body in first else np.zeros(3)
+        anchor = np.asarray(numbers.anchor)[first[body]] if body in first else np.zeros(3)
         if _hangs(tree, kinds, body):
-            hubs[body].append(_flat(structure, own))
+            hubs[body].append(_flat(structure, anchor))
         if parent != WORLD:
             turn = np.asarray(quaternion_matrix(np.asarray(numbers.orientation)[body]))
-            hubs[parent].append(_flat(structure, np.asarray(numbers.position)[body] + turn @ own))
+            hubs[parent].append(_flat(structure, np.asarray(numbers.position)[body] + turn @ anchor))
     return hubs
 
 
@@ -184,14 +184,14 @@ def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part
 
 def _distinct(hubs: list[np.ndarray], com: np.ndarray) -> np.ndarray:
     """Select the distinct places (k, dim) of a link; add the centre of mass if there are fewer than two."""
-    kept: list[np.ndarray] = []
+    distinct: list[np.ndarray] = []
     apart = APART * max(float(np.linalg.norm(place)) for place in [*hubs, com])
     for place in hubs:
-        if all(np.linalg.norm(place - other) > apart for other in kept):
-            kept.append(place)
-    if len(kept) < 2 and all(np.linalg.norm(com - other) > apart for other in kept):
-        kept.append(com)
-    return np.stack(kept) if kept else com[None]
+        if all(np.linalg.norm(place - other) > apart for other in distinct):
+            distinct.append(place)
+    if len(distinct) < 2 and all(np.linalg.norm(com - other) > apart for other in distinct):
+        distinct.append(com)
+    return np.stack(distinct) if distinct else com[None]
 
 
 def extent(scene: Scene, frames: Frames) -> tuple[np.ndarray, np.ndarray]:

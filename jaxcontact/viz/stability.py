@@ -48,8 +48,8 @@ def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float
     certified = chart.region == Region.CERTIFIED
     x, y = np.meshgrid(chart.x, chart.y)
     largest = float(np.max(chart.margin))
-    least, most = 1.0, 15.0  # area of the dots, points^2
-    size = least + (most - least) * chart.margin[certified] / max(largest, 1e-300)
+    min_area, max_area = 1.0, 15.0  # area of the dots, points^2
+    size = min_area + (max_area - min_area) * chart.margin[certified] / max(largest, 1e-300)
     axes.scatter(x[certified], y[certified], s=size, color=DOTS, linewidths=0)
     axes.set(xlabel=chart.names[0], ylabel=chart.names[1])
     present = [region for region in COLOURS if np.any(chart.region == region)]
@@ -58,7 +58,7 @@ def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float
         for region in present
     ]
     if np.any(certified):
-        for area, margin in ((least, "margin near 0"), (most, f"margin {largest:.2g}")):
+        for area, margin in ((min_area, "margin near 0"), (max_area, f"margin {largest:.2g}")):
             dot: dict[str, Any] = {"marker": "o", "linestyle": "none", "color": DOTS, "markeredgewidth": 0}
             handles.append(Line2D([], [], markersize=area**0.5, label=f"certificate of {margin}", **dot))
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)

@@ -50,7 +50,7 @@ def _data(film: Film, slower: float) -> dict[str, Any]:
         "origin": origin.tolist(),
         "step": step,
         "bodies": len(scene.bodies),
-        "parts": [each for k, part in enumerate(scene.parts) for each in _surfaces(film, part, k)]
+        "parts": [surface for k, part in enumerate(scene.parts) for surface in _surfaces(film, part, k)]
         + ([_ground(film, plane) for plane in scene.planes] if scene.dim == 2 else []),
         "planes": [
             {"normal": normal.tolist(), "offset": offset} for normal, offset in scene.planes if scene.dim == 3
@@ -163,11 +163,11 @@ def _triangles(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
             around.setdefault(int(corner), []).append(k)
     corners, normals = [], []
     for k, face in enumerate(mesh.faces):
-        own = mesh.normals[k]
+        face_normal = mesh.normals[k]
         smooth = {}
         for corner in face:
             near = mesh.normals[around[int(corner)]]
-            total = near[near @ own > CREASE].sum(axis=0)
+            total = near[near @ face_normal > CREASE].sum(axis=0)
             smooth[int(corner)] = total / np.linalg.norm(total)
         for a, b in itertools.pairwise(face[1:]):
             corners.append(mesh.corners[[face[0], a, b]])

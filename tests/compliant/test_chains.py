@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.compliant.solve import NEWTON, solve_velocity
+from jaxcontact.compliant.solve import solve_velocity
 from jaxcontact.compliant.step import assemble
 from jaxcontact.geometry import Disc, HalfSpace
 from jaxcontact.mechanics.system import Structure, System, free_poses
@@ -31,14 +31,14 @@ def discs(number):
     )  # fmt: skip
     q = np.zeros((number, 3))
     q[:, 0], q[:, 1] = 0.1999 * np.arange(number), 0.0999
-    return System(structure, free_poses), params, jnp.asarray(q.ravel())
+    return jc.Model(system=System(structure, free_poses), params=params), jnp.asarray(q.ravel())
 
 
 def outcome(model, q, v, by_body, cone="associated"):
     """Velocities, forces and status of one step."""
     state = jc.State(q=q, v=v, t=jnp.zeros((), q.dtype))
     problem = assemble(model, state, jnp.zeros_like(v), 0.01, by_body=by_body)
-    v, info = solve_velocity(problem, None, cone, "complementary", NEWTON)
+    v, info = solve_velocity(problem, None, jc.compliant.Settings(cone=cone))
     return v, info.lam, info.status
 
 
@@ -99,7 +99,7 @@ def test_a_rollout_of_a_hundred_spheres_has_the_slope_of_differences():
 
 def test_what_is_kept_by_body():
     assert kept_by_body(jc.models.sphere_stack(20).system)
-    assert kept_by_body(discs(20)[0])
+    assert kept_by_body(discs(20)[0].system)
     assert not kept_by_body(jc.models.sphere_stack(20, all_pairs=True).system)
     assert not kept_by_body(jc.models.sphere_stack(10).system)
     assert not kept_by_body(jc.models.box_on_foundation(100).system)
@@ -107,5 +107,11 @@ def test_what_is_kept_by_body():
 
 def test_wrong_sizes_are_named_as_with_whole_matrices():
     model = jc.models.sphere_stack(20)
-    with pytest.raises(ValueError, match="warm_start: expected shape"):
-        jc.compliant.step(model, model.initial_state(), jnp.zeros(120), dt=0.01, warm_start=jnp.zeros(20))
+    with pytest.raises(ValueError, match="memory.forces: expected shape"):
+        jc.compliant.step(
+            model,
+            model.initial_state(),
+            jnp.zeros(120),
+            dt=0.01,
+            memory=jc.compliant.StepMemory(forces=jnp.zeros(20)),
+        )

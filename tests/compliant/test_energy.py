@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.compliant.solve import NEWTON, _info, _search
+from jaxcontact.compliant.settings import Settings
+from jaxcontact.compliant.solve import _info, _search
 from jaxcontact.compliant.step import assemble
 
 INERTIA = np.array([0.1, 0.2, 0.35])
@@ -84,11 +85,11 @@ def test_a_step_that_makes_energy_says_so():
     model = jc.models.box_on_incline()
     problem = assemble(model, model.initial_state(), jnp.zeros_like(model.initial_state().v), 1e-3)
     start = jnp.zeros_like(problem.terms.phi)
-    x, p, iterations, converged = _search(problem, start, "associated", NEWTON)
+    x, p, iterations, converged = _search(problem, start, Settings())
 
     @jax.jit
     def status(x, p):
-        return _info(problem, x, p, iterations, converged, "associated", "complementary").status
+        return _info(problem, x, p, iterations, converged, Settings()).status
 
     assert int(status(x, p)) == 0
     assert int(status(x + 0.01, p)) & jc.Status.ENERGY

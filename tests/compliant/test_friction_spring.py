@@ -56,7 +56,7 @@ def roll(model, push=0.0, **options):
 @pytest.mark.parametrize("cone", ["associated", pytest.param("staggered", marks=pytest.mark.slow)])
 def test_a_block_that_sticks_swings_on_its_spring(cone):
     """At sqrt(K_r / m), and as implicit Euler does to round-off."""
-    states, infos = roll(block(), cone=cone)
+    states, infos = roll(block(), settings=jc.compliant.Settings(cone=cone))
     x = np.asarray(states.q[:, 0])
     down = np.flatnonzero((x[:-1] > 0) & (x[1:] <= 0))
     times = STEP * (down + x[down] / (x[down] - x[down + 1]))
@@ -108,7 +108,7 @@ def share_of_hops(stiffness, cone):
     """Share of steps in the air while the block is pushed over the floor; K_r in units of mu^2 K_n."""
     push = np.where(np.arange(STEPS) < 2000, 2 * 0.3 * WEIGHT, 0.0)
     spring = SPRING.replace(stiffness=jnp.array(stiffness * 0.3**2 * 1e5))
-    _, infos = roll(block(spring, mu=0.3, speed=0.0), push, cone=cone)
+    _, infos = roll(block(spring, mu=0.3, speed=0.0), push, settings=jc.compliant.Settings(cone=cone))
     return np.mean(np.asarray(infos.lam)[:2000, 0] == 0.0)
 
 
@@ -125,10 +125,10 @@ def test_a_soft_spring_that_slides_does_not_hop_under_exact_friction():
 def test_a_spring_without_contact_goes_back_to_zero():
     """At once without a damper, by its own damper otherwise."""
     bent = jnp.array([[1e-3]])
-    _, infos = roll(block(height=20.0), stretch=bent)
+    _, infos = roll(block(height=20.0), memory=jc.compliant.StepMemory(stretch=bent))
     assert infos.stretch[0, 0, 0] == 0.0
     damped = jc.compliant.FrictionSpring(stiffness=jnp.array(STIFF), damping=jnp.array(8.0))
-    _, infos = roll(block(damped, height=20.0), stretch=bent)
+    _, infos = roll(block(damped, height=20.0), memory=jc.compliant.StepMemory(stretch=bent))
     expected = 1e-3 / (1 + STEP * STIFF / 8.0) ** np.arange(1, 51)
     np.testing.assert_allclose(infos.stretch[:50, 0, 0], expected, rtol=1e-12)
 
@@ -167,8 +167,7 @@ def test_springs_of_contacts_that_a_step_does_not_see_let_go():
     model, tau = four_feet(SPATIAL), jnp.zeros((4, 6))
     fewer = jc.compliant.Newton(max_iters=20)
     _, seen = jc.compliant.rollout(
-        model, model.initial_state(), tau, dt=0.01, max_contacts=2, solver=fewer,
-        stretch=jnp.full((4, 2), 1e-3),
+        model, model.initial_state(), tau, dt=0.01, settings=jc.compliant.Settings(solver=fewer, max_contacts=2), memory=jc.compliant.StepMemory(stretch=jnp.full((4, 2), 1e-3)),
     )  # fmt: skip
     loose = ~np.asarray(seen.taken[0])
     assert loose.sum() == 2
@@ -208,9 +207,12 @@ def test_bad_springs_are_named():
 
     law = model.params.law.replace(friction_spring=None)
     with pytest.raises(ValueError, match="stretch: expected None"):
-        step(model.replace(params=model.params.replace(law=law)), stretch=jnp.zeros((1, 1)))
+        step(
+            model.replace(params=model.params.replace(law=law)),
+            memory=jc.compliant.StepMemory(stretch=jnp.zeros((1, 1))),
+        )
     with pytest.raises(ValueError, match="stretch: expected shape"):
-        step(model, stretch=jnp.zeros((2, 1)))
+        step(model, memory=jc.compliant.StepMemory(stretch=jnp.zeros((2, 1))))
     with pytest.raises(ValueError, match=r"law\.friction_spring\.stiffness"):
         step(block(SPRING.replace(stiffness=jnp.ones(3))))
     _, info = jc.compliant.rollout(
@@ -219,7 +221,8 @@ def test_bad_springs_are_named():
     )  # fmt: skip
     assert np.all(np.asarray(info.status) & jc.Status.INVALID)
     with pytest.raises(ValueError, match="friction_spring"):
-        jc.ess.from_system(model.system, drag=True).field(0.0, jnp.zeros(4), jnp.ones(2), None, model.params)
+        events = jc.ess.from_system(model, drag=True)
+        events.system.field(0.0, jnp.zeros(4), jnp.ones(2), None, model.params)
 
 
 # --- damping by depth

@@ -14,7 +14,7 @@ v = jnp.asarray(np.random.default_rng(0).normal(size=(8192, 6)))
 
 def step(v):
     start = model.initial_state().replace(v=v)
-    state, info = jc.compliant.step(model, start, jnp.zeros(6), dt=0.01, cone={cone!r})
+    state, info = jc.compliant.step(model, start, jnp.zeros(6), dt=0.01, settings=jc.compliant.Settings(cone={cone!r}))
     return state.v, info.status
 
 v_plus, status = jax.jit(jax.vmap(step))(v)

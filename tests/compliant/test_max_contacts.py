@@ -49,7 +49,7 @@ def test_a_cube_that_lands_on_its_corners_needs_four_of_eight():
     model, state = cube()
 
     def motion(params, max_contacts):
-        stepper = jc.simulate.Compliant(max_contacts=max_contacts)
+        stepper = jc.simulate.Compliant(settings=jc.compliant.Settings(max_contacts=max_contacts))
         return jc.simulate.rollout(
             model.replace(params=params), state, jnp.zeros((60, 6)), stepper=stepper, dt=0.01
         )
@@ -88,16 +88,25 @@ def test_more_that_touch_set_a_bit_on_their_lane_alone():
     @jax.vmap
     def stepped(height):
         now = flat.replace(q=flat.q.at[2].add(height))
-        return jc.compliant.step(model, now, jnp.zeros(6), dt=0.01, max_contacts=3)[1]
+        return jc.compliant.step(
+            model, now, jnp.zeros(6), dt=0.01, settings=jc.compliant.Settings(max_contacts=3)
+        )[1]
 
     info = stepped(heights)
     np.testing.assert_array_equal(info.status, [jc.Status.OVERFLOW, 0, jc.Status.OVERFLOW])
     assert info.lam.shape == (3, 24)
     np.testing.assert_array_equal(jnp.sum(info.taken, axis=1), 3)
     with pytest.raises(ValueError, match="max_contacts: expected"):
-        jc.compliant.step(model, state, jnp.zeros(6), dt=0.01, max_contacts=0)
-    with pytest.raises(ValueError, match="warm_start: expected shape"):
-        jc.compliant.step(model, state, jnp.zeros(6), dt=0.01, max_contacts=3, warm_start=jnp.zeros(9))
+        jc.compliant.step(model, state, jnp.zeros(6), dt=0.01, settings=jc.compliant.Settings(max_contacts=0))
+    with pytest.raises(ValueError, match="memory.forces: expected shape"):
+        jc.compliant.step(
+            model,
+            state,
+            jnp.zeros(6),
+            dt=0.01,
+            settings=jc.compliant.Settings(max_contacts=3),
+            memory=jc.compliant.StepMemory(forces=jnp.zeros(9)),
+        )
 
 
 @pytest.mark.slow_cases("tree")
@@ -211,10 +220,11 @@ def test_arrays_of_a_step_do_not_grow_with_candidates():
             pairs=tuple(("cube", floor.name) for floor in floors),
         )
         law = jc.compliant.Law(stiffness=jnp.array(1e4), damping=jnp.array(10.0))
-        model = model.replace(params=model.params.replace(mu=jnp.array(0.5), law=law))
-        step = functools.partial(jc.compliant.step, jc.System(structure, slow_poses), dt=0.01)
-        program = jax.make_jaxpr(lambda *numbers: step(*numbers, max_contacts=max_contacts))
-        return max(sizes_in_loops(program(model.params, state, jnp.zeros(6)).jaxpr))
+        params = model.params.replace(mu=jnp.array(0.5), law=law)
+        model = model.replace(params=params, system=jc.System(structure, slow_poses))
+        settings = jc.compliant.Settings(max_contacts=max_contacts)
+        program = jax.make_jaxpr(functools.partial(jc.compliant.step, dt=0.01, settings=settings))
+        return max(sizes_in_loops(program(model, state, jnp.zeros(6)).jaxpr))
 
     assert largest(3, 4) == largest(1, 4)
     assert largest(3, None) >= 3 * largest(1, None)

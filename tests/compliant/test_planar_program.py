@@ -63,7 +63,8 @@ def solved(G, phi, M, v, f, law, dt, mu, stretch=None, zeta=None):
     kinds = [NORMAL, TANGENT] * (len(G) // 2)
     found = problem(G, phi, M, v, f, kinds, law, dt, mu).replace(stretch=stretch)
     lam, info = jc.compliant.solve(
-        found, cone="coupled", formulation="min_norm", zeta=None if zeta is None else jnp.asarray(zeta)
+        found,
+        settings=jc.compliant.Settings(cone="coupled", formulation="min_norm", zeta=zeta),
     )
     assert info.status == 0
     return np.asarray(lam).reshape(-1, 2)
@@ -119,14 +120,14 @@ def test_forces_off_their_cones_are_not_a_success():
     """Two feet share a rigid friction: its energy hides that of the cones from the search."""
     found = problem(np.tile(np.eye(2)[[1, 0]], (2, 1)), [0.0, 0.0, 0.1, 0.1], np.eye(2), [1.0, 0.0],
                     [0.0, -GRAVITY], [NORMAL, TANGENT] * 2, SLIDING, 0.01, [0.25, 0.25])  # fmt: skip
-    lam, info = jc.compliant.solve(found, cone="coupled", formulation="min_norm", zeta=jnp.asarray(1e10))
+    lam, info = jc.compliant.solve(
+        found, settings=jc.compliant.Settings(cone="coupled", formulation="min_norm", zeta=1e10)
+    )
     assert info.status & jc.Status.MAX_ITERS and -lam[1] > 0.3 * lam[0]
 
 
 def test_a_zeta_without_its_program_or_not_positive_is_told():
-    found = problem(np.eye(2)[[1, 0]], np.zeros(2), np.eye(2), [1.0, 0.0], [0.0, -GRAVITY], [NORMAL, TANGENT],
-                    SLIDING, 0.01, [0.25])  # fmt: skip
-    with pytest.raises(ValueError, match="zeta"):
-        jc.compliant.solve(found, zeta=1.0)
-    _, info = jc.compliant.solve(found, cone="coupled", formulation="min_norm", zeta=-1.0)
-    assert info.status & jc.Status.INVALID
+    with pytest.raises(ValueError, match="zeta: expected None"):
+        jc.compliant.Settings(zeta=1.0)
+    with pytest.raises(ValueError, match="zeta: expected a positive number, got -1"):
+        jc.compliant.Settings(cone="coupled", formulation="min_norm", zeta=-1.0)

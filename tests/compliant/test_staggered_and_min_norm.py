@@ -11,18 +11,20 @@ from jaxcontact.terms import NORMAL, TANGENT
 
 
 def test_the_printed_program_shares_the_load_with_a_spring_out_of_reach():
-    lam, _ = jc.compliant.solve(two_springs(1e12), formulation="min_norm")
+    lam, _ = jc.compliant.solve(two_springs(1e12), settings=jc.compliant.Settings(formulation="min_norm"))
     np.testing.assert_allclose(lam, [5.0, 5.0], rtol=1e-3)
 
 
 @pytest.mark.slow
 def test_a_sliding_mass_weighs_many_times_its_weight_in_the_printed_cone_program():
     found = sliding_mass(speed=(1.0, 0.0))
-    exact, info = jc.compliant.solve(found, cone="staggered")
+    exact, info = jc.compliant.solve(found, settings=jc.compliant.Settings(cone="staggered"))
     np.testing.assert_allclose(exact, [GRAVITY, -0.25 * GRAVITY, 0.0], rtol=2e-5, atol=1e-12)
     assert info.status == 0 and abs(info.gap[0]) < 1e-7  # no gap of h mu |v_t|
     for speed, weights in (((1.0, 0.0), 40.8), ((1.0, 0.3), 42.6)):
-        printed, _ = jc.compliant.solve(sliding_mass(speed=speed), cone="coupled", formulation="min_norm")
+        printed, _ = jc.compliant.solve(
+            sliding_mass(speed=speed), settings=jc.compliant.Settings(cone="coupled", formulation="min_norm")
+        )
         np.testing.assert_allclose(printed[0], weights * GRAVITY, rtol=2e-3)
 
 
@@ -30,10 +32,10 @@ def test_a_sliding_mass_weighs_many_times_its_weight_in_the_printed_cone_program
 def test_pyramid_equals_cone_along_an_axis_and_lets_more_through_between():
     along = sliding_mass(0.0025, speed=(1.0, 0.0))
     for cone in ("associated", "pyramid"):
-        lam, _ = jc.compliant.solve(along, cone=cone)
+        lam, _ = jc.compliant.solve(along, settings=jc.compliant.Settings(cone=cone))
         np.testing.assert_allclose(-lam[1] / lam[0], 0.25, rtol=1e-10)
     across = sliding_mass(0.0025, speed=(1.0, 1.0))
-    lam, _ = jc.compliant.solve(across, cone="pyramid")
+    lam, _ = jc.compliant.solve(across, settings=jc.compliant.Settings(cone="pyramid"))
     np.testing.assert_allclose(-lam[1:] / lam[0], [0.25, 0.25], rtol=1e-10)
 
 
@@ -46,7 +48,7 @@ def test_pyramid_equals_cone_along_an_axis_and_lets_more_through_between():
 )  # fmt: skip
 def test_combinations_without_sense_are_named(cone, formulation):
     with pytest.raises(ValueError, match="cone|formulation"):
-        jc.compliant.solve(sliding_mass(), cone=cone, formulation=formulation)
+        jc.compliant.solve(sliding_mass(), settings=jc.compliant.Settings(cone=cone, formulation=formulation))
 
 
 def test_bad_shapes_rows_and_numbers_are_named():
@@ -91,7 +93,7 @@ def test_staggered_says_when_no_fixed_point_attracts():
             G, [1e-3, 0.0, 0.0, -1e-3, 0.0, 0.0], np.eye(3), rng.normal(size=3), rng.normal(size=3),
             [NORMAL, TANGENT, TANGENT] * 2, law, 0.01, [2.0, 2.0],
         )  # fmt: skip
-        lam, info = jc.compliant.solve(found, cone="staggered")
+        lam, info = jc.compliant.solve(found, settings=jc.compliant.Settings(cone="staggered"))
         scale = np.max(np.abs(lam))
         met = max(info.signorini, info.dissipation, info.cone) <= 1e-7 * scale
         assert info.status == (0 if met else jc.Status.STALLED)
@@ -109,7 +111,11 @@ def test_the_first_printed_cone_program_of_a_box_is_solved_at_any_friction_dampi
         law = jc.compliant.Law(stiffness=1e6, damping=1e2, friction_damping=friction_damping)
         params, state = model.params.replace(law=law), model.initial_state()
         _, info = jc.compliant.step(
-            model.replace(params=params), state, jnp.zeros(6), dt=0.01, cone="coupled", formulation="min_norm"
+            model.replace(params=params),
+            state,
+            jnp.zeros(6),
+            dt=0.01,
+            settings=jc.compliant.Settings(cone="coupled", formulation="min_norm"),
         )
         return info.status, jnp.sum(info.lam[0::3])
 

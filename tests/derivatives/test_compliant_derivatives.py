@@ -120,7 +120,7 @@ def on_feet(velocity, x, cone, law, phi):
     problem = jc.compliant.Problem(
         M=x[1] * jnp.eye(3), v=velocity.at[1].add(x[0]), f=push, terms=terms, law=law, dt=jnp.array(0.01)
     )
-    lam, info = jc.compliant.solve(problem, cone=cone)
+    lam, info = jc.compliant.solve(problem, settings=jc.compliant.Settings(cone=cone))
     v = velocity.at[1].add(x[0]) + 0.01 * jnp.linalg.solve(problem.M, push + G.T @ lam)
     return jnp.concatenate([v, jnp.sum(lam.reshape(num, 3), axis=0)]), info.status
 
@@ -207,7 +207,9 @@ def test_a_gradient_has_few_kinematics_of_each_step(max_contacts):
 
     def lean(v):
         start, controls = model.initial_state().replace(v=v), jnp.zeros((3, model.num_controls))
-        states, _ = jc.compliant.rollout(model, start, controls, dt=0.01, max_contacts=max_contacts)
+        states, _ = jc.compliant.rollout(
+            model, start, controls, dt=0.01, settings=jc.compliant.Settings(max_contacts=max_contacts)
+        )
         return states.q[-1, 0]
 
     def cosines(jaxpr):

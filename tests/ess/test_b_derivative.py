@@ -112,7 +112,14 @@ def test_corners_equal_one_sided_differences_in_forty_digits(m):
     numbers = jax.tree.map(jnp.asarray, params)
     run = jax.jit(
         jax.vmap(
-            lambda d: b_derivative(CORNER, numbers, x0, d, 0.0, T_END, eps=1e-6, ode=SHARP, max_events=8)
+            lambda d: b_derivative(
+                jc.Model(system=CORNER, params=numbers),
+                x0,
+                d,
+                0.0,
+                T_END,
+                settings=jc.ess.Settings(eps=1e-6, ode=SHARP, max_events=8),
+            )
         )
     )
     found, info = run(jnp.asarray(directions))
@@ -166,11 +173,24 @@ def test_all_orders_of_six_guards_agree_with_brute_force():
         return y - s[..., None] * field(np.ones(m, bool)), good
 
     x0 = jnp.asarray(-0.1 * field(np.zeros(m, bool)))
-    run = jax.jit(jax.vmap(lambda d: b_derivative(CORNER, numbers, x0, d, 0.0, 0.2, eps=1e-3, max_steps=64)))
+    run = jax.jit(
+        jax.vmap(
+            lambda d: b_derivative(
+                jc.Model(system=CORNER, params=numbers),
+                x0,
+                d,
+                0.0,
+                0.2,
+                settings=jc.ess.Settings(eps=1e-3, max_steps=64),
+            )
+        )
+    )
     found, info = run(jnp.asarray(directions))
     taken = np.asarray(info.order)[:, :m]
     assert np.all(np.asarray(info.largest_corner) == m)
-    maps = jax.jit(jax.vmap(lambda o: ordering_map(CORNER, numbers, jnp.zeros(n), o)))(jnp.asarray(orders))
+    maps = jax.jit(
+        jax.vmap(lambda o: ordering_map(jc.Model(system=CORNER, params=numbers), jnp.zeros(n), o))
+    )(jnp.asarray(orders))
     maps = {tuple(o): np.asarray(a) for o, a in zip(orders, maps)}
     assert np.array_equal(taken, orders)  # every one of the 720
     for d, got, order in zip(directions, np.asarray(found), taken):
@@ -187,25 +207,37 @@ def test_a_hundred_guards_through_one_corner():
     params, numbers = straight_corner(np.random.default_rng(3), n, m)
     x0 = jnp.asarray(-0.1 * (params["b"] - params["b_k"].sum(0)))
     direction = jnp.asarray(np.random.default_rng(4).normal(size=n))
-    dx, info = b_derivative(CORNER, numbers, x0, direction, 0.0, 0.2, eps=1e-3, max_events=128, max_steps=160)
+    dx, info = b_derivative(
+        jc.Model(system=CORNER, params=numbers),
+        x0,
+        direction,
+        0.0,
+        0.2,
+        settings=jc.ess.Settings(eps=1e-3, max_events=128, max_steps=160),
+    )
     assert int(info.status) == 0 and int(info.largest_corner) == m
     order = np.asarray(info.order)[:m]
     assert sorted(order) == list(range(m))
     assert (
-        np.abs(ordering_map(CORNER, numbers, jnp.zeros(n), jnp.asarray(order)) @ direction - dx).max() < 1e-10
+        np.abs(
+            ordering_map(jc.Model(system=CORNER, params=numbers), jnp.zeros(n), jnp.asarray(order))
+            @ direction
+            - dx
+        ).max()
+        < 1e-10
     )
     r = 1e-7
-    options = {"eps": 1e-3, "max_events": 128, "max_steps": 160}
+    options = {"settings": jc.ess.Settings(eps=1e-3, max_events=128, max_steps=160)}
 
     def difference(numbers):
-        ahead, _ = flow(CORNER, numbers, x0 + r * direction, 0.0, 0.2, **options)
-        return (ahead - flow(CORNER, numbers, x0, 0.0, 0.2, **options)[0]) / r
+        ahead, _ = flow(jc.Model(system=CORNER, params=numbers), x0 + r * direction, 0.0, 0.2, **options)
+        return (ahead - flow(jc.Model(system=CORNER, params=numbers), x0, 0.0, 0.2, **options)[0]) / r
 
     assert np.abs(difference(numbers) - dx).max() < 1e-6
     # Half of them through a second corner in the same run.
     between = params["b"] + np.where(np.arange(m) < 50, 1.0, -1.0) @ params["b_k"]
     numbers["offsets"] = jnp.asarray(np.where(np.arange(m) < 50, 0.0, params["normals"] @ (0.05 * between)))
-    dx, info = b_derivative(CORNER, numbers, x0, direction, 0.0, 0.2, **options)
+    dx, info = b_derivative(jc.Model(system=CORNER, params=numbers), x0, direction, 0.0, 0.2, **options)
     assert int(info.status) == 0 and int(info.num_corners) == 2 and int(info.largest_corner) == 50
     assert set(np.asarray(info.order)[:50]) == set(range(50))
     assert np.abs(difference(numbers) - dx).max() < 1e-6
@@ -222,11 +254,16 @@ def test_between_corners_it_is_the_derivative_of_the_flow():
 
     def both(eps):
         def end(x, p):
-            return flow(model.system, p, x, 0.0, 0.5, eps=eps, ode=TIGHT)[0]
+            return flow(model.replace(params=p), x, 0.0, 0.5, settings=jc.ess.Settings(eps=eps, ode=TIGHT))[0]
 
         tangent = jax.jvp(end, (model.initial_state(), model.params), (d, dp))[1]
         one, info = b_derivative(
-            model.system, model.params, model.initial_state(), d, 0.0, 0.5, eps=eps, ode=TIGHT, dparams=dp
+            model,
+            model.initial_state(),
+            jc.ess.Direction(x=d, params=dp),
+            0.0,
+            0.5,
+            settings=jc.ess.Settings(eps=eps, ode=TIGHT),
         )
         return tangent, one, info
 
@@ -243,15 +280,20 @@ def test_between_corners_it_is_the_derivative_of_the_flow():
 def test_between_corners_it_is_the_product_of_saltation_matrices(rng):
     n = m = 3
     x0 = jnp.asarray(-0.3 * np.ones(n))
-    options = {"eps": 1e-6, "ode": TIGHT, "max_steps": 96}
+    options = {"settings": jc.ess.Settings(eps=1e-6, ode=TIGHT, max_steps=96)}
     directional = jax.jit(
-        jax.vmap(lambda d, p: b_derivative(CORNER, p, x0, d, 0.0, 1.0, **options), (0, None))
+        jax.vmap(
+            lambda d, p: b_derivative(jc.Model(system=CORNER, params=p), x0, d, 0.0, 1.0, **options),
+            (0, None),
+        )
     )
-    forward = jax.jit(jax.jacfwd(lambda x, p: flow(CORNER, p, x, 0.0, 1.0, **options)[0]))
+    forward = jax.jit(
+        jax.jacfwd(lambda x, p: flow(jc.Model(system=CORNER, params=p), x, 0.0, 1.0, **options)[0])
+    )
     for linear, tolerance in ((0.0, 1e-12), (0.5, 1e-8)):  # constant fields, affine fields
         params = corner_params(rng, n, m, spread=0.5, linear=linear)
         numbers = jax.tree.map(jnp.asarray, params) | {"offsets": jnp.array([0.0, 0.1, 0.2])}
-        trajectory = jc.ess.integrate(CORNER, numbers, x0, 0.0, 1.0, **options)
+        trajectory = jc.ess.integrate(jc.Model(system=CORNER, params=numbers), x0, 0.0, 1.0, **options)
         product, t = np.eye(n), 0.0
         assert int(trajectory.num_events) == m
         rows = np.append(np.asarray(trajectory.event_rows)[:m], trajectory.num_rows - 1)
@@ -261,7 +303,9 @@ def test_between_corners_it_is_the_product_of_saltation_matrices(rng):
             product = expm(A * (float(trajectory.t[row]) - t)) @ product
             t = float(trajectory.t[row])
             if k >= 0:
-                one = saltation_matrix(CORNER, numbers, trajectory.x[row], k, jnp.asarray(before))
+                one = saltation_matrix(
+                    jc.Model(system=CORNER, params=numbers), trajectory.x[row], k, jnp.asarray(before)
+                )
                 product = np.asarray(one) @ product
         columns, info = directional(jnp.eye(n), numbers)
         assert np.all(np.asarray(info.num_corners) == 0)
@@ -273,8 +317,19 @@ def test_between_corners_it_is_the_product_of_saltation_matrices(rng):
 def test_at_a_tie_the_plain_gradient_is_that_of_one_order(rng):
     params, numbers = straight_corner(rng, 2, 2)
     x0 = jnp.asarray(-0.1 * (params["b"] - params["b_k"].sum(0)))
-    jacobian = np.asarray(jax.jit(jax.jacrev(lambda x: flow(CORNER, numbers, x, 0.0, 0.2, eps=1e-3)[0]))(x0))
-    maps = [np.asarray(ordering_map(CORNER, numbers, jnp.zeros(2), o)) for o in ([0, 1], [1, 0])]
+    jacobian = np.asarray(
+        jax.jit(
+            jax.jacrev(
+                lambda x: flow(
+                    jc.Model(system=CORNER, params=numbers), x, 0.0, 0.2, settings=jc.ess.Settings(eps=1e-3)
+                )[0]
+            )
+        )(x0)
+    )
+    maps = [
+        np.asarray(ordering_map(jc.Model(system=CORNER, params=numbers), jnp.zeros(2), o))
+        for o in ([0, 1], [1, 0])
+    ]
     assert min(np.abs(jacobian - a).max() for a in maps) < 1e-12
     assert np.abs(maps[0] - maps[1]).max() > 1e-2
 
@@ -307,7 +362,14 @@ def balls_rates(x, t1, eps):
     """B-derivative along every axis."""
 
     def rate(d):
-        return b_derivative(BALLS, ROOM, x, d, 0.0, t1, eps=eps, max_steps=32)
+        return b_derivative(
+            jc.Model(system=BALLS, params=ROOM),
+            x,
+            d,
+            0.0,
+            t1,
+            settings=jc.ess.Settings(eps=eps, max_steps=32),
+        )
 
     return jax.vmap(rate)(jnp.eye(4))
 
@@ -321,7 +383,9 @@ def test_two_balls_swap_and_so_does_the_derivative():
     end = np.array([0.6 - 0.2 - 0.5 * t1, 0.0 + 0.2 + 1.0 * t1, -0.5, 1.0])
 
     def run(x, t1, eps):
-        return flow(BALLS, ROOM, x, 0.0, t1, eps=eps, max_steps=32)
+        return flow(
+            jc.Model(system=BALLS, params=ROOM), x, 0.0, t1, settings=jc.ess.Settings(eps=eps, max_steps=32)
+        )
 
     @jax.jit
     def with_jacobian(x, t1, eps):
@@ -355,7 +419,7 @@ def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
     @jax.jit
     @jax.vmap
     def run(x):
-        return flow(BALLS, ROOM, x, 0.0, 1.5, eps=1e-4)
+        return flow(jc.Model(system=BALLS, params=ROOM), x, 0.0, 1.5, settings=jc.ess.Settings(eps=1e-4))
 
     ends, info = run(jnp.asarray(starts))
 
@@ -378,19 +442,20 @@ def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
 
 def test_named_errors_and_tangents_of_params():
     model = jc.models.affine_3d()
-    arguments = (model.system, model.params, model.initial_state())
-    with pytest.raises(ValueError, match="dx: expected"):
-        b_derivative(*arguments, jnp.ones(2), 0.0, 0.5, eps=1e-3)
-    with pytest.raises(ValueError, match="dparams: expected"):
-        b_derivative(*arguments, jnp.ones(3), 0.0, 0.5, eps=1e-3, dparams={"x": 1.0})
+    arguments = (model, model.initial_state())
+    with pytest.raises(ValueError, match="direction: expected"):
+        b_derivative(*arguments, jnp.ones(2), 0.0, 0.5, settings=jc.ess.Settings(eps=1e-3))
+    with pytest.raises(ValueError, match="direction.params: expected"):
+        direction = jc.ess.Direction(x=jnp.ones(3), params={"x": 1.0})
+        b_derivative(*arguments, direction, 0.0, 0.5, settings=jc.ess.Settings(eps=1e-3))
     with pytest.raises(ValueError, match="order: expected"):
         ordering_map(*arguments, [0.5])
 
 
 def test_rescaled_guards():
     model = jc.models.affine_3d()
-    scaled = jc.ess.rescale_guards(model.system, model.params, model.initial_state()[None], eps=1e-3)
-    again = jc.ess.rescale_guards(model.system, model.params, model.initial_state()[None], eps=1e-3)
+    scaled = jc.ess.rescale_guards(model, model.initial_state()[None], eps=1e-3).system
+    again = jc.ess.rescale_guards(model, model.initial_state()[None], eps=1e-3).system
     assert scaled == again and hash(scaled) == hash(again)
     mask = model.system.guards(model.initial_state(), model.params) >= 0
     f = scaled.xdot(jnp.array(0.0), model.initial_state(), mask, None, model.params)
@@ -398,4 +463,4 @@ def test_rescaled_guards():
         np.abs(scaled.guard_rates(model.initial_state(), f, model.params)[1]), 1e-3, rtol=1e-12
     )
     with pytest.raises(ValueError, match="states: expected"):
-        jc.ess.rescale_guards(model.system, model.params, model.initial_state(), eps=1e-3)
+        jc.ess.rescale_guards(model, model.initial_state(), eps=1e-3)

@@ -24,7 +24,13 @@ STIFF = HOPPER_PARAMS | {"k": 1000.0}
 @jax.jit
 def hop(eps, params, tol):
     """The hopper's state at the end of two hops."""
-    x1, info = flow(HOPPER, params, START, 0.0, END, eps=eps, max_steps=256, max_events=8, tol=tol)
+    x1, info = flow(
+        jc.Model(system=HOPPER, params=params),
+        START,
+        0.0,
+        END,
+        settings=jc.ess.Settings(eps=eps, max_steps=256, max_events=8, tol=tol),
+    )
     return x1, info
 
 
@@ -61,7 +67,13 @@ def test_a_hopper_that_is_off_by_a_centimetre_after_ten_seconds_is_told(stiffnes
     @jax.jit
     def end(eps):
         params = HOPPER_PARAMS | {"k": stiffness}
-        x1, info = flow(HOPPER, params, START, 0.0, 10.0, eps=eps, max_steps=1024, max_events=32)
+        x1, info = flow(
+            jc.Model(system=HOPPER, params=params),
+            START,
+            0.0,
+            10.0,
+            settings=jc.ess.Settings(eps=eps, max_steps=1024, max_events=32),
+        )
         return x1[0], info.status
 
     exact, _ = end(1e-4)
@@ -74,7 +86,13 @@ def test_a_hopper_that_is_off_by_a_centimetre_after_ten_seconds_is_told(stiffnes
 def test_the_error_of_the_bands_is_compared_with_a_tolerance():
     x1, info = hop(0.02, STIFF, jnp.array(1e-6))
     assert int(info.status) == int(jc.Status.INACCURATE) and 1e-6 < float(info.band_error[0]) < 1e-3
-    plain, without = flow(HOPPER, STIFF, START, 0.0, END, eps=0.02, max_steps=256, max_events=8)
+    plain, without = flow(
+        jc.Model(system=HOPPER, params=STIFF),
+        START,
+        0.0,
+        END,
+        settings=jc.ess.Settings(eps=0.02, max_steps=256, max_events=8),
+    )
     assert np.array_equal(x1, plain) and int(without.status) == 0 and np.all(np.isnan(without.band_error))
     # Each lane for itself, one number or one per component.
     allowed = jnp.array([[1e-6, 1e-6], [1e-1, 1.0], [1e-1, 1e-6], [jnp.nan, 1.0]])
@@ -83,10 +101,22 @@ def test_the_error_of_the_bands_is_compared_with_a_tolerance():
     assert many.tolist() == [bad, 0, bad, bad | wrong]
     for tol in (-1.0, np.nan, np.inf, np.ones(3)):
         with pytest.raises(ValueError, match="tol: expected"):
-            flow(HOPPER, STIFF, START, 0.0, END, eps=0.05, tol=tol)
+            flow(
+                jc.Model(system=HOPPER, params=STIFF),
+                START,
+                0.0,
+                END,
+                settings=jc.ess.Settings(eps=0.05, tol=tol),
+            )
 
-    def end(x, **options):
-        return flow(HOPPER, STIFF, x, 0.0, 0.8, eps=0.01, max_steps=64, max_events=4, **options)[0][0]
+    def end(x, tol=None):
+        return flow(
+            jc.Model(system=HOPPER, params=STIFF),
+            x,
+            0.0,
+            0.8,
+            settings=jc.ess.Settings(eps=0.01, tol=tol, max_steps=64, max_events=4),
+        )[0][0]
 
     assert np.array_equal(jax.grad(end)(START), jax.grad(lambda x: end(x, tol=1e-6))(START))
 
@@ -107,7 +137,13 @@ def test_a_guard_that_overtakes_another_inside_their_bands_is_crossed_first():
 
     @jax.jit
     def run(eps):
-        return flow(es, None, x0, 0.0, 0.4, eps=eps, max_steps=64, max_events=4)
+        return flow(
+            jc.Model(system=es, params=None),
+            x0,
+            0.0,
+            0.4,
+            settings=jc.ess.Settings(eps=eps, max_steps=64, max_events=4),
+        )
 
     narrow, told = run(1e-5)
     wide, info = run(0.1)
@@ -118,24 +154,30 @@ def test_a_guard_that_overtakes_another_inside_their_bands_is_crossed_first():
 
 @pytest.mark.slow
 def test_settings_that_are_none_are_refused_and_set_a_bit_inside_jit():
-    arguments = (HOPPER, HOPPER_PARAMS, jnp.array([2.0, 0.0]), 0.0, 0.1)
+    arguments = (jc.Model(system=HOPPER, params=HOPPER_PARAMS), jnp.array([2.0, 0.0]), 0.0, 0.1)
     for name, value in (("rtol", -1.0), ("atol", np.nan), ("dt", 0.0), ("dt", np.inf), ("longest", -1.0)):
         with pytest.raises(ValueError, match=f"ode.{name}: expected"):
-            flow(*arguments, eps=1e-3, ode=DormandPrince(**{name: value}))
+            flow(*arguments, settings=jc.ess.Settings(eps=1e-3, ode=DormandPrince(**{name: value})))
     with pytest.raises(ValueError, match="eps: expected finite numbers > 0"):
-        flow(*arguments, eps=np.inf)
+        flow(*arguments, settings=jc.ess.Settings(eps=np.inf))
     with pytest.raises(TypeError, match="ode: expected DormandPrince"):
-        flow(*arguments, eps=1e-3, ode=1e-6)
+        flow(*arguments, settings=jc.ess.Settings(eps=1e-3, ode=1e-6))
     for corner_tol in (-1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="corner_tol: expected"):
-            b_derivative(*arguments[:3], jnp.ones(2), 0.0, 0.1, eps=1e-3, corner_tol=corner_tol)
+            b_derivative(
+                *arguments[:2],
+                jnp.ones(2),
+                0.0,
+                0.1,
+                settings=jc.ess.Settings(eps=1e-3, corner_tol=corner_tol),
+            )
 
     @jax.jit
     @jax.vmap
     def status(rtol, eps, corner_tol):
         _, info = b_derivative(
-            *arguments[:3], jnp.ones(2), 0.0, 0.1, eps=eps, corner_tol=corner_tol,
-            ode=DormandPrince(rtol=rtol), max_steps=32, max_events=2,
+            *arguments[:2], jnp.ones(2), 0.0, 0.1,
+            settings=jc.ess.Settings(eps=eps, corner_tol=corner_tol, ode=DormandPrince(rtol=rtol), max_steps=32, max_events=2),
         )  # fmt: skip
         return info.status
 
@@ -153,15 +195,19 @@ def test_guards_that_there_are_not_are_refused_and_give_nan_inside_jit(rng):
     x, mask = jnp.zeros(2), jnp.zeros(2, bool)
     for guard in (-1, 2):
         with pytest.raises(ValueError, match=r"guard: expected indices of guards in 0\.\.1"):
-            saltation_matrix(CORNER, params, x, guard, mask)
+            saltation_matrix(jc.Model(system=CORNER, params=params), x, guard, mask)
     for order, message in (([0, 2], r"in 0\.\.1"), ([-1], r"in 0\.\.1"), ([0, 0], "distinct guards")):
         with pytest.raises(ValueError, match=f"order: expected .*{message}"):
-            ordering_map(CORNER, params, x, order)
-    one = jax.jit(jax.vmap(lambda k: saltation_matrix(CORNER, params, x, k, mask)))(jnp.array([0, 2, -1]))
+            ordering_map(jc.Model(system=CORNER, params=params), x, order)
+    one = jax.jit(jax.vmap(lambda k: saltation_matrix(jc.Model(system=CORNER, params=params), x, k, mask)))(
+        jnp.array([0, 2, -1])
+    )
     orders = jnp.array([[0, 1], [0, 2], [1, 1]])
-    all_of = jax.jit(jax.vmap(lambda order: ordering_map(CORNER, params, x, order)))(orders)
+    all_of = jax.jit(jax.vmap(lambda order: ordering_map(jc.Model(system=CORNER, params=params), x, order)))(
+        orders
+    )
     assert np.isfinite(one).all(axis=(1, 2)).tolist() == [True, False, False]
     assert np.isfinite(all_of).all(axis=(1, 2)).tolist() == [True, False, False]
     for eps in (-1.0, np.nan):
         with pytest.raises(ValueError, match="eps: expected a number > 0"):
-            rescale_guards(CORNER, params, x[None], eps=eps)
+            rescale_guards(jc.Model(system=CORNER, params=params), x[None], eps=eps)

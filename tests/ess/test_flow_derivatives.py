@@ -32,8 +32,9 @@ def hopper():
 
     def end(z):
         s = unravel(z)
-        options = {"eps": 1e-5, "ode": FINE, "control": s["u"], "max_steps": 4000}
-        return flow(HOPPER, s["p"], s["x"], 0.0, s["t"], **options)
+        settings = jc.ess.Settings(eps=1e-5, ode=FINE, max_steps=4000)
+        model = jc.Model(system=HOPPER, params=s["p"])
+        return flow(model, s["x"], 0.0, s["t"], settings=settings, control=s["u"])
 
     both = jax.jit(end)
 
@@ -59,8 +60,8 @@ def test_second_derivatives_and_those_by_time():
     start = jnp.concatenate([model.initial_state(), jnp.array([0.5])])
 
     def end(z):
-        options = {"eps": 1e-4, "ode": FINE, "max_steps": 256}
-        return flow(model.system, model.params, z[:3], 0.0, z[3], **options)[0][0]
+        settings = jc.ess.Settings(eps=1e-4, ode=FINE, max_steps=256)
+        return flow(model, z[:3], 0.0, z[3], settings=settings)[0][0]
 
     gradient = jax.jit(jax.grad(end))
     hessian = np.asarray(jax.jit(jax.hessian(end))(start))

@@ -16,9 +16,13 @@ G = 9.81
 @pytest.mark.slow
 def test_the_hopper_model_hops_as_in_closed_form():
     model = jc.models.hopper_1d()
-    es = from_system(model.system, model.params.law)
+    events = from_system(model)
     trajectory = integrate(
-        es, model.params, pack(model.initial_state()), 0.0, 2.0, eps=1e-5, ode=FINE, max_steps=2048
+        events,
+        events.initial_state(),
+        0.0,
+        2.0,
+        settings=jc.ess.Settings(eps=1e-5, ode=FINE, max_steps=2048),
     )
     assert int(trajectory.status) == 0
     rows = int(trajectory.num_rows)
@@ -83,16 +87,22 @@ def plate_reference(model, t1):
 @pytest.fixture(scope="module")
 def plate():
     model = jc.models.plate_on_springs(4)
-    return model, from_system(model.system, model.params.law)
+    return model, from_system(model)
 
 
 @pytest.mark.slow
 def test_the_plate_falls_and_rebounds_as_by_hand(plate):
-    model, es = plate
+    model, events = plate
     exact, order = plate_reference(model, 1.0)
     error = []
     for eps in (1e-2, 1e-3):
-        x1, info = flow(es, model.params, pack(model.initial_state()), 0.0, 1.0, eps=eps, ode=FINE)
+        x1, info = flow(
+            events,
+            events.initial_state(),
+            0.0,
+            1.0,
+            settings=jc.ess.Settings(eps=eps, ode=FINE),
+        )
         assert int(info.status) == 0
         assert np.array_equal(info.order[: int(info.num_events)], order) and len(order) >= 8
         error.append(np.abs(np.asarray(x1) - exact).max())
@@ -101,18 +111,19 @@ def test_the_plate_falls_and_rebounds_as_by_hand(plate):
 
 @pytest.mark.slow
 def test_field_and_guards_of_the_plate(plate, rng):
-    model, es = plate
+    model, events = plate
     places = np.asarray(model.params.constants["places"])
     for _ in range(5):
         x = np.concatenate([rng.normal(size=2) * [0.1, 0.1] + [0, 1], rng.normal(size=4) * 0.2])
         closed = rng.random(4) < 0.5
         want, reach = plate_by_hand(0.0, x, places, closed, 250.0, 0.5)
         crossed = jnp.asarray(np.concatenate([closed, ~closed]))
-        got = es.xdot(jnp.array(0.0), jnp.asarray(x), crossed, None, model.params)
+        got = events.system.xdot(jnp.array(0.0), jnp.asarray(x), crossed, None, model.params)
         assert np.abs(np.asarray(got) - want).max() < 1e-11
         assert (
             np.abs(
-                np.asarray(es.guards(jnp.asarray(x), model.params)) - np.concatenate([-reach, reach])
+                np.asarray(events.system.guards(jnp.asarray(x), model.params))
+                - np.concatenate([-reach, reach])
             ).max()
             < 1e-13
         )
@@ -120,19 +131,16 @@ def test_field_and_guards_of_the_plate(plate, rng):
 
 def test_laws_and_states():
     model = jc.models.plate_on_springs(3)
-    law = model.params.law
-    once, again = from_system(model.system, law), from_system(plate_on_springs(3).system, law)
+    once, again = from_system(model).system, from_system(plate_on_springs(3)).system
     assert once == again and hash(once) == hash(again)
-    bare = model.params.replace(law=None)
     x = pack(model.initial_state())
-    assert np.array_equal(once.guards(x, bare), once.guards(x, model.params))
     with pytest.raises(ValueError, match="params.law"):
-        from_system(model.system).guards(x, bare)
-    with pytest.raises(TypeError, match="law: expected"):
-        from_system(model.system, 3.0)
-    with pytest.raises(TypeError, match="system: expected"):
-        from_system(once)
-    back = unpack(model.system, x, 0.5)
+        from_system(model.replace(params=model.params.replace(law=None)))
+    with pytest.raises(TypeError, match="model: expected"):
+        from_system(model.system)
+    with pytest.raises(TypeError, match=r"model\.system: expected"):
+        from_system(from_system(model))
+    back = unpack(model, x, 0.5)
     assert np.array_equal(back.q, model.initial_state().q) and float(back.t) == 0.5
     with pytest.raises(ValueError, match="n: expected"):
         plate_on_springs(0)
@@ -140,8 +148,14 @@ def test_laws_and_states():
 
 @pytest.mark.slow
 def test_the_plate_through_ess_and_through_compliant_steps_agree(plate):
-    model, es = plate
-    end, _ = flow(es, model.params, pack(model.initial_state()), 0.0, 0.6, eps=1e-6, ode=FINE)
+    model, events = plate
+    end, _ = flow(
+        events,
+        events.initial_state(),
+        0.0,
+        0.6,
+        settings=jc.ess.Settings(eps=1e-6, ode=FINE),
+    )
     ends = []
     rest = jnp.zeros((4000, 3))
     for steps in (2000, 4000):  # the coarse one runs on, so that both are one program
@@ -162,12 +176,13 @@ def test_drag_pulls_against_sliding():
         q=model.initial_state().q.at[1].add(-0.01), v=jnp.array([0.7, -0.2, 0.1])
     )
     law = jc.compliant.Law(stiffness=1e3, damping=5.0, friction_damping=3.0)
+    model = model.replace(params=model.params.replace(law=law))
     terms = jc.contact_terms(model, state)
     closed = jnp.array([True, False])
     crossed = jnp.concatenate([closed, ~closed])
     rates = []
     for drag in (True, False):
-        es = from_system(model.system, law, drag=drag)
+        es = from_system(model, drag=drag).system
         rates.append(np.asarray(es.xdot(jnp.array(0.0), pack(state), crossed, None, model.params)))
     J_n, J_t, v = np.asarray(terms.J_n)[0], np.asarray(terms.J_t)[0, 0], np.asarray(state.v)
     gravity = np.array([0.0, -G, 0.0])
@@ -176,5 +191,6 @@ def test_drag_pulls_against_sliding():
         want = gravity + np.linalg.solve(np.asarray(terms.M), push + pull)
         assert np.abs(rate - np.concatenate([v, want])).max() < 1e-11
     control = jnp.array([1.0, 0.0, 0.0])
-    forced = from_system(model.system, law).xdot(jnp.array(0.0), pack(state), crossed, control, model.params)
+    es = from_system(model).system
+    forced = es.xdot(jnp.array(0.0), pack(state), crossed, control, model.params)
     assert abs(float(forced[3]) - rates[1][3] - 1.0) < 1e-12

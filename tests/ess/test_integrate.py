@@ -19,7 +19,7 @@ from jaxcontact.ess.plan import first_least
 from jaxcontact.models.affine_3d import AFFINE_3D
 
 ROOT = Path(__file__).parents[2]
-FINE = {"ode": DormandPrince(rtol=1e-10, atol=1e-11), "max_steps": 2048}
+FINE = jc.ess.Settings(eps=1e-5, ode=DormandPrince(rtol=1e-10, atol=1e-11), max_steps=2048)
 
 
 def exact_affine(x0, t1, fields, normals, m):
@@ -71,7 +71,7 @@ def table_1():
     widths = jnp.logspace(-6, -2, 17)
     run = jax.jit(
         jax.vmap(
-            lambda e: flow(model.system, model.params, model.initial_state(), 0.0, 0.5, eps=e, ode=TIGHT)
+            lambda e: flow(model, model.initial_state(), 0.0, 0.5, settings=jc.ess.Settings(eps=e, ode=TIGHT))
         )
     )
     ends, info = run(widths)
@@ -96,8 +96,8 @@ def test_the_affine_system_of_table_1_converges_with_order_three(table_1):
 def test_a_band_thinner_than_any_step_is_not_jumped_over():
     model = jc.models.affine_3d()
     loose = DormandPrince(dt=0.1)
-    x1, info = flow(model.system, model.params, model.initial_state(), 0.0, 0.5, eps=1e-9, ode=loose)
-    tight, _ = flow(model.system, model.params, model.initial_state(), 0.0, 0.5, eps=1e-9, ode=TIGHT)
+    x1, info = flow(model, model.initial_state(), 0.0, 0.5, settings=jc.ess.Settings(eps=1e-9, ode=loose))
+    tight, _ = flow(model, model.initial_state(), 0.0, 0.5, settings=jc.ess.Settings(eps=1e-9, ode=TIGHT))
     assert int(info.status) == 0 and int(info.num_events) == 3 and int(info.num_steps) <= 14
     assert np.abs(x1 - tight).max() < 1e-4
 
@@ -125,7 +125,13 @@ def test_piecewise_constant_fields_are_integrated_exactly(rng, tolerance, n, m):
     assert crossed.all()
     numbers = jax.tree.map(jnp.asarray, params)
     for eps in (0.2, 1e-3):
-        x1, info = flow(CORNER, numbers, jnp.asarray(x), 0.0, 1.0, eps=eps)
+        x1, info = flow(
+            jc.Model(system=CORNER, params=numbers),
+            jnp.asarray(x),
+            0.0,
+            1.0,
+            settings=jc.ess.Settings(eps=eps),
+        )
         assert int(info.status) == 0 and int(info.num_events) == m
         assert np.abs(np.asarray(x1) - end).max() <= tolerance(2e-15, 1e-6)
 
@@ -151,7 +157,13 @@ def hopper_exact(t1, k=200.0, m=1.0, g=9.81, z0=2.0):
 
 def test_the_hopper_hops_as_in_closed_form():
     x0 = jnp.array([2.0, 0.0])
-    trajectory = integrate(HOPPER, HOPPER_PARAMS, x0, 0.0, 12.0, eps=1e-5, **FINE)
+    trajectory = integrate(
+        jc.Model(system=HOPPER, params=HOPPER_PARAMS),
+        x0,
+        0.0,
+        12.0,
+        settings=FINE,
+    )
     assert int(trajectory.status) == 0
     count = int(trajectory.num_events)
     assert count == 21 and np.array_equal(trajectory.order[:count], np.arange(count) % 2)
@@ -164,34 +176,49 @@ def test_the_hopper_hops_as_in_closed_form():
 
 
 def test_flow_is_the_end_of_integrate():
-    arguments = (HOPPER, HOPPER_PARAMS, jnp.array([2.0, 0.0]), 0.0, 12.0)
-    x1, info = flow(*arguments, eps=1e-5, **FINE)
-    trajectory = integrate(*arguments, eps=1e-5, **FINE)
+    arguments = (jc.Model(system=HOPPER, params=HOPPER_PARAMS), jnp.array([2.0, 0.0]), 0.0, 12.0)
+    x1, info = flow(*arguments, settings=FINE)
+    trajectory = integrate(*arguments, settings=FINE)
     assert np.array_equal(x1, trajectory.x[-1])
     assert np.array_equal(info.order, trajectory.order)
     at = np.asarray(trajectory.event_rows[: int(info.num_events)])
     assert np.array_equal(info.event_times[: len(at)], trajectory.t[at])
     # Chained pieces, one starting in the middle of a stance, one at a touch-down.
     for middle in (float(info.event_times[4]) + 0.05, float(info.event_times[6])):
-        half, first = flow(*arguments[:4], middle, eps=1e-5, **FINE)
-        whole, second = flow(*arguments[:2], half, middle, 12.0, eps=1e-5, **FINE, crossed0=first.crossed)
+        half, first = flow(*arguments[:3], middle, settings=FINE)
+        whole, second = flow(
+            arguments[0],
+            half,
+            middle,
+            12.0,
+            settings=FINE,
+            crossed0=first.crossed,
+        )
         assert int(second.status) == 0 and np.abs(whole - x1).max() < 1e-6
         assert int(first.num_events) + int(second.num_events) == 21
 
 
 @pytest.mark.slow
 def test_events_and_steps_are_bounded_and_say_so():
-    arguments = (HOPPER, HOPPER_PARAMS, jnp.array([2.0, 0.0]), 0.0, 12.0)
-    _, info = flow(*arguments, eps=1e-5, **FINE, max_events=5)
+    arguments = (jc.Model(system=HOPPER, params=HOPPER_PARAMS), jnp.array([2.0, 0.0]), 0.0, 12.0)
+    _, info = flow(*arguments, settings=FINE.replace(max_events=5))
     assert int(info.status) == int(jc.Status.UNTERMINATED) and int(info.num_events) == 5
-    trajectory = integrate(*arguments, eps=1e-5, ode=TIGHT, max_steps=40)
+    trajectory = integrate(*arguments, settings=jc.ess.Settings(eps=1e-5, ode=TIGHT, max_steps=40))
     assert int(trajectory.status) == int(jc.Status.MAX_ITERS)
     assert float(trajectory.t[-1]) < 12.0
 
 
 def test_a_ball_bounces_with_self_re_arming_until_zeno():
     params = {"g": 9.81, "e": jnp.array(0.5)}
-    run = jax.jit(lambda t1: flow(BALL, params, jnp.array([1.0, 0.0]), 0.0, t1, eps=1e-6, max_steps=512))
+    run = jax.jit(
+        lambda t1: flow(
+            jc.Model(system=BALL, params=params),
+            jnp.array([1.0, 0.0]),
+            0.0,
+            t1,
+            settings=jc.ess.Settings(eps=1e-6, max_steps=512),
+        )
+    )
     x1, info = run(1.0)
     fall = np.sqrt(2 / 9.81)
     v = 0.5 * 9.81 * fall
@@ -216,7 +243,9 @@ def second_guard(x, params):
 
 def test_a_field_that_needs_ever_smaller_steps_stalls():
     es = EventSystem(bursting_field, second_guard)
-    x1, info = flow(es, None, jnp.array([1.0, 0.0]), 0.0, 2.0, eps=1e-3)  # 1 / (1 - t)
+    x1, info = flow(
+        jc.Model(system=es, params=None), jnp.array([1.0, 0.0]), 0.0, 2.0, settings=jc.ess.Settings(eps=1e-3)
+    )  # 1 / (1 - t)
     assert int(info.status) == int(jc.Status.STALLED) and int(info.num_events) == 1
     assert np.all(np.isfinite(x1)) and abs(float(x1[1]) - 1.0) < 1e-6
 
@@ -226,16 +255,16 @@ import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 import jaxcontact as jc
 model = jc.models.plate_on_springs(2)
-es = jc.ess.from_system(model.system)
-options = dict(eps=1e-2, ode=jc.ess.DormandPrince(rtol=1e-4, atol=1e-4), max_steps=24, max_events=4)
+events = jc.ess.from_system(model)
+settings = jc.ess.Settings(eps=1e-2, ode=jc.ess.DormandPrince(rtol=1e-4, atol=1e-4), max_steps=24, max_events=4)
 def end(x):
-    x1, info = jc.ess.flow(es, model.params, x, 0.0, 0.55, **options)
+    x1, info = jc.ess.flow(events, x, 0.0, 0.55, settings=settings)
     return jnp.sum(x1), info.status
 def rate(x):
-    dx, info = jc.ess.b_derivative(es, model.params, x, jnp.ones(6), 0.0, 0.55, **options)
+    dx, info = jc.ess.b_derivative(events, x, jnp.ones(6), 0.0, 0.55, settings=settings)
     return jnp.sum(dx), info.status
 function = {"flow": end, "grad": lambda x: jax.grad(end, has_aux=True)(x), "b_derivative": rate}["WHAT"]
-starts = jnp.tile(jc.ess.pack(model.initial_state()), (8192, 1)).at[:, 1].add(jnp.linspace(0.0, 0.3, 8192))
+starts = jnp.tile(events.initial_state(), (8192, 1)).at[:, 1].add(jnp.linspace(0.0, 0.3, 8192))
 value, status = jax.jit(jax.vmap(function))(starts)
 print(int((status == 0).sum()), bool(np.isfinite(value).all()))
 """
@@ -266,7 +295,13 @@ OSCILLATOR = EventSystem(oscillator_field, oscillator_guards)
 def test_grazing_names_its_guard():
     x0 = jnp.array([0.0, 1.0])
     for height, crossings, grazes in ((0.5, 1, False), (1.0 + 5e-4, 0, True), (1.1, 0, False)):
-        _, info = flow(OSCILLATOR, jnp.array(height), x0, 0.0, 3.0, eps=1e-3, ode=TIGHT)
+        _, info = flow(
+            jc.Model(system=OSCILLATOR, params=jnp.array(height)),
+            x0,
+            0.0,
+            3.0,
+            settings=jc.ess.Settings(eps=1e-3, ode=TIGHT),
+        )
         assert int(info.num_events) == crossings
         assert int(info.status) == (int(jc.Status.GRAZING) if grazes else 0)
         assert int(info.grazed) == (0 if grazes else -1)
@@ -282,7 +317,9 @@ def first_guard(x, params):
 
 def test_a_reversed_crossing_grazes():
     es = EventSystem(sliding_field, first_guard)
-    _, info = flow(es, None, jnp.array([-0.5]), 0.0, 1.0, eps=1e-3)
+    _, info = flow(
+        jc.Model(system=es, params=None), jnp.array([-0.5]), 0.0, 1.0, settings=jc.ess.Settings(eps=1e-3)
+    )
     assert int(info.status) == int(jc.Status.GRAZING) and int(info.grazed) == 0
 
 
@@ -292,11 +329,23 @@ def nan_field(t, x, signs, control, params):
 
 def test_bad_numbers_never_come_back_as_success():
     es = EventSystem(nan_field, first_guard)
-    _, info = flow(es, None, jnp.array([-0.5]), 0.0, 1.0, eps=1e-3)
+    _, info = flow(
+        jc.Model(system=es, params=None), jnp.array([-0.5]), 0.0, 1.0, settings=jc.ess.Settings(eps=1e-3)
+    )
     assert int(info.status) & int(jc.Status.NONFINITE)
     with pytest.raises(ValueError, match="x0: expected finite"):
-        flow(es, None, jnp.array([jnp.nan]), 0.0, 1.0, eps=1e-3)
-    run = jax.jit(lambda x, t1, eps: flow(es, None, x, 0.0, t1, eps=eps)[1].status)
+        flow(
+            jc.Model(system=es, params=None),
+            jnp.array([jnp.nan]),
+            0.0,
+            1.0,
+            settings=jc.ess.Settings(eps=1e-3),
+        )
+    run = jax.jit(
+        lambda x, t1, eps: (
+            flow(jc.Model(system=es, params=None), x, 0.0, t1, settings=jc.ess.Settings(eps=eps))[1].status
+        )
+    )
     assert int(run(jnp.array([jnp.nan]), 1.0, 1e-3)) & int(jc.Status.NONFINITE)
     assert int(run(jnp.array([-0.5]), -1.0, 1e-3)) & int(jc.Status.INVALID)
     assert int(run(jnp.array([-0.5]), 0.1, -1e-3)) & int(jc.Status.INVALID)
@@ -304,31 +353,34 @@ def test_bad_numbers_never_come_back_as_success():
 
 
 def test_named_errors():
-    x0, p = jnp.array([2.0, 0.0]), HOPPER_PARAMS
+    x0, model = jnp.array([2.0, 0.0]), jc.Model(system=HOPPER, params=HOPPER_PARAMS)
     cases = [
-        (ValueError, "t1: expected finite t1 >= t0", (HOPPER, p, x0, 1.0, 0.5), {}),
-        (ValueError, "t1: expected finite t1 >= t0", (HOPPER, p, x0, 0.0, np.inf), {}),
-        (ValueError, "eps: expected one number or shape", (HOPPER, p, x0, 0.0, 0.5), {"eps": jnp.ones(3)}),
-        (ValueError, "eps: expected finite numbers > 0", (HOPPER, p, x0, 0.0, 0.5), {"eps": 0.0}),
-        (ValueError, "eps: expected finite numbers > 0", (HOPPER, p, x0, 0.0, 0.5), {"eps": np.inf}),
-        (ValueError, "x0: expected shape", (HOPPER, p, x0[None], 0.0, 0.5), {}),
-        (TypeError, "x0: expected a floating", (HOPPER, p, [2.0, 0.0], 0.0, 0.5), {}),
-        (ValueError, "field: expected", (HOPPER, p, jnp.ones(3), 0.0, 0.5), {}),
-        (TypeError, "es: expected an EventSystem", (jc.models.hopper_1d().system, p, x0, 0.0, 0.5), {}),
-        (ValueError, "crossed0: expected", (HOPPER, p, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2)}),
-        (ValueError, "crossed0: guard 1", (HOPPER, p, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2, bool)}),
-        (ValueError, "x0: guard 0 is zero there", (HOPPER, p, jnp.array([1.0, -1.0]), 0.0, 0.5), {}),
-        (ValueError, "max_events", (HOPPER, p, x0, 0.0, 0.5), {"max_events": 0}),
+        (ValueError, "t1: expected finite t1 >= t0", (model, x0, 1.0, 0.5), {}),
+        (ValueError, "t1: expected finite t1 >= t0", (model, x0, 0.0, np.inf), {}),
+        (ValueError, "eps: expected one number or shape", (model, x0, 0.0, 0.5), {"eps": jnp.ones(3)}),
+        (ValueError, "eps: expected finite numbers > 0", (model, x0, 0.0, 0.5), {"eps": 0.0}),
+        (ValueError, "eps: expected finite numbers > 0", (model, x0, 0.0, 0.5), {"eps": np.inf}),
+        (ValueError, "x0: expected shape", (model, x0[None], 0.0, 0.5), {}),
+        (TypeError, "x0: expected a floating", (model, [2.0, 0.0], 0.0, 0.5), {}),
+        (ValueError, "field: expected", (model, jnp.ones(3), 0.0, 0.5), {}),
+        (TypeError, "model: expected a Model of an EventSystem", (jc.models.hopper_1d(), x0, 0.0, 0.5), {}),
+        (ValueError, "crossed0: expected", (model, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2)}),
+        (ValueError, "crossed0: guard 1", (model, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2, bool)}),
+        (ValueError, "x0: guard 0 is zero there", (model, jnp.array([1.0, -1.0]), 0.0, 0.5), {}),
+        (ValueError, "max_events", (model, x0, 0.0, 0.5), {"max_events": 0}),
     ]
     for kind, message, arguments, options in cases:
         with pytest.raises(kind, match=message):
-            flow(*arguments, **({"eps": 1e-3} | options))
+            mask = {"crossed0": options.pop("crossed0")} if "crossed0" in options else {}
+            flow(*arguments, settings=jc.ess.Settings(**({"eps": 1e-3} | options)), **mask)
     for rearm, message in (([[True]], "re-arm itself"), ([[0]], "booleans"), ([True], "square")):
         with pytest.raises(ValueError, match=message):
             EventSystem(sliding_field, first_guard, rearm=rearm)
     with pytest.raises(ValueError, match="rearm: expected shape"):
         es = EventSystem(sliding_field, first_guard, rearm=np.zeros((2, 2), bool))
-        flow(es, None, jnp.array([-0.5]), 0.0, 1.0, eps=1e-3)
+        flow(
+            jc.Model(system=es, params=None), jnp.array([-0.5]), 0.0, 1.0, settings=jc.ess.Settings(eps=1e-3)
+        )
     with pytest.raises(TypeError, match="guards: expected a function"):
         EventSystem(sliding_field, None)
 
@@ -336,10 +388,20 @@ def test_named_errors():
 def test_a_start_inside_a_band_is_legal():
     x0 = jnp.array([1.0, -4.0])  # exactly at touch-down
     flight, info = flow(
-        HOPPER, HOPPER_PARAMS, x0, 0.0, 0.3, eps=1e-3, ode=TIGHT, crossed0=jnp.array([False, True])
+        jc.Model(system=HOPPER, params=HOPPER_PARAMS),
+        x0,
+        0.0,
+        0.3,
+        settings=jc.ess.Settings(eps=1e-3, ode=TIGHT),
+        crossed0=jnp.array([False, True]),
     )
     stance, after = flow(
-        HOPPER, HOPPER_PARAMS, x0, 0.0, 0.3, eps=1e-3, ode=TIGHT, crossed0=jnp.array([True, False])
+        jc.Model(system=HOPPER, params=HOPPER_PARAMS),
+        x0,
+        0.0,
+        0.3,
+        settings=jc.ess.Settings(eps=1e-3, ode=TIGHT),
+        crossed0=jnp.array([True, False]),
     )
     assert int(info.status) == int(after.status) == 0
     assert int(info.num_events) == int(after.num_events) + 1
@@ -357,7 +419,13 @@ def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
     def run(x):
         nonlocal traced
         traced += 1
-        return flow(again, model.params, x, 0.0, 0.5, eps=1e-3, max_steps=128)
+        return flow(
+            jc.Model(system=again, params=model.params),
+            x,
+            0.0,
+            0.5,
+            settings=jc.ess.Settings(eps=1e-3, max_steps=128),
+        )
 
     starts = np.asarray(model.initial_state()) + 0.01 * np.asarray(
         np.random.default_rng(0).normal(size=(2000, 3))
@@ -373,20 +441,22 @@ def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
 @pytest.mark.slow
 def test_bands_may_differ_and_steps_may_be_fixed():
     model = jc.models.affine_3d()
-    arguments = (model.system, model.params, model.initial_state(), 0.0, 0.5)
-    tight, _ = flow(*arguments, eps=1e-8, ode=TIGHT)
-    same, _ = flow(*arguments, eps=jnp.full(3, 1e-3), ode=TIGHT)
-    one, _ = flow(*arguments, eps=1e-3, ode=TIGHT)
+    arguments = (model, model.initial_state(), 0.0, 0.5)
+    tight, _ = flow(*arguments, settings=jc.ess.Settings(eps=1e-8, ode=TIGHT))
+    same, _ = flow(*arguments, settings=jc.ess.Settings(eps=jnp.full(3, 1e-3), ode=TIGHT))
+    one, _ = flow(*arguments, settings=jc.ess.Settings(eps=1e-3, ode=TIGHT))
     assert np.array_equal(same, one)
     # Only the guard of z is coarse: its step has all of the error.
     wide, narrow = (
-        np.abs(flow(*arguments, eps=jnp.array([1e-8, 1e-8, e]), ode=TIGHT)[0] - tight).max()
+        np.abs(
+            flow(*arguments, settings=jc.ess.Settings(eps=jnp.array([1e-8, 1e-8, e]), ode=TIGHT))[0] - tight
+        ).max()
         for e in (1e-2, 5e-3)
     )
     assert 7.8 < wide / narrow < 8.2
     error = []
     for dt in (0.02, 0.01):
-        x1, info = flow(*arguments, eps=1e-8, ode=DormandPrince(dt=dt))
+        x1, info = flow(*arguments, settings=jc.ess.Settings(eps=1e-8, ode=DormandPrince(dt=dt)))
         assert int(info.status) == 0 and int(info.num_steps) <= 0.5 / dt + 8
         error.append(np.abs(x1 - tight).max())
     assert error[1] < 0.1 * error[0] < 1e-6

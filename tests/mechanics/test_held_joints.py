@@ -142,7 +142,9 @@ def test_dry_friction_sticks_and_slides(cone):
     def motion(force, v):
         state = model.initial_state().replace(v=v[None])
         controls = jnp.full((100, 1), force)
-        return jc.compliant.rollout(model, state, controls, dt=0.01, cone=cone)
+        return jc.compliant.rollout(
+            model, state, controls, dt=0.01, settings=jc.compliant.Settings(cone=cone)
+        )
 
     for force, start, speed, place in (
         (1.9, 0.0, 0.0, 0.0),
@@ -227,7 +229,13 @@ def test_what_has_no_rows_for_loops_says_so():
         with pytest.raises(ValueError, match="system: variational takes no"):
             jc.simulate.variational(each, each.initial_state(), dt=0.01, duration=0.1)
     with pytest.raises(ValueError, match="formulation: 'min_norm' has no dry friction"):
-        jc.compliant.step(slider, slider.initial_state(), jnp.zeros(1), dt=0.01, formulation="min_norm")
+        jc.compliant.step(
+            slider,
+            slider.initial_state(),
+            jnp.zeros(1),
+            dt=0.01,
+            settings=jc.compliant.Settings(formulation="min_norm"),
+        )
 
 
 def striking_parallelogram(extra=""):

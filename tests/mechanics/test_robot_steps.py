@@ -118,7 +118,7 @@ def test_a_quadruped_stands_on_its_servos():
     assert np.max(np.abs(last.v)) < 1e-3
     with pytest.raises(ValueError, match=r"controls: expected shape \(T, 12\), got \(300, 18\)"):
         jc.compliant.rollout(model, model.initial_state(), jnp.zeros((300, 18)), dt=0.01)
-    with pytest.raises(ValueError, match=r"tau: expected shape \(12,\), got \(18,\)"):
+    with pytest.raises(ValueError, match=r"controls: expected shape \(12,\), got \(18,\)"):
         jc.compliant.step(model, model.initial_state(), jnp.zeros(18), dt=0.01)
 
 

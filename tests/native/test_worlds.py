@@ -277,7 +277,12 @@ def test_a_robot_steps_as_by_xla_and_a_poisoned_world_is_flagged_alone():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("quadruped", {}), ("ant", {}), ("hopper", {}), ("planar_walker", {"max_contacts": 2})],
+    [
+        ("quadruped", {}),
+        ("ant", {}),
+        ("hopper", {}),
+        ("planar_walker", {"settings": jc.compliant.Settings(max_contacts=2)}),
+    ],
 )
 def test_all_robots_step_as_by_xla(name, options):
     model = getattr(jc.models, name)()

@@ -21,14 +21,9 @@ def stride():
     free = free | {"pitch": jnp.array(0.02), "thrust": jnp.array([8.0, 5.0, 12.0])}
     launch = problem.launch(free, params)
     x1, info = jc.ess.flow(
-        problem.es,
-        launch.params,
-        launch.x0,
-        0.0,
-        launch.duration,
-        control=launch.control,
-        **problem.settings(),
-    )
+        jc.Model(system=problem.es, params=launch.params), launch.x0, 0.0, launch.duration,
+        settings=problem.settings(), control=launch.control, crossed0=problem.starts_crossed(),
+    )  # fmt: skip
     return launch, x1, info
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.optimize.impact_design import DesignEquations
+from jaxcontact.optimize.impact_design import DesignEquations, DesignTask
 
 LENGTHS = ("front_radius", "rear_radius", "thigh", "shank")
 
@@ -78,9 +78,8 @@ def test_design_makes_the_normals_orthogonal(designed):
 def test_the_design_is_the_nearest_one(designed):
     """Along the equations the distance does not fall: its gradient is a combination of theirs."""
     model, params, state, report = designed
-    problem = DesignEquations(
-        model, model.initial_state(), (0, 1), 2, LENGTHS, jc.models.trex_params, (0,), None, 1e-3
-    )
+    task = DesignTask(design=LENGTHS, rebuild=jc.models.trex_params, hold=(0,), clearance=1e-3)
+    problem = DesignEquations(model, model.initial_state(), task)
     numbers = [np.asarray(params.constants[name]) for name in LENGTHS]
     z = np.concatenate([np.array(numbers), np.asarray(state.q - model.initial_state().q)[1:]]) / problem.size
     a = problem.jacobian(z)[:3]

@@ -202,12 +202,21 @@ TWO = jc.ess.EventSystem(two_guard_field, two_guards)
 
 
 def final(z):
-    x1, _ = jc.ess.flow(TWO, None, z - 1.0, 0.0, 2.0, eps=1e-3, max_steps=48)
+    x1, _ = jc.ess.flow(
+        jc.Model(system=TWO, params=None), z - 1.0, 0.0, 2.0, settings=jc.ess.Settings(eps=1e-3, max_steps=48)
+    )
     return x1[0]
 
 
 def final_rate(z, d):
-    dx1, _ = jc.ess.b_derivative(TWO, None, z - 1.0, d, 0.0, 2.0, eps=1e-3, max_steps=48)
+    dx1, _ = jc.ess.b_derivative(
+        jc.Model(system=TWO, params=None),
+        z - 1.0,
+        d,
+        0.0,
+        2.0,
+        settings=jc.ess.Settings(eps=1e-3, max_steps=48),
+    )
     return dx1[0]
 
 
@@ -247,17 +256,17 @@ def pressed(push, tilt, end=0.4):
 @pytest.mark.slow
 def test_the_tie_of_a_pressed_plate():
     model = jc.models.pressed_plate()
-    settings = {"eps": 1e-6, "max_steps": 32, "max_events": 3}
+    settings = jc.ess.Settings(eps=1e-6, max_steps=32, max_events=3)
 
     def end(z):
         x0 = model.initial_state().at[1].set(z[3])
-        return jc.ess.flow(model.system, model.params, x0, 0.0, 0.4, control={"push": z[:3]}, **settings)[0]
+        return jc.ess.flow(model, x0, 0.0, 0.4, settings=settings, control={"push": z[:3]})[0]
 
     def end_rate(z, d):
         x0, dx0 = model.initial_state().at[1].set(z[3]), jnp.zeros(2).at[1].set(d[3])
         return jc.ess.b_derivative(
-            model.system, model.params, x0, dx0, 0.0, 0.4, control={"push": z[:3]},
-            dcontrol={"push": d[:3]}, **settings,
+            model, x0, jc.ess.Direction(x=dx0, control={"push": d[:3]}), 0.0, 0.4,
+            settings=settings, control={"push": z[:3]},
         )[0]  # fmt: skip
 
     level = jnp.array([240.0, 240.0, 240.0, 0.0])

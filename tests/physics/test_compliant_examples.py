@@ -22,7 +22,14 @@ def nothing(params, state, info):
 def advance(model, state, steps, dt, cone, measure):
     def step(state, lam):
         tau = jnp.zeros_like(state.v)
-        return jc.compliant.step(model, state, tau, dt=dt, cone=cone, warm_start=lam)
+        return jc.compliant.step(
+            model,
+            state,
+            tau,
+            dt=dt,
+            settings=jc.compliant.Settings(cone=cone),
+            memory=jc.compliant.StepMemory(forces=lam),
+        )
 
     def again(_, carry):
         state, last, status, largest = carry

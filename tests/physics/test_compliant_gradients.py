@@ -15,7 +15,12 @@ def final(model, state, steps, dt, cone="associated"):
     def again(_, carry):
         state, lam, status = carry
         state, info = jc.compliant.step(
-            model, state, jnp.zeros_like(state.v), dt=dt, cone=cone, warm_start=lam
+            model,
+            state,
+            jnp.zeros_like(state.v),
+            dt=dt,
+            settings=jc.compliant.Settings(cone=cone),
+            memory=jc.compliant.StepMemory(forces=lam),
         )
         return state, info.lam, status | info.status
 

@@ -242,7 +242,13 @@ def test_compliant_steps(name, cone):
             t=jnp.zeros(()),
         )
         tau = jnp.linspace(1.0, -2.0, dim + turns) * force * length / size
-        after, info = jc.compliant.step(model.replace(params=params), state, tau, dt=5e-3 * time, cone=cone)
+        after, info = jc.compliant.step(
+            model.replace(params=params),
+            state,
+            tau,
+            dt=5e-3 * time,
+            settings=jc.compliant.Settings(cone=cone),
+        )
         return after.q / unit, after.v * time / size, info.lam / force, info.status
 
     *numbers, status = jax.jit(jax.vmap(step))(*jnp.asarray(CHANGES.T))

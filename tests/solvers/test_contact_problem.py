@@ -7,7 +7,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space
-from jaxcontact.impact.laws.energetic_restitution import give_back
+from jaxcontact.impact.laws.energetic_restitution import Compression, give_back
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.solvers import contact_modes, mode_tree
@@ -292,8 +292,8 @@ def pushes(problem):
         mass=jnp.eye(2), jacobian=jnp.eye(2), response=jnp.eye(2), delassus=problem.delassus, mu=problem.mu,
         scale=jnp.ones(2), active=problem.mask,
     )  # fmt: skip
-    impulse, _ = give_back(
+    compression = Compression(
         space, jnp.ones(1), problem.cap, problem.velocity, problem.velocity, jnp.zeros(2),
         jnp.array([1e6]), jnp.array(1.0), jnp.array([1e-9]),
     )  # fmt: skip
-    return impulse
+    return give_back(compression)[0]

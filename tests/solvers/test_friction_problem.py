@@ -180,3 +180,100 @@ def test_wrong_arguments_are_named(error, match, changes):
 def test_no_contacts():
     (r, u), info = jc.solve_friction(np.zeros((0, 0)), np.zeros(0), 0.5)
     assert r.shape == u.shape == (0,) and info.status == 0
+
+
+def chain(rng, bodies):
+    """Points of mixed masses with a contact from each to the next and to the floor; J is sparse."""
+    mass, J = 10.0 ** rng.uniform(-1.0, 1.0, bodies), sparse.lil_array((6 * bodies, 3 * bodies))
+    for k in range(bodies):
+        frame = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        J[6 * k : 6 * k + 3, 3 * k : 3 * k + 3] = np.eye(3)[[2, 0, 1]]
+        J[6 * k + 3 : 6 * k + 6, 3 * k : 3 * k + 3] = frame
+        if k:
+            J[6 * k + 3 : 6 * k + 6, 3 * k - 3 : 3 * k] = -frame
+    v = rng.normal(size=3 * bodies) - np.tile([0.0, 0.0, 1.0], bodies)
+    return np.repeat(mass, 3), sparse.csr_array(J), J @ v
+
+
+def conditions(W, q, mu, r):
+    """Distance from Coulomb's law, by De Saxce's natural map with unit steps of every contact."""
+    u, lever = (W @ r + q).reshape(-1, 3), np.abs(W.diagonal()).reshape(-1, 3).max(axis=1)[:, None]
+    push = lever * r.reshape(-1, 3)
+    asked = push - u
+    asked[:, 0] -= mu * np.hypot(u[:, 1], u[:, 2])
+    size = np.hypot(asked[:, 1], asked[:, 2])
+    normal = np.where(
+        size <= mu * asked[:, 0], asked[:, 0], np.maximum(asked[:, 0] + mu * size, 0) / (1 + mu**2)
+    )
+    granted = asked * np.minimum(1.0, mu * normal / np.maximum(size, 1e-300))[:, None]
+    granted[:, 0] = normal
+    return np.abs(granted - push).max() / np.abs(q).max()
+
+
+def test_sparse_arrays_of_many_contacts():
+    """W, or (M, J) with M diagonal or of blocks, sparse: 400 contacts, no array of 1200 x 1200."""
+    mass, J, q = chain(np.random.default_rng(6), 200)
+    W = sparse.csr_array(J @ sparse.diags_array(1.0 / mass) @ J.T)
+    answers = [jc.solve_friction(x, q, 0.3) for x in (W, (mass, J), (sparse.diags_array(mass), J))]
+    for (r, u), info in answers:
+        assert info.status == 0 and isinstance(r, np.ndarray)
+        assert conditions(W, q, 0.3, r) < 1e-9
+        np.testing.assert_allclose(u, W @ r + q, atol=1e-12)
+    turned = np.linalg.qr(np.random.default_rng(7).normal(size=(3, 3)))[0]
+    blocks = sparse.csr_array(
+        sparse.block_diag([turned @ np.diag([m, 2 * m, 3 * m]) @ turned.T for m in mass[::3]])
+    )
+    inverse = np.linalg.inv(blocks.toarray())
+    (r, _), info = jc.solve_friction((blocks, J), q, 0.3)
+    assert info.status == 0 and conditions(J @ inverse @ J.T, q, 0.3, r) < 1e-9
+    with pytest.raises(TypeError, match="W: expected arrays inside jit"):
+        jax.jit(lambda q: jc.solve_friction(W, q, 0.3))(jnp.asarray(q))
+
+
+@pytest.mark.parametrize("law", ["coulomb", "associated"])
+def test_arrays_of_numpy_and_traced_ones_have_one_answer(law):
+    """Velocities agree where they are unique: a heap that moves fast; NumPy's arrays stay NumPy's."""
+    rng = np.random.default_rng(8)
+    W, _, q = heap(rng, 4, 8)
+    mu = np.array([0.0, 0.3] * 4)
+    (r, u), info = jc.solve_friction(W, q, mu, law=law)
+    (_, traced), other = jax.jit(lambda *data: jc.solve_friction(*data, law=law))(W, q, mu)
+    assert isinstance(r, np.ndarray) and info.status == other.status == 0
+    np.testing.assert_allclose(u, traced, atol=1e-9)
+    (r, u), info = jc.solve_friction(*(jnp.asarray(x, jnp.float32) for x in (W, q, mu)), law=law)
+    assert isinstance(r, jax.Array) and r.dtype == jnp.float32 and info.status == 0
+    np.testing.assert_allclose(u, traced, atol=1e-4)
+
+
+def test_dense_problems_of_arbitrary_numbers():
+    """Low rank, every contact with every other, friction of 0 to 3: interior points jam, proximal steps go on."""
+    rng = np.random.default_rng(11)
+    for _ in range(40):
+        nc = int(rng.integers(4, 16))
+        J = rng.normal(size=(3 * nc, int(rng.integers(nc, 3 * nc + 1))))
+        q, mu = J @ rng.normal(size=J.shape[1]), rng.choice([0.0, 0.3, 0.8, 3.0], nc)
+        (r, _), info = jc.solve_friction(J @ J.T, q, mu)
+        assert info.status == 0 and conditions(J @ J.T, q, mu, r) < 1e-8
+
+
+def test_a_heap_of_spheres():
+    """400 contacts of spheres with their neighbours: in seconds, without a dense matrix."""
+    rng = np.random.default_rng(12)
+    spheres, contacts = 200, 400
+    mass = np.repeat(rng.uniform(0.5, 2.0, spheres), 6) * np.tile([1, 1, 1, 0.4, 0.4, 0.4], spheres)
+    J = sparse.lil_array((3 * contacts, 6 * spheres))
+    for k in range(contacts):
+        a = k % spheres
+        b = a - int(rng.integers(1, 6))
+        normal = rng.normal(size=3) if b >= 0 else np.array([0.0, 0.0, 1.0])
+        normal /= np.linalg.norm(normal)
+        frame = np.linalg.qr(np.column_stack([normal, rng.normal(size=(3, 2))]))[0].T
+        frame[0] = normal
+        for body, sign in ((a, 1.0), (b, -1.0)) if b >= 0 else ((a, 1.0),):
+            turn = np.cross(np.eye(3), -sign * normal)
+            J[3 * k : 3 * k + 3, 6 * body : 6 * body + 6] = sign * frame @ np.hstack([np.eye(3), turn])
+    J = sparse.csr_array(J)
+    q = J @ (rng.normal(size=6 * spheres) - np.tile([0, 0, 2.0, 0, 0, 0], spheres))
+    (r, _), info = jc.solve_friction((mass, J), q, 0.5)
+    W = J @ sparse.diags_array(1.0 / mass) @ J.T
+    assert info.status == 0 and conditions(W, q, 0.5, r) < 1e-8

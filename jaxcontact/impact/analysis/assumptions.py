@@ -39,8 +39,8 @@ class UniqueSteps(Record):
         share: num_several / num_steps.
         share_low, share_high: one-sided confidence bounds on the true fraction (Clopper-Pearson), each at
             `confidence`.
-        most: largest number of outcomes of a step.
-        example: a step with `most` outcomes; None if all steps have one.
+        max_outcomes: largest number of outcomes of a step.
+        example: a step with `max_outcomes` outcomes; None if all steps have one.
         confidence: of each bound.
     """
 
@@ -49,7 +49,7 @@ class UniqueSteps(Record):
     share: float = static()
     share_low: float = static()
     share_high: float = static()
-    most: int = static()
+    max_outcomes: int = static()
     example: StepExample | None
     confidence: float = static()
 
@@ -122,7 +122,7 @@ def unique_steps(
         share=several / len(count),
         share_low=float(binomial_lower(several, len(count), confidence)),
         share_high=float(binomial_upper(several, len(count), confidence)),
-        most=int(np.max(count)),
+        max_outcomes=int(np.max(count)),
         example=_example(terms, velocities, caps, int(np.argmax(count)), law.num_directions)
         if several
         else None,

@@ -114,10 +114,10 @@ def dissipation_bound(terms: ContactTerms | Sequence[ContactTerms]) -> Dissipati
     several = [terms] if isinstance(terms, ContactTerms) else list(terms)
     if not several:
         raise ValueError("terms: expected at least one configuration, got none")
-    if any(pointed_cone(one)[1] <= 0 for one in several):
+    if any(pointed_cone(configuration)[1] <= 0 for configuration in several):
         return DissipationBound(curvature=0.0, end=math.inf, reason=NOT_POINTED)
-    sizes = [shortest_push(one)[1] for one in several]
-    curvatures = [_curvature(one, size) for one, size in zip(several, sizes, strict=True)]
+    sizes = [shortest_push(configuration)[1] for configuration in several]
+    curvatures = [_curvature(configuration, size) for configuration, size in zip(several, sizes, strict=True)]
     return DissipationBound(curvature=min(curvatures), end=2.0 * max(sizes), reason="")
 
 

@@ -75,6 +75,7 @@ def presses(space: ContactSpace, slides: jax.Array, direction: jax.Array) -> jax
         direction: (nc, nt) unit directions of sliding.
     """
     nc = slides.shape[0]
-    own = space.delassus.reshape(nc, 1 + space.num_tangents, nc, -1)[jnp.arange(nc), 0, jnp.arange(nc)]
-    slope = own[:, 0] - space.mu * jnp.sum(direction * own[:, 1:], axis=1)
+    contact = jnp.arange(nc)
+    normal_rows = space.delassus.reshape(nc, 1 + space.num_tangents, nc, -1)[contact, 0, contact]
+    slope = normal_rows[:, 0] - space.mu * jnp.sum(direction * normal_rows[:, 1:], axis=1)
     return slides & (slope < 0) & space.active

@@ -127,10 +127,10 @@ def _paradox(
 
     space = contact_space(terms.replace(active=closed))
     free = implicit.solve_spd(terms.M, f[:, None])[:, 0]
-    own = space.scale * jnp.einsum("cij,cj->ci", turn, drift).reshape(-1)
-    own = jnp.where(jnp.repeat(closed, 1 + nt), own, 0.0)
-    rate = space.jacobian @ free + own
-    size = acceleration_size(space, free, own)
+    drift_rate = space.scale * jnp.einsum("cij,cj->ci", turn, drift).reshape(-1)
+    drift_rate = jnp.where(jnp.repeat(closed, 1 + nt), drift_rate, 0.0)
+    rate = space.jacobian @ free + drift_rate
+    size = acceleration_size(space, free, drift_rate)
     directions = friction_directions(nt, num_directions)
     forward = u[:, 1] > 0
     table, violation = force_modes(space, rate, slides, forward, size, directions)
@@ -182,8 +182,9 @@ def _solutions(
     scale = space.scale[None]
     both = scale * scaled, (scaled @ space.delassus.T + rate[None]) / scale
     nc, rows = turn.shape[:2]
-    told = (jnp.arange(MOST) < count)[:, None, None]
+    is_solution = (jnp.arange(MOST) < count)[:, None, None]
     force, acceleration = (
-        jnp.where(told, jnp.einsum("cji,kcj->kci", turn, x.reshape(MOST, nc, rows)), jnp.nan) for x in both
+        jnp.where(is_solution, jnp.einsum("cji,kcj->kci", turn, x.reshape(MOST, nc, rows)), jnp.nan)
+        for x in both
     )
     return force, acceleration

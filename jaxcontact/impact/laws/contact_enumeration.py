@@ -27,8 +27,8 @@ def check_enumeration(terms: ContactTerms, num_directions: int, what: str) -> No
     if nt == 1:
         offer, case = f"planar systems of up to {contact_modes.MAX_ENUMERATED} contacts", f"{nc} contacts"
     else:
-        most = polyhedral_modes.most_contacts(num_directions)
-        offer = f"up to {most} spatial contacts with num_directions={num_directions}"
+        max_contacts = polyhedral_modes.most_contacts(num_directions)
+        offer = f"up to {max_contacts} spatial contacts with num_directions={num_directions}"
         case = f"{nc} spatial contacts (nt = 2)"
         if enumerable(nc, nt, 4):
             case += "; num_directions=4 allows them"

@@ -79,51 +79,58 @@ def loaded(stored: jax.Array, slowest: jax.Array) -> jax.Array:
     return stored > _column(0.5 * slowest**2, stored)
 
 
-def give_back(
-    space: ContactSpace,
-    elastic: jax.Array,
-    cap: jax.Array,
-    u: jax.Array,
-    u_next: jax.Array,
-    change: jax.Array,
-    stored: jax.Array,
-    speed: jax.Array,
-    slowest: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    """Store the energy of a compression, then let loaded contacts push; return impulses and stores.
+class Compression(NamedTuple):
+    """A compression of m contacts with r rows, scaled; batch axes come last.
 
-    Batch axes come last. Everything is scaled.
-
-    Args:
+    Attributes:
+        space: the contact space.
         elastic: (m,) e^2.
         cap: (m, *batch) largest impulse of a push.
-        u, u_next: (2m, *batch) contact velocities before and after the compression, equal if there was none.
-        change: (2m, *batch) its impulse.
+        u, u_next: (r, *batch) contact velocities before and after it, equal if there was none.
+        change: (r, *batch) its impulse.
         stored: (m, *batch) energy in store before.
         speed: () |v|_M before the impact.
         slowest: (m,) speed below which an approach does not count, see `contact_space.slowest_approach`.
+    """
+
+    space: ContactSpace
+    elastic: jax.Array
+    cap: jax.Array
+    u: jax.Array
+    u_next: jax.Array
+    change: jax.Array
+    stored: jax.Array
+    speed: jax.Array
+    slowest: jax.Array
+
+
+def give_back(compression: Compression) -> tuple[jax.Array, jax.Array]:
+    """Store the energy of a compression in the plane, then let loaded contacts push.
 
     Returns:
         impulse (2m, *batch) of the pushes, stored (m, *batch).
 
     Derivative: of the pieces taken, which are piecewise constant.
     """
+    space, elastic, cap, u, u_next, change, stored, speed, slowest = compression
     m = stored.shape[0]
     noise = float(jnp.finfo(u.dtype).eps) ** 0.575 * speed
-    least = _column(slowest, stored)
-    ready = loaded(stored, slowest) & (u[0::2] >= -least)
+    slowest_column = _column(slowest, stored)
+    ready = loaded(stored, slowest) & (u[0::2] >= -slowest_column)
     stored = stored + gain(elastic, u, u_next, change, noise, speed)
     order = _order(lax.stop_gradient(cap))
     delassus = space.delassus
-    own = [jnp.stack([delassus[2 * c + i, 2 * c + j] for c in range(m)]) for i, j in ((0, 0), (0, 1), (1, 1))]
-    own += [space.mu, elastic]
+    entries = ((0, 0), (0, 1), (1, 1))
+    blocks = [jnp.stack([delassus[2 * c + i, 2 * c + j] for c in range(m)]) for i, j in entries]
+    contact_numbers = [*blocks, space.mu, elastic]
     impulse = jnp.zeros_like(u)
     for place in range(m):
         chosen = order == place  # one contact of each lane
         velocity = u_next + contact_modes.apply(delassus.T, impulse)
-        go = chosen & ready & (velocity[0::2] >= -least)
-        each = [velocity[0::2], velocity[1::2], cap, stored, *(_column(a, stored) for a in own)]
-        piece = _Push(*(_total(jnp.where(chosen, a, 0.0)) for a in each))
+        go = chosen & ready & (velocity[0::2] >= -slowest_column)
+        columns = [_column(a, stored) for a in contact_numbers]
+        numbers = [velocity[0::2], velocity[1::2], cap, stored, *columns]
+        piece = _Push(*(_total(jnp.where(chosen, a, 0.0)) for a in numbers))
         normal, tangent, rest = _push(piece, noise)
         push = jnp.stack([jnp.where(go, a, 0.0) for a in (normal[None], tangent[None])], axis=1)
         impulse = impulse + push.reshape(u.shape)

@@ -126,25 +126,38 @@ def kelvin_voigt(
 
     Derivative: none; a host-level driver. It computes in float64 for every dtype of the inputs.
     """
-    if not inputs.is_concrete(model.params, state, stiffness, damping_ratio):
+    _check_call(model, state, (stiffness, damping_ratio), method, max_steps)
+    dtype = jnp.asarray(state.v).dtype
+    with jax.enable_x64(True):  # slip speeds of 1e-10 m/s are below the round-off of float32
+        model, state = jax.tree.map(_double, (model, state))
+        span = float(_positive("duration", duration))
+        law, speed, impulse_bound = _settings(
+            model, state, span, stiffness, damping_ratio, mass, slip_speed, stop_speed, min_impulse
+        )
+        tolerances = _tolerances(rtol, 0.1 * slip_speed if atol is None else atol)
+        impact = _Impact(model, state, law, speed, impulse_bound)
+        end = impact.integrate(span, method, int(max_steps), **tolerances)
+    return _outcome(impact, end, keep_path, dtype)
+
+
+def _check_call(model: Model, state: State, numbers: Any, method: str, max_steps: int) -> None:
+    """Raise ValueError or TypeError if an argument of `kelvin_voigt` is traced or out of range."""
+    if not inputs.is_concrete(model.params, state, numbers):
         raise ValueError("kelvin_voigt: a driver for the host, not traceable by jit, vmap or grad")
     _check_state(model.params, state)
     if method not in METHODS:
         raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     inputs.check_count("max_steps", max_steps)
-    dtype = jnp.asarray(state.v).dtype
-    with jax.enable_x64(True):  # slip speeds of 1e-10 m/s are below the round-off of float32
-        model, state = jax.tree.map(_double, (model, state))
-        span = float(_positive("duration", duration))
-        law, speed, least = _settings(
-            model, state, span, stiffness, damping_ratio, mass, slip_speed, stop_speed, min_impulse
-        )
-        tolerances = {
-            "rtol": float(_positive("rtol", rtol)),
-            "atol": float(_positive("atol", 0.1 * slip_speed if atol is None else atol)),
-        }
-        impact = _Impact(model, state, law, speed, least)
-        time, path, status, evaluations = impact.integrate(span, method, int(max_steps), **tolerances)
+
+
+def _tolerances(rtol: Any, atol: Any) -> dict[str, float]:
+    """Check the tolerances of the solver."""
+    return {"rtol": float(_positive("rtol", rtol)), "atol": float(_positive("atol", atol))}
+
+
+def _outcome(impact: _Impact, end: _End, keep_path: bool, dtype: Any) -> tuple[jax.Array, CompliantInfo]:
+    """Make the last velocity and the info of an integrated impact."""
+    time, path, status, evaluations = end
     q, v, impulses = impact.split(path)
     info = CompliantInfo(
         status=jnp.asarray(int(status), jnp.uint32),
@@ -155,11 +168,12 @@ def kelvin_voigt(
         num_steps=jnp.asarray(len(time) - 1, jnp.int32),
     )
     if keep_path:
-        kept = {"time": time, "q_path": q, "v_path": v, "impulse_path": impulses}
-        info = info.replace(**{name: jnp.asarray(rows, dtype) for name, rows in kept.items()})
+        paths = {"time": time, "q_path": q, "v_path": v, "impulse_path": impulses}
+        info = info.replace(**{name: jnp.asarray(rows, dtype) for name, rows in paths.items()})
     return jnp.asarray(v[-1], dtype), info
 
 
+_End = tuple[np.ndarray, np.ndarray, Status, int]  # times (n,), rows (n, ny), status, evaluations of the rate
 Law = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # initial penetration, k, damping (nc,); slip speed
 
 
@@ -187,10 +201,10 @@ def _settings(
     speed = 1e-3 * m / np.min(k) if stop_speed is None else stop_speed
     if min_impulse is None:
         reached = (phi + approach * span < 0) & (approach < 0)
-        least = IMPULSE_SHARE * m * np.where(reached, -approach, 0.0)
+        impulse_bound = IMPULSE_SHARE * m * np.where(reached, -approach, 0.0)
     else:
-        least = _positive("min_impulse", min_impulse, phi.shape, zero=True)
-    return jax.tree.map(jnp.asarray, law), _positive("stop_speed", speed, zero=True), least
+        impulse_bound = _positive("min_impulse", min_impulse, phi.shape, zero=True)
+    return jax.tree.map(jnp.asarray, law), _positive("stop_speed", speed, zero=True), impulse_bound
 
 
 @jit
@@ -254,9 +268,7 @@ class _Impact:
             return False
         return bool(_approach(*self.problem, y) >= -self.stop_speed)
 
-    def integrate(
-        self, span: float, method: str, max_steps: int, **tolerances: float
-    ) -> tuple[np.ndarray, np.ndarray, Status, int]:
+    def integrate(self, span: float, method: str, max_steps: int, **tolerances: float) -> _End:
         """Solve up to the end of the impact; return times (n,), rows y (n, ny), status and evaluations."""
         from scipy import integrate  # imported late because its import is slow
 
@@ -344,10 +356,10 @@ def _positive(name: str, value: Any, shape: tuple[int, ...] = (), zero: bool = F
     if not np.issubdtype(np.asarray(value).dtype, np.number):
         raise TypeError(f"{name}: expected a number, got {value!r}")
     array = np.asarray(value, np.float64)
-    least = ">= 0" if zero else "> 0"
+    condition = ">= 0" if zero else "> 0"
     if array.shape not in ((), shape):
         wanted = f"a number or shape {shape}" if shape else "a number"
         raise ValueError(f"{name}: expected {wanted}, got shape {array.shape}")
     if not np.all(np.isfinite(array)) or np.any(array < 0) or (not zero and np.any(array == 0)):
-        raise ValueError(f"{name}: expected finite numbers {least}, got {value}")
+        raise ValueError(f"{name}: expected finite numbers {condition}, got {value}")
     return np.broadcast_to(array, shape)

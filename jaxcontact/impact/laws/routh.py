@@ -227,7 +227,7 @@ def resolve_many(
 ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
     """Resolve v (n, nv) with draws that have a first axis of n, unchecked; return the path if `keep_path`.
 
-    `draws.known` has the scaled impulses of the steps, without those of restitution.
+    `draws.solutions` has the scaled impulses of the steps, without those of restitution.
     """
 
     def one(v: jax.Array, draws: ImpactDraws) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:

@@ -8,7 +8,7 @@ modes of the next piece. A member of the family of Liu, Zhao & Brogliato (2008);
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -117,6 +117,32 @@ def routh_path(
     return _routh_path(terms, v, jnp.reshape(rates, (phases, -1)), until, int(max_events), e)
 
 
+class _PathData(NamedTuple):
+    """Numbers that all pieces of a path share.
+
+    Attributes:
+        tolerance: violation of an inequality below which it counts as met.
+        near: velocity below which a contact velocity counts as zero, scaled.
+        slowest: (nc,) approaches below it do not count.
+        caps: (phases, nc) rates of scaled normal impulse.
+        ends: (phases,) normal impulse at the end of each phase, N s; the last has none.
+        elastic: (nc,) squared coefficients of restitution.
+    """
+
+    space: ContactSpace
+    table: contact_modes.ModeMaps
+    tolerance: float
+    near: jax.Array
+    slowest: jax.Array
+    caps: jax.Array
+    ends: jax.Array
+    elastic: jax.Array
+
+
+# Velocity, impulse, stored energy, status, worst violation, number of pieces, phase.
+_PathCarry = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+
+
 @functools.partial(jit, static_argnums=4)
 def _routh_path(
     terms: ContactTerms,
@@ -137,82 +163,92 @@ def _routh_path(
     rates = jnp.where(terms.active & ~bad, rates, 0.0)
     space = contact_space(terms)
     fixed = lax.stop_gradient(space)
-    table = contact_modes.mode_table(fixed.delassus, fixed.mu, fixed.active, capped=True)
     tolerance = 10.0 * contact_modes.feasibility_tolerance(dtype)
     near = tolerance * mass_norm(space.mass, v)  # velocities below it count as zero
-    slowest = jnp.maximum(near, slowest_approach(space, v))
     caps = rates / space.scale[None, ::2]  # of scaled impulse
-    ends = jnp.concatenate([jnp.where(bad, 0.0, until), jnp.zeros(1, dtype)])  # the last phase has none
-
-    def piece(carry: Any, _: None) -> tuple[Any, jax.Array]:
-        u, impulse, stored, status, worst, count, phase = carry
-        here = lax.stop_gradient(u)
-        pushes = energetic_restitution.loaded(lax.stop_gradient(stored), slowest) & (here[0::2] >= -near)
-        # The common size of rates has no meaning; large rates of separating contacts would hide the others.
-        largest = jnp.max(jnp.where((here[0::2] <= near) | pushes, lax.stop_gradient(caps[phase]), 0.0))
-        cap = caps[phase] / jnp.where(largest > 0, largest, 1.0)
-        cap = jnp.where(cap > tolerance**0.75, cap, 0.0)  # below it modes are not distinguishable
-        needed = jnp.any((here[0::2] < -slowest) | pushes)
-        x = jnp.concatenate([jnp.zeros_like(here), lax.stop_gradient(cap)])
-        mode, violation = _next_mode(table, here, x, near, tolerance, pushes)
-        stuck = violation > tolerance
-        rate, hold = _moved(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
-        u = u + space.delassus @ hold
-        slope = space.delassus @ rate
-        u_next, length, never = _next_event(u, slope, near, tolerance)
-        spent, empties = _spent(u, slope, rate, stored, pushes, near)
-        first = jnp.argmin(lax.stop_gradient(spent))
-        sooner = spent[first] < jnp.where(never, jnp.inf, length)
-        length = jnp.where(sooner, spent[first], length)
-        u_next = jnp.where(sooner, u + length * slope, u_next)
-        # A contact that neither moves nor meets an event, such as a wedged contact, keeps no energy.
-        wedged = never & ~sooner & pushes
-        never = never & ~sooner & ~jnp.any(wedged)
-        drained = wedged | (sooner & empties & (spent <= spent[first]))
-        # The remaining normal impulse of this phase, in units of this piece.
-        pace = jnp.sum((space.scale * rate)[0::2])
-        left = (ends[phase] - jnp.sum((space.scale * impulse)[0::2])) / jnp.where(pace > 0, pace, 1.0)
-        turns = (phase < len(ends) - 1) & (pace > 0) & (never | jnp.any(wedged) | (left < length))
-        left = jnp.maximum(left, 0.0)
-        length = jnp.where(turns, left, length)
-        u_next = jnp.where(turns, u + left * slope, u_next)
-        go = needed & ~stuck & (turns | ~never)
-        work = length * rate[0::2] * (u[0::2] + 0.5 * length * slope[0::2])
-        kept = stored - jnp.where(work > 0, work, elastic * work)
-        kept = jnp.where(drained & ~turns, 0.0, jnp.maximum(kept, 0.0))
-        impulse = jnp.where(go, impulse + hold + length * rate, impulse)
-        return (
-            jnp.where(go, u_next, u),
-            impulse,
-            jnp.where(go, kept, stored),
-            status | flag(needed & stuck, Status.STALLED),
-            jnp.maximum(worst, jnp.where(needed, violation, 0.0)),
-            count + go.astype(jnp.int32),
-            phase + (go & turns).astype(jnp.int32),
-        ), impulse
-
+    path_data = _PathData(
+        space=space,
+        table=contact_modes.mode_table(fixed.delassus, fixed.mu, fixed.active, capped=True),
+        tolerance=tolerance,
+        near=near,
+        slowest=jnp.maximum(near, slowest_approach(space, v)),
+        caps=caps,
+        ends=jnp.concatenate([jnp.where(bad, 0.0, until), jnp.zeros(1, dtype)]),
+        elastic=elastic,
+    )
     zero = jnp.zeros((), dtype)
     start = (
         space.jacobian @ v, jnp.zeros_like(space.scale), jnp.zeros_like(space.mu), status, zero,
         jnp.int32(0), jnp.int32(0),
     )  # fmt: skip
-    (u, impulse, stored, total, worst, count, _), taken = lax.scan(piece, start, length=max_events)
+    (u, impulse, stored, total, worst, count, _), impulses = lax.scan(
+        functools.partial(_add_piece, path_data), start, length=max_events
+    )
     v_plus = v + space.response @ impulse
-    taken = jnp.concatenate([jnp.zeros_like(impulse)[None], taken])
-    path = v[None] + taken @ space.response.T
+    impulses = jnp.concatenate([jnp.zeros_like(impulse)[None], impulses])
+    path = v[None] + impulses @ space.response.T
+    slowest = path_data.slowest
+    unfinished = jnp.any((u[0::2] < -slowest) | energetic_restitution.loaded(stored, slowest))
     info = RouthPathInfo(
-        status=total
-        | flag(
-            jnp.any((u[0::2] < -slowest) | energetic_restitution.loaded(stored, slowest)), Status.UNTERMINATED
-        ),
+        status=total | flag(unfinished, Status.UNTERMINATED),
         residual=worst,
         impulse=(space.scale * impulse).reshape(-1, 2),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
         num_solves=count,
         path=jnp.where(status != 0, v_in[None], path),
-        path_impulse=(space.scale[None] * taken).reshape(max_events + 1, -1, 2),
+        path_impulse=(space.scale[None] * impulses).reshape(max_events + 1, -1, 2),
     )
     return jnp.where(status != 0, v_in, v_plus), info
+
+
+def _add_piece(path_data: _PathData, carry: _PathCarry, _: None) -> tuple[_PathCarry, jax.Array]:
+    """Continue the path by its next straight piece, if it has not ended; also return the impulse so far."""
+    space, table, tolerance, near, slowest, caps, ends, elastic = path_data
+    u, impulse, stored, status, worst, count, phase = carry
+    u_fixed = lax.stop_gradient(u)
+    pushes = energetic_restitution.loaded(lax.stop_gradient(stored), slowest) & (u_fixed[0::2] >= -near)
+    # The common size of rates has no meaning; large rates of separating contacts would hide the others.
+    largest = jnp.max(jnp.where((u_fixed[0::2] <= near) | pushes, lax.stop_gradient(caps[phase]), 0.0))
+    cap = caps[phase] / jnp.where(largest > 0, largest, 1.0)
+    cap = jnp.where(cap > tolerance**0.75, cap, 0.0)  # below it modes are not distinguishable
+    needed = jnp.any((u_fixed[0::2] < -slowest) | pushes)
+    x = jnp.concatenate([jnp.zeros_like(u_fixed), lax.stop_gradient(cap)])
+    mode, violation = _next_mode(table, u_fixed, x, near, tolerance, pushes)
+    stuck = violation > tolerance
+    rate, hold = _moved(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
+    u = u + space.delassus @ hold
+    slope = space.delassus @ rate
+    u_next, length, never = _next_event(u, slope, near, tolerance)
+    spent, empties = _spent(u, slope, rate, stored, pushes, near)
+    first = jnp.argmin(lax.stop_gradient(spent))
+    sooner = spent[first] < jnp.where(never, jnp.inf, length)
+    length = jnp.where(sooner, spent[first], length)
+    u_next = jnp.where(sooner, u + length * slope, u_next)
+    # A contact that neither moves nor meets an event, such as a wedged contact, keeps no energy.
+    wedged = never & ~sooner & pushes
+    never = never & ~sooner & ~jnp.any(wedged)
+    drained = wedged | (sooner & empties & (spent <= spent[first]))
+    # The remaining normal impulse of this phase, in units of this piece.
+    pace = jnp.sum((space.scale * rate)[0::2])
+    left = (ends[phase] - jnp.sum((space.scale * impulse)[0::2])) / jnp.where(pace > 0, pace, 1.0)
+    turns = (phase < len(ends) - 1) & (pace > 0) & (never | jnp.any(wedged) | (left < length))
+    left = jnp.maximum(left, 0.0)
+    length = jnp.where(turns, left, length)
+    u_next = jnp.where(turns, u + left * slope, u_next)
+    go = needed & ~stuck & (turns | ~never)
+    work = length * rate[0::2] * (u[0::2] + 0.5 * length * slope[0::2])
+    remaining = stored - jnp.where(work > 0, work, elastic * work)
+    remaining = jnp.where(drained & ~turns, 0.0, jnp.maximum(remaining, 0.0))
+    impulse = jnp.where(go, impulse + hold + length * rate, impulse)
+    return (
+        jnp.where(go, u_next, u),
+        impulse,
+        jnp.where(go, remaining, stored),
+        status | flag(needed & stuck, Status.STALLED),
+        jnp.maximum(worst, jnp.where(needed, violation, 0.0)),
+        count + go.astype(jnp.int32),
+        phase + (go & turns).astype(jnp.int32),
+    ), impulse
 
 
 def _spent(
@@ -233,14 +269,14 @@ def _spent(
 
 def _next_mode(
     table: contact_modes.ModeMaps,
-    here: jax.Array,
+    u: jax.Array,
     x: jax.Array,
     near: jax.Array,
     tolerance: float,
     pushes: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """Find the number of the mode in which the path continues, and its violation of the inequalities."""
-    violation = mode_violation(table, here, x, jnp.broadcast_to(near, here.shape), pushes)
+    violation = mode_violation(table, u, x, jnp.broadcast_to(near, u.shape), pushes)
     valid = violation <= tolerance
     mode = jnp.where(jnp.any(valid), jnp.argmax(valid), jnp.argmin(violation))
     return mode, violation[mode]
@@ -248,7 +284,7 @@ def _next_mode(
 
 def mode_violation(
     table: contact_modes.ModeMaps,
-    here: jax.Array,
+    u: jax.Array,
     x: jax.Array,
     near: jax.Array,
     pushes: jax.Array | bool = False,
@@ -258,12 +294,12 @@ def mode_violation(
     A contact velocity away from zero determines the mode; at zero the laws hold for the rates of change.
 
     Args:
-        here: (r,) scaled contact velocities.
+        u: (r,) scaled contact velocities.
         x: zeros (r,) and the rates (nc,) of normal impulse.
         near: (r,) velocities below these count as zero.
         pushes: (nc,) bool, contacts that give back their stored energy, at their rate.
     """
-    u_n, u_t = here[0::2], here[1::2]
+    u_n, u_t = u[0::2], u[1::2]
     approaches = (u_n < -near[0::2]) | pushes
     leaves, slides = (u_n > near[0::2]) & ~approaches, jnp.abs(u_t) > near[1::2]
     codes = table.codes  # (m, K)
@@ -300,16 +336,16 @@ def _moved(
 
     The second impulse changes no value and ends the derivative of velocities that stay zero.
     """
-    kept = table.codes[:, mode]
+    codes = table.codes[:, mode]
     in_modes = functools.partial(
         mode_impulse,
         space,
-        separates=kept == contact_modes.SEPARATE,
-        capped=kept >= contact_modes.CAP_STICK,
-        free=((kept == contact_modes.REST_STICK) | (kept == contact_modes.CAP_STICK))[:, None, None].astype(
+        separates=codes == contact_modes.SEPARATE,
+        capped=codes >= contact_modes.CAP_STICK,
+        free=((codes == contact_modes.REST_STICK) | (codes == contact_modes.CAP_STICK))[:, None, None].astype(
             u.dtype
         ),
-        direction=jnp.where(_slides(kept, 1), -1.0, 1.0)[:, None].astype(u.dtype),
+        direction=jnp.where(_slides(codes, 1), -1.0, 1.0)[:, None].astype(u.dtype),
     )
     rate = in_modes(jnp.zeros_like(u), cap, guess=guess)
     hold = in_modes(u, jnp.zeros_like(cap), guess=jnp.zeros_like(u))
@@ -320,10 +356,10 @@ def _next_event(
     u: jax.Array, slope: jax.Array, near: jax.Array, tolerance: float
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Find the velocities at the next zero crossing, the length until then, and whether none follows."""
-    here, change = lax.stop_gradient(u), lax.stop_gradient(slope)
-    steady = jnp.abs(change) <= tolerance
-    wait = -here / jnp.where(steady, 1.0, change)
-    wait = jnp.where((jnp.abs(here) > near) & ~steady & (wait > 0), wait, jnp.inf)
+    u_fixed, slope_fixed = lax.stop_gradient(u), lax.stop_gradient(slope)
+    steady = jnp.abs(slope_fixed) <= tolerance
+    wait = -u_fixed / jnp.where(steady, 1.0, slope_fixed)
+    wait = jnp.where((jnp.abs(u_fixed) > near) & ~steady & (wait > 0), wait, jnp.inf)
     event = jnp.argmin(wait)
     never = ~jnp.isfinite(wait[event])
     length = jnp.where(never, 0.0, -u[event] / jnp.where(steady[event], 1.0, slope[event]))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_enumeration import mode_table
 from jaxcontact.impact.laws.contact_space import (
@@ -58,12 +59,12 @@ class ImpactDraws(NamedTuple):
     Attributes:
         impulse_max: (N, nc) largest normal impulses, N s.
         pick: (N,) choices among solutions.
-        known: (N, r) scaled impulses of the steps if another solver has found them, or None.
+        solutions: (N, r) scaled impulses of the steps if another solver has found them, or None.
     """
 
     impulse_max: jax.Array
     pick: jax.Array
-    known: jax.Array | None = None
+    solutions: jax.Array | None = None
 
 
 def draw_step(
@@ -86,7 +87,7 @@ class ImpactSteps(NamedTuple):
         impulse: (r,) scaled, of all steps.
         status: bits of the steps that were needed.
         worst: largest residual of these steps.
-        made: number of these steps.
+        num_steps: number of these steps.
         complete: bool, whether every solution of each step was a candidate.
         stored: (nc,) energy that restitution has yet to give back, scaled; None without restitution.
     """
@@ -95,7 +96,7 @@ class ImpactSteps(NamedTuple):
     impulse: jax.Array
     status: jax.Array
     worst: jax.Array
-    made: jax.Array
+    num_steps: jax.Array
     complete: jax.Array
     stored: jax.Array | None
 
@@ -125,21 +126,20 @@ def _step(
     table: contact_modes.ModeMaps | contact_modes.ModeInverses | None,
     directions: np.ndarray,
     v: jax.Array,
-    impulse_max: jax.Array,
-    pick: jax.Array,
+    draw: ImpactDraws,
     needed: jax.Array,
-    known: jax.Array | None,
     early_exit: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Solve one step; return v_next, the scaled impulse (r,), zero if not needed, residual and solver status.
 
-    `known` (r,) is the scaled impulse if another solver has found it.
+    `draw` has the numbers of this step.
     """
+    impulse_max, pick, solution = draw
     rows = 1 + space.num_tangents
     cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
     fixed, v_fixed, cap_fixed = lax.stop_gradient((space, v, cap))
-    if known is not None:
-        guess, status = known, jnp.uint32(0)
+    if solution is not None:
+        guess, status = solution, jnp.uint32(0)
     elif table is None:
         # In the plane "all" provides the variety; "lemke" stays one solver with its bias.
         cover = random_cover(space, directions, pick) if space.num_tangents == 2 else None
@@ -192,7 +192,7 @@ class _RouthImpact:
             impulse=jnp.zeros_like(self.space.scale),
             status=status,
             worst=jnp.zeros((), v.dtype),
-            made=jnp.int32(0),
+            num_steps=jnp.int32(0),
             complete=jnp.array(self.tabulated),
             stored=None if self.elastic is None else jnp.zeros_like(self.space.mu),
         )
@@ -210,32 +210,33 @@ class _RouthImpact:
         needed = (
             jnp.any(approaching(original, v, self.slowest)) if settings.until_separated else jnp.array(True)
         )
-        cap, pick, known = draw
         space, table, angle = original, self.table, None
         if settings.turn_polygon:
-            angle = random_angles(pick, space.mu.shape[0])
+            angle = random_angles(draw.pick, space.mu.shape[0])
             space = turned(original, angle)
             table = self._tabulate(space)
         v_next, change, misfit, solver = _step(
-            space, table, self.directions, v, cap, pick, needed, known, settings.early_exit
+            space, table, self.directions, v, draw, needed, settings.early_exit
         )
         solver = solver | residual_status(misfit)
         # If no contact approaches at all, v stays, but contacts at rest stay at rest to first order.
         held = v_next - v
         held = v + (held - lax.stop_gradient(held))
-        v_next = jnp.where(needed, v_next, jnp.where(at.made == 0, held, v))
+        v_next = jnp.where(needed, v_next, jnp.where(at.num_steps == 0, held, v))
         moved, stored = needed, at.stored
         if stored is not None:
             assert self.elastic is not None
             moved |= jnp.any(energetic_restitution.loaded(stored, self.slowest))
             change = jnp.where(needed, change, 0.0)
-            cap = jnp.where(space.active, cap / space.scale[:: 1 + space.num_tangents], 0.0)
+            cap = jnp.where(space.active, draw.impulse_max / space.scale[:: 1 + space.num_tangents], 0.0)
             u, u_next = space.jacobian @ v, space.jacobian @ v_next
-            passage = (space, self.elastic, cap, u, u_next, change, stored, self.speed, self.slowest)
+            compression = energetic_restitution.Compression(
+                space, self.elastic, cap, u, u_next, change, stored, self.speed, self.slowest
+            )
             if space.num_tangents == 1:
-                push, stored = energetic_restitution.give_back(*passage)
+                push, stored = energetic_restitution.give_back(compression)
             else:
-                push, stored = give_back_in_space(*passage, self.directions)
+                push, stored = give_back_in_space(compression, self.directions)
             v_next, change = v_next + space.response @ push, change + push
         if angle is not None:
             change = turn_rows(change, -angle)
@@ -245,7 +246,7 @@ class _RouthImpact:
             impulse=jnp.where(moved, at.impulse + change, at.impulse),
             status=at.status | jnp.where(needed, solver, jnp.uint32(0)),
             worst=jnp.maximum(at.worst, jnp.where(needed, misfit, 0.0)),
-            made=at.made + moved.astype(jnp.int32),
+            num_steps=at.num_steps + moved.astype(jnp.int32),
             complete=at.complete & (~needed | holds_all),
             stored=stored,
         )
@@ -255,7 +256,7 @@ class _RouthImpact:
         left = self.unfinished(at) & self.settings.until_separated
         impulse = (self.space.scale * at.impulse).reshape(self.space.mu.shape[0], -1)
         status = at.status | flag(left, Status.UNTERMINATED)
-        return Resolved(at.v, impulse, status, at.worst, at.made, at.complete)
+        return Resolved(at.v, impulse, status, at.worst, at.num_steps, at.complete)
 
 
 def all_steps(
@@ -266,7 +267,7 @@ def all_steps(
 
     Derivative: through the contact modes of every step, any order.
     """
-    impact = _RouthImpact(terms, v, restitution, clearance, draws.known is not None, settings)
+    impact = _RouthImpact(terms, v, restitution, clearance, draws.solutions is not None, settings)
 
     def step(at: ImpactSteps, draw: ImpactDraws) -> tuple[ImpactSteps, jax.Array]:
         at = impact.step(at, draw)
@@ -293,5 +294,5 @@ def needed_steps(
     def unfinished(carry: tuple[ImpactSteps, jax.Array]) -> jax.Array:
         return (carry[1] < number) & impact.unfinished(carry[0])
 
-    end, _ = lax.while_loop(unfinished, body, (impact.start(v, status), jnp.int32(0)))
+    end, _ = bounded_loop(unfinished, body, (impact.start(v, status), jnp.int32(0)), max_iters=number)
     return impact.end(end)

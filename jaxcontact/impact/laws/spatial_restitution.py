@@ -31,8 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.impact.laws.contact_space import ContactSpace
-from jaxcontact.impact.laws.energetic_restitution import gain, least_of, loaded, reach
+from jaxcontact.impact.laws.energetic_restitution import Compression, gain, least_of, loaded, reach
 
 
 class _SpatialPush(NamedTuple):
@@ -40,7 +39,7 @@ class _SpatialPush(NamedTuple):
 
     u_n: jax.Array
     u_t: jax.Array
-    room: jax.Array
+    cap_left: jax.Array
     stored: jax.Array
     impulse: jax.Array
     goes: jax.Array
@@ -56,28 +55,11 @@ class _Contact(NamedTuple):
     elastic: jax.Array
 
 
-def give_back_in_space(
-    space: ContactSpace,
-    elastic: jax.Array,
-    cap: jax.Array,
-    u: jax.Array,
-    u_next: jax.Array,
-    change: jax.Array,
-    stored: jax.Array,
-    speed: jax.Array,
-    slowest: jax.Array,
-    directions: np.ndarray,
-) -> tuple[jax.Array, jax.Array]:
+def give_back_in_space(compression: Compression, directions: np.ndarray) -> tuple[jax.Array, jax.Array]:
     """Store the energy of a compression, then let contacts push, as `energetic_restitution.give_back`.
 
     Args:
-        elastic: (m,) e^2.
-        cap: (m,) largest impulse of a push.
-        u, u_next: (3m,) contact velocities before and after the compression.
-        change: (3m,) its impulse.
-        stored: (m,) energy in store before.
-        speed: () |v|_M before the impact.
-        slowest: (m,) speed below which an approach does not count.
+        compression: in space, without batch axes.
         directions: (k, 2) corners of the friction polygon.
 
     Returns:
@@ -85,6 +67,7 @@ def give_back_in_space(
 
     Derivative: of the pieces taken, which are piecewise constant.
     """
+    space, elastic, cap, u, u_next, change, stored, speed, slowest = compression
     m = stored.shape[0]
     noise = float(jnp.finfo(u.dtype).eps) ** 0.575 * speed
     ready = loaded(stored, slowest) & (u[0::3] >= -slowest)
@@ -96,8 +79,8 @@ def give_back_in_space(
     def one(carry: tuple[jax.Array, jax.Array], c: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
         impulse, stored = carry
         velocity = u_next.reshape(m, 3)[c] + blocks[c].reshape(3, -1) @ impulse.reshape(-1)
-        own = blocks[c, :, c]
-        contact = _Contact(own[0, 0], own[0, 1:], own[1:, 1:], space.mu[c], elastic[c])
+        block = blocks[c, :, c]
+        contact = _Contact(block[0, 0], block[0, 1:], block[1:, 1:], space.mu[c], elastic[c])
         goes = ready[c] & (velocity[0] >= -slowest[c])
         push = _SpatialPush(velocity[0], velocity[1:], cap[c], stored[c], jnp.zeros(3, u.dtype), goes)
         end, _ = lax.scan(lambda p, _: (_piece(p, contact, fan, noise), None), push, length=pieces)
@@ -108,26 +91,17 @@ def give_back_in_space(
     return impulse.reshape(-1), stored
 
 
-def give_back_in_lanes(
-    space: ContactSpace,
-    elastic: jax.Array,
-    cap: jax.Array,
-    u: jax.Array,
-    u_next: jax.Array,
-    change: jax.Array,
-    stored: jax.Array,
-    speed: jax.Array,
-    slowest: jax.Array,
-    directions: np.ndarray,
-) -> tuple[jax.Array, jax.Array]:
+def give_back_in_lanes(compression: Compression, directions: np.ndarray) -> tuple[jax.Array, jax.Array]:
     """Run `give_back_in_space` on lanes, the last axis of cap, u, u_next, change, stored and results."""
 
-    def one(
+    def give_back_in_lane(
         cap: jax.Array, u: jax.Array, u_next: jax.Array, change: jax.Array, stored: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        return give_back_in_space(space, elastic, cap, u, u_next, change, stored, speed, slowest, directions)
+        lane = compression._replace(cap=cap, u=u, u_next=u_next, change=change, stored=stored)
+        return give_back_in_space(lane, directions)
 
-    return jax.vmap(one, in_axes=-1, out_axes=-1)(cap, u, u_next, change, stored)
+    _, _, *lanes, _, _ = compression
+    return jax.vmap(give_back_in_lane, in_axes=-1, out_axes=-1)(*lanes)
 
 
 def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array) -> _SpatialPush:
@@ -143,7 +117,7 @@ def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array)
     far, spends = reach(p.u_n, rate_n, p.stored, noise)
     wedged = sticks & (rate_n <= float(jnp.finfo(p.u_t.dtype).eps) ** 0.65 * contact.nn)
     moves = p.goes & ~wedged
-    length = jnp.where(moves, least_of(p.room, until, far), 0.0)
+    length = jnp.where(moves, least_of(p.cap_left, until, far), 0.0)
     work = length * (p.u_n + 0.5 * rate_n * length)
     stored = p.stored - jnp.where(work > 0, work, contact.elastic * work)
     empty = (p.goes & wedged) | (moves & spends & (length >= far))
@@ -153,10 +127,10 @@ def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array)
     return _SpatialPush(
         u_n=p.u_n + rate_n * length - contact.nt @ hold,
         u_t=p.u_t + length * rate_t - contact.tt @ hold,
-        room=p.room - length,
+        cap_left=p.cap_left - length,
         stored=jnp.where(empty, 0.0, stored),
         impulse=p.impulse + jnp.concatenate([length[None], tangential]),
-        goes=moves & (length >= until) & (p.room > length),
+        goes=moves & (length >= until) & (p.cap_left > length),
     )
 
 

@@ -20,8 +20,16 @@ from jaxcontact.impact.sampling import mode_selection
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
 from jaxcontact.impact.sampling.mode_selection import FEW
-from jaxcontact.impact.sampling.sampling_kernel import Begun, LaneResults, first_places, run_lanes
-from jaxcontact.impact.sampling.visited_modes import Known, Memory, sets_of
+from jaxcontact.impact.sampling.sampling_kernel import (
+    Begun,
+    LaneProblem,
+    LaneResults,
+    LaneSettings,
+    SampleBatch,
+    first_places,
+    run_lanes,
+)
+from jaxcontact.impact.sampling.visited_modes import Memory, VisitedModes, sets_of
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
 from jaxcontact.terms import ContactTerms
@@ -58,29 +66,33 @@ class ByModes:
         self.pieces: mode_tree.Leaves | mode_filter.Sieve | None = None
         if self.table.regular.shape[0] > FEW:
             if self.space.num_tangents == 1:
-                made: Any = mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
+                pieces: Any = mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
             else:
-                made = self.memory.sieve_of_all()
-            self.pieces = jax.tree.map(jnp.asarray, made)
+                pieces = self.memory.sieve_of_all()
+            self.pieces = jax.tree.map(jnp.asarray, pieces)
 
     def resolve(
-        self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, known: Known | None, device: jax.Device
+        self,
+        numbers: np.ndarray,
+        draws: Sobol | Iid | Shaped,
+        visited: VisitedModes | None,
+        device: jax.Device,
     ) -> tuple[LaneResults, np.ndarray]:
         """Resolve the samples `numbers` of `draws`, with known modes first; return results and new facts."""
-        if known is None:
+        if visited is None:
             return self._lanes(numbers, draws, None, device)
-        if known.first is None or self.restitution is not None:
-            results = self._lanes(numbers, draws, known, device)[0]
+        if visited.first is None or self.restitution is not None:
+            results = self._lanes(numbers, draws, visited, device)[0]
         else:
             # First the first step of all samples, which needs fewer modes; then the samples that continue.
             order = self._neighbours(numbers, draws, device)
             nothing = self._nothing_begun(numbers.size)
-            first = self._lanes(numbers[order], draws, known.first, device, nothing, once=True)[0]
+            first = self._lanes(numbers[order], draws, visited.first, device, nothing, once=True)[0]
             results = jax.tree.map(np.empty_like, first)
             _put(results, order, first)
             more = np.flatnonzero(results.collides & ~results.missed & (results.num_solves < self.max_steps))
             begun = _begun(results, more)
-            _put(results, more, self._lanes(numbers[more], draws, known, device, begun)[0], begun)
+            _put(results, more, self._lanes(numbers[more], draws, visited, device, begun)[0], begun)
         # If the valid modes of a step are no set known to be complete, the sample continues with all modes.
         lost = np.flatnonzero(results.missed)
         facts = NO_FACTS
@@ -101,20 +113,28 @@ class ByModes:
         self,
         numbers: np.ndarray,
         draws: Sobol | Iid | Shaped,
-        known: Known | None,
+        visited: VisitedModes | None,
         device: jax.Device,
         begun: Begun | None = None,
         once: bool = False,
     ) -> tuple[LaneResults, np.ndarray]:
-        learns = known is None and self.learns
+        learns = visited is None and self.learns
         names = self.memory.names if learns else None
-        table, complete, names, pieces, _ = known or (self.table, None, names, self.pieces, None)
+        table, complete, names, pieces, _ = visited or (self.table, None, names, self.pieces, None)
         if learns and begun is None:
             begun = self._nothing_begun(numbers.size)
-        num_modes = table.regular.shape[0]
-        placed = jax.device_put((self.space, table, draws, self.v, self.step), device)
+        elastic = None if self.restitution is None else self.restitution**2
         complete, names, pieces = jax.device_put((complete, names, pieces), device)
-        elastic = None if self.restitution is None else jax.device_put(self.restitution**2, device)
+        problem = LaneProblem(self.space, table, draws, self.v, self.step, complete, pieces, names, elastic)
+        problem = jax.device_put(problem, device)
+        settings = LaneSettings(
+            max_steps=self.max_steps,
+            tile=tile_size(table.regular.shape[0], device.platform),
+            keep_path=self.keep_path,
+            keep_sets=learns,
+            once=once,
+            num_directions=self.num_directions,
+        )
         parts, facts = [], [NO_FACTS]
         for begin in range(0, max(1, len(numbers)), PIECE):
             piece = numbers[begin : begin + PIECE]
@@ -126,22 +146,8 @@ class ByModes:
                 (numbers, begun),
             )
             indices, begins = jax.device_put(padded, device)
-            part = run_lanes(
-                *placed,
-                indices,
-                jax.device_put(np.int32(piece.size), device),
-                complete,
-                pieces,
-                begins,
-                names,
-                max_steps=self.max_steps,
-                tile=tile_size(num_modes, device.platform),
-                keep_path=self.keep_path,
-                keep_sets=learns,
-                elastic=elastic,
-                once=once,
-                num_directions=self.num_directions,
-            )
+            size = jax.device_put(np.int32(piece.size), device)
+            part = run_lanes(problem, SampleBatch(indices, size, begins), settings)
             if part.sets is not None:
                 facts += [np.flatnonzero(part.visited), sets_of(np.asarray(part.sets)[:, : piece.size])]
             part = part.replace(visited=part.visited[:0], sets=None)
@@ -194,10 +200,12 @@ def regular_modes(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
     """Select the regular modes of a large table, padded with others to a multiple of 128."""
     if table.regular.shape[0] <= FEW:
         return table
-    kept = np.flatnonzero(np.asarray(table.regular))
-    taken = jax.tree.map(np.asarray, table).take(np.pad(kept, (0, -kept.size % mode_filter.BLOCK)))
-    regular = taken.regular & (np.arange(taken.regular.shape[0]) < kept.size)
-    return jax.device_put(taken.replace(regular=regular))
+    regular_index = np.flatnonzero(np.asarray(table.regular))
+    selected = jax.tree.map(np.asarray, table).take(
+        np.pad(regular_index, (0, -regular_index.size % mode_filter.BLOCK))
+    )
+    regular = selected.regular & (np.arange(selected.regular.shape[0]) < regular_index.size)
+    return jax.device_put(selected.replace(regular=regular))
 
 
 def tile_size(num_modes: int, platform: str) -> int:

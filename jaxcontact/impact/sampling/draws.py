@@ -218,11 +218,11 @@ def _unit(word: jax.Array, dtype: np.dtype) -> jax.Array:
     return ((word >> (_BITS - bits)).astype(dtype) + 0.5) * 2.0**-bits
 
 
-def _integer(name: str, value: Any, least: int) -> int:
+def _integer(name: str, value: Any, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected an integer, got {value!r} of type {type(value).__name__}")
-    if value < least:
-        raise ValueError(f"{name}: expected at least {least}, got {value}")
+    if value < minimum:
+        raise ValueError(f"{name}: expected at least {minimum}, got {value}")
     return int(value)
 
 
@@ -345,10 +345,10 @@ def _pair_quality(matrices: np.ndarray, inverses: np.ndarray) -> np.ndarray:
     t = np.empty((len(_LEVELS), *product.shape[1:]), np.int32)
     for i, m in enumerate(_LEVELS):
         rows = product[:m] & ((1 << m) - 1)
-        least = np.full_like(t[i], 2 * m)
+        smallest_sum = np.full_like(t[i], 2 * m)
         for q in range(m):
             top = np.frexp(rows[q].astype(np.float32))[1]
-            least = np.minimum(least, q + 1 + top)
+            smallest_sum = np.minimum(smallest_sum, q + 1 + top)
             rows[q + 1 :] ^= rows[q] * (rows[q + 1 :] >> (top - 1) & 1)
-        t[i] = m + 1 - least
+        t[i] = m + 1 - smallest_sum
     return t

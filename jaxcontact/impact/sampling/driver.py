@@ -117,27 +117,17 @@ def sample(
 
     Derivative: none; a host-level driver. Differentiate `resolve` with the draws of interest.
     """
-    inputs.check(terms, v)
-    if not inputs.is_concrete(terms, v, law):
-        raise ValueError("sample: a driver for the host, not traceable; use sample_in_jit inside jit or vmap")
-    inputs.check_count("num_samples", num_samples)
-    check_run(run)
-    if reduce is not None and not callable(reduce):
-        raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
     share = processes.share()
-    if run.checkpoint is not None and share[1] > 1:
-        raise ValueError("checkpoint: written by one process, got several of jax.distributed; use reduce")
+    _check_call(terms, v, law, num_samples, reduce, run, num_processes=share[1])
     stream = _stream(terms, jnp.asarray(v), fitted_law(terms, v, law), seed, keep_path, run)
-    total = int(num_samples)
-    default_chunk = PIECE if run.checkpoint is None else CHECKPOINT_CHUNK
-    size = default_chunk if run.chunk is None else int(run.chunk)
-    if run.checkpoint is None:
-        chunks = stream.chunks(total, size, share=share, exchange=processes.union)
-    else:
+    total, size = int(num_samples), _chunk_size(run)
+    if run.checkpoint is not None:
         manifest = checkpoints.describe(stream, total, seed, run.about or {})
         chunks = checkpoints.stored(Path(run.checkpoint), manifest, stream, size)
-    if run.checkpoint is None and reduce is None:
-        _announce_memory(stream, total)
+    else:
+        chunks = stream.chunks(total, size, share=share, exchange=processes.union)
+        if reduce is None:
+            _announce_memory(stream, total)
     rows = stream.shares(total, size, share[1])
     num_computed = sum(end - begin for begin, end in (block[share[0]] for block in rows))
     with contextlib.closing(_reported(chunks, num_computed, run.progress)) as reported:
@@ -151,6 +141,28 @@ def sample(
         for _ in reported:
             pass
     return checkpoints.load_samples(run.checkpoint)
+
+
+def _check_call(
+    terms: ContactTerms, v: jax.Array, law: Routh, num_samples: int, reduce: Any, run: Run, num_processes: int
+) -> None:
+    """Raise TypeError or ValueError if an argument of `sample` is of another type or out of range."""
+    inputs.check(terms, v)
+    if not inputs.is_concrete(terms, v, law):
+        raise ValueError("sample: a driver for the host, not traceable; use sample_in_jit inside jit or vmap")
+    inputs.check_count("num_samples", num_samples)
+    check_run(run)
+    if reduce is not None and not callable(reduce):
+        raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
+    if run.checkpoint is not None and num_processes > 1:
+        raise ValueError("checkpoint: written by one process, got several of jax.distributed; use reduce")
+
+
+def _chunk_size(run: Run) -> int:
+    """Choose the number of samples of a chunk."""
+    if run.chunk is not None:
+        return int(run.chunk)
+    return PIECE if run.checkpoint is None else CHECKPOINT_CHUNK
 
 
 class MemoryWarning(UserWarning):
@@ -210,16 +222,16 @@ def _gather(
     chunks: Iterator[Chunk], stream: Stream, total: int, rows: list[list[tuple[int, int]]]
 ) -> ImpactSamples:
     """Gather all chunks in one record, written in place, with little memory beyond the result."""
-    whole = jax.tree.map(
+    gathered = jax.tree.map(
         lambda leaf: _aligned_empty((total, *leaf.shape[1:]), leaf.dtype),
         stream.unmoved(0).replace(v_minus=None),
     )
     for chunk in chunks:
         parts = jax.tree.leaves(chunk.samples.replace(v_minus=None))
-        for to, part in zip(jax.tree.leaves(whole), parts, strict=True):
+        for to, part in zip(jax.tree.leaves(gathered), parts, strict=True):
             to[chunk.begin : chunk.end] = part
-    processes.fill(jax.tree.leaves(whole), rows)
-    placed: ImpactSamples = jax.device_put(whole)  # `jnp.asarray` would copy
+    processes.fill(jax.tree.leaves(gathered), rows)
+    placed: ImpactSamples = jax.device_put(gathered)  # `jnp.asarray` would copy
     return placed.replace(v_minus=stream.v)
 
 

@@ -8,6 +8,7 @@ tile.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,10 @@ FEW = 128  # largest number of modes that a tile is expected to meet; more modes
 BLOCK = 128  # number of modes evaluated together
 SIEVED = 512  # largest number of modes that a sieve is expected to leave; more take a slower path
 _HANDFUL = 32  # number of modes that a sieve mostly leaves at most
+
+
+_Choice = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array] | None]
+_Chooser = Callable[..., _Choice]  # of valid (K, tile), scores, and the modes' numbers if they are not all
 
 
 def select(
@@ -44,73 +49,97 @@ def select(
     def choose(valid: jax.Array, score: jax.Array, index: jax.Array | None = None) -> _Choice:
         place, count = mode_choice.choose(valid, score, pick, speeds)
         mode = place if index is None else index.at[place].get(mode="fill", fill_value=number)
-        told = None if names is None else _told(valid, score, names, speeds, index)
-        return mode, count > 0, told
+        set_data = None if names is None else _describe_sets(valid, score, names, speeds, index)
+        return mode, count > 0, set_data
 
-    # Values of a branch or a loop are computed once; otherwise the compiler repeats them in every use.
     if number <= FEW:
-        score = lax.cond(
-            jnp.any(live),
-            lambda: jnp.where(
-                contact_modes.evaluate(table, x) <= limit, contact_modes.apply(table.score, x), jnp.inf
-            ),
-            lambda: jnp.full((number, *x.shape[1:]), jnp.inf, x.dtype),
-        )
-        mode, found, told = choose(jnp.isfinite(score) & live[None], score)
+        mode, found, set_data = _choose_among_all(table, x, live, limit, choose)
     elif isinstance(pieces, mode_filter.Sieve):
-        maybe = mode_filter.possible(pieces, x, live, limit)
-        left = jnp.sum(maybe, dtype=jnp.int32)
-
-        def look(size: int) -> _Choice:
-            index = mode_filter.places(maybe, size)
-            return among(index, mode_filter.scores(pieces.rows, index, left, x, limit))
-
-        def among(index: jax.Array, score: jax.Array) -> _Choice:
-            return choose(jnp.isfinite(score) & live[None], score, index)
-
-        def sift() -> _Choice:
-            """Choose among the remaining modes that are valid in some lane."""
-            index = mode_filter.places(maybe, SIEVED)
-            score = mode_filter.scores(pieces.rows, index, left, x, limit)
-            some = mode_filter.any_lane(jnp.isfinite(score) & live[None])
-            at = mode_filter.places(some, FEW)
-            kept = index.at[at].get(mode="fill", fill_value=number)
-            score = score.at[at].get(mode="fill", fill_value=jnp.inf)
-            few = jnp.sum(some, dtype=jnp.int32) <= FEW
-            return lax.cond(few, lambda: among(kept, score), lambda: look(number))
-
-        def many() -> _Choice:
-            if number <= 2 * SIEVED:
-                return lax.cond(left <= FEW, lambda: look(FEW), lambda: look(number))
-            return lax.cond(left <= SIEVED, sift, lambda: look(number))
-
-        mode, found, told = lax.cond(left <= _HANDFUL, lambda: look(_HANDFUL), many)
+        mode, found, set_data = _choose_by_sieve(pieces, x, live, limit, number, choose)
     else:
-        if isinstance(pieces, mode_tree.Leaves):
-            valid = mode_tree.valid(pieces, x, limit)
-        else:
-            valid = lax.map(lambda block: contact_modes.evaluate(block, x) <= limit, pieces)
-        valid = valid.reshape(-1, x.shape[1])[:number] & live[None]
-        some = mode_filter.any_lane(valid)
-        # Of hundreds of modes a tile meets few: choose among those only, unless there are many.
-        index = jnp.nonzero(some, size=FEW, fill_value=number)[0].astype(jnp.int32)
-
-        def among_few() -> _Choice:
-            score = contact_modes.apply(table.score.at[:, index].get(mode="clip"), x)
-            return choose(valid.at[index].get(mode="fill", fill_value=False), score, index)
-
-        few_enough = jnp.sum(some, dtype=jnp.int32) <= FEW
-        mode, found, told = lax.cond(
-            few_enough, among_few, lambda: choose(valid, contact_modes.apply(table.score, x))
-        )
-    valid_set, met = (None, None) if told is None else told
+        mode, found, set_data = _choose_by_validity(table, pieces, x, live, limit, choose)
+    valid_set, met = (None, None) if set_data is None else set_data
     return jnp.minimum(mode, number - 1), found, valid_set, met
 
 
-_Choice = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array] | None]
+def _choose_among_all(
+    table: contact_modes.ModeMaps, x: jax.Array, live: jax.Array, limit: jax.Array, choose: _Chooser
+) -> _Choice:
+    """Choose a mode of a small table."""
+    # Values of a branch or a loop are computed once; otherwise the compiler repeats them in every use.
+    score = lax.cond(
+        jnp.any(live),
+        lambda: jnp.where(
+            contact_modes.evaluate(table, x) <= limit, contact_modes.apply(table.score, x), jnp.inf
+        ),
+        lambda: jnp.full((table.regular.shape[0], *x.shape[1:]), jnp.inf, x.dtype),
+    )
+    return choose(jnp.isfinite(score) & live[None], score)
 
 
-def _told(
+def _choose_by_sieve(
+    sieve: mode_filter.Sieve, x: jax.Array, live: jax.Array, limit: jax.Array, number: int, choose: _Chooser
+) -> _Choice:
+    """Choose among the modes of `number` that pass a sieve."""
+    maybe = mode_filter.possible(sieve, x, live, limit)
+    left = jnp.sum(maybe, dtype=jnp.int32)
+
+    def score_passed(size: int) -> tuple[jax.Array, jax.Array]:
+        index = mode_filter.places(maybe, size)
+        return index, mode_filter.scores(sieve.rows, index, left, x, limit)
+
+    def choose_among(index: jax.Array, score: jax.Array) -> _Choice:
+        return choose(jnp.isfinite(score) & live[None], score, index)
+
+    def choose_first(size: int) -> _Choice:
+        return choose_among(*score_passed(size))
+
+    def sift() -> _Choice:
+        """Choose among the remaining modes that are valid in some lane."""
+        index, score = score_passed(SIEVED)
+        met = mode_filter.any_lane(jnp.isfinite(score) & live[None])
+        at = mode_filter.places(met, FEW)
+        valid_index = index.at[at].get(mode="fill", fill_value=number)
+        score = score.at[at].get(mode="fill", fill_value=jnp.inf)
+        few = jnp.sum(met, dtype=jnp.int32) <= FEW
+        return lax.cond(few, lambda: choose_among(valid_index, score), lambda: choose_first(number))
+
+    def choose_among_many() -> _Choice:
+        if number <= 2 * SIEVED:
+            return lax.cond(left <= FEW, lambda: choose_first(FEW), lambda: choose_first(number))
+        return lax.cond(left <= SIEVED, sift, lambda: choose_first(number))
+
+    return lax.cond(left <= _HANDFUL, lambda: choose_first(_HANDFUL), choose_among_many)
+
+
+def _choose_by_validity(
+    table: contact_modes.ModeMaps,
+    pieces: contact_modes.ModeMaps | mode_tree.Leaves,
+    x: jax.Array,
+    live: jax.Array,
+    limit: jax.Array,
+    choose: _Chooser,
+) -> _Choice:
+    """Choose a mode of a large table by the validity of all; scores are computed of valid ones only."""
+    number = table.regular.shape[0]
+    if isinstance(pieces, mode_tree.Leaves):
+        valid = mode_tree.valid(pieces, x, limit)
+    else:
+        valid = lax.map(lambda block: contact_modes.evaluate(block, x) <= limit, pieces)
+    valid = valid.reshape(-1, x.shape[1])[:number] & live[None]
+    met = mode_filter.any_lane(valid)
+    # Of hundreds of modes a tile meets few: choose among those only, unless there are many.
+    index = jnp.nonzero(met, size=FEW, fill_value=number)[0].astype(jnp.int32)
+
+    def choose_among_few() -> _Choice:
+        score = contact_modes.apply(table.score.at[:, index].get(mode="clip"), x)
+        return choose(valid.at[index].get(mode="fill", fill_value=False), score, index)
+
+    few_enough = jnp.sum(met, dtype=jnp.int32) <= FEW
+    return lax.cond(few_enough, choose_among_few, lambda: choose(valid, contact_modes.apply(table.score, x)))
+
+
+def _describe_sets(
     valid: jax.Array, score: jax.Array, names: jax.Array, speeds: jax.Array, index: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the signature (tile,) of each set of outcomes, and a mask (K,) of modes that stand for them.
@@ -121,15 +150,15 @@ def _told(
     number = names.shape[0]
     numbers = jnp.arange(number, dtype=jnp.int32) if index is None else index
 
-    def tell(
-        first: jax.Array, there: jax.Array, told: tuple[jax.Array, jax.Array]
+    def add_outcome(
+        first: jax.Array, there: jax.Array, set_data: tuple[jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
         mode = jnp.where(there, numbers.at[first].get(mode="clip"), number)
-        added = told[0] + names.at[mode].get(mode="fill", fill_value=0)
-        return added, told[1].at[mode].set(True, mode="drop")
+        added = set_data[0] + names.at[mode].get(mode="fill", fill_value=0)
+        return added, set_data[1].at[mode].set(True, mode="drop")
 
     nothing = jnp.zeros(speeds.shape, jnp.uint32), jnp.zeros(number, bool)
-    return mode_choice.over_outcomes(valid, score, speeds, tell, nothing)
+    return mode_choice.over_outcomes(valid, score, speeds, add_outcome, nothing)
 
 
 def largest(space: ContactSpace, step: jax.Array) -> jax.Array:

@@ -45,8 +45,8 @@ def outcome_labels(samples: ImpactSamples, terms: ContactTerms) -> np.ndarray:
 
 def outcome_counts(samples: ImpactSamples, terms: ContactTerms) -> dict[tuple[int, ...], int]:
     """Count the successful samples of each kind, an index into `LABELS` per active contact."""
-    kept = (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
-    labels = outcome_labels(samples, terms)[kept][:, np.asarray(terms.active)]
+    succeeded = (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
+    labels = outcome_labels(samples, terms)[succeeded][:, np.asarray(terms.active)]
     # A number per kind: sorting rows is ten times slower.
     place = len(LABELS) ** np.arange(labels.shape[1], dtype=np.int64 if labels.shape[1] < 32 else object)
     codes, counts = np.unique(labels @ place, return_counts=True)

@@ -25,9 +25,9 @@ def union(facts: np.ndarray) -> np.ndarray:
     """Unite the ascending numbers (k,) of all processes; k may differ between processes."""
     if jax.process_count() == 1:
         return facts
-    most = int(np.max(multihost_utils.process_allgather(np.array(facts.size))))
+    max_size = int(np.max(multihost_utils.process_allgather(np.array(facts.size))))
     # Without 64-bit types only halves can be exchanged; a negative number is padding.
-    halves = np.full((2, most), -1, np.int32)
+    halves = np.full((2, max_size), -1, np.int32)
     halves[:, : facts.size] = facts >> 31, facts & (2**31 - 1)
     high, low = np.moveaxis(np.asarray(multihost_utils.process_allgather(halves), np.int64), 1, 0)
     return np.unique(high[low >= 0] << 31 | low[low >= 0])
@@ -42,13 +42,13 @@ def fill(arrays: Sequence[np.ndarray], rows: Sequence[Sequence[tuple[int, int]]]
     """
     if jax.process_count() == 1:
         return
-    own = jax.process_index()
+    process = jax.process_index()
     for array in arrays:
         for block in rows:
             for offset in range(0, max(end - begin for begin, end in block), SLAB):
                 slabs = [(begin + offset, min(begin + offset + SLAB, end)) for begin, end in block]
                 sent = np.zeros((SLAB, *array.shape[1:]), array.dtype)
-                mine = array[slice(*slabs[own])]
+                mine = array[slice(*slabs[process])]
                 sent[: len(mine)] = mine
                 received: Any = multihost_utils.process_allgather(sent)
                 for (begin, end), part in zip(slabs, received, strict=True):

@@ -35,7 +35,13 @@ from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.impact.sampling.by_modes import tile_size
 from jaxcontact.impact.sampling.density import Shaped, shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
-from jaxcontact.impact.sampling.sampling_kernel import LaneResults, resolve_lanes
+from jaxcontact.impact.sampling.sampling_kernel import (
+    LaneProblem,
+    LaneResults,
+    LaneSettings,
+    SampleBatch,
+    resolve_lanes,
+)
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -150,7 +156,7 @@ def _by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, Impac
     draws = ImpactDraws(
         impulse_max=jnp.moveaxis(drawn[:, :nc] * law.impulse_step[None, :, None], 2, 0),
         pick=drawn[:, nc].T,
-        known=None if impulses is None else jnp.moveaxis(impulses, 2, 0),
+        solutions=None if impulses is None else jnp.moveaxis(impulses, 2, 0),
     )
     return routh.resolve_many(terms, start, draws, law.steps, False, law.restitution)[:2]
 
@@ -209,27 +215,26 @@ def _lanes(
     directions = friction_directions(space.num_tangents, law.num_directions)
     table = mode_table(space, directions, capped=True)
     count = jnp.where(begins, jnp.int32(num_samples), 0)
-    whole = -(-num_samples // _GROUP) * _GROUP
+    padded_samples = -(-num_samples // _GROUP) * _GROUP
 
     def tiled(platform: str) -> Callable[..., LaneResults]:
-        return functools.partial(
-            resolve_lanes,
+        settings = LaneSettings(
             max_steps=law.max_steps,
-            tile=min(tile_size(table.regular.shape[0], platform), whole),
-            keep_path=False,
+            tile=min(tile_size(table.regular.shape[0], platform), padded_samples),
             keep_changes=True,
-            elastic=law.restitution,
             num_directions=law.num_directions,
         )
+        return functools.partial(resolve_lanes, settings=settings)
 
-    numbers = jnp.arange(num_samples, dtype=jnp.uint32)
-    data = space, table, random_draws(key, law), v, law.impulse_step, numbers, count
+    draws = random_draws(key, law)
+    problem = LaneProblem(space, table, draws, v, law.impulse_step, elastic=law.restitution)
+    data = problem, SampleBatch(jnp.arange(num_samples, dtype=jnp.uint32), count)
     lanes: LaneResults = platforms.choose(*data, cpu=tiled("cpu"), other=tiled("gpu"))
     return lanes, ~jnp.any(table.unresolved)
 
 
-def _worlds(run: Callable[..., Any], *given: Any) -> Any:
+def _worlds(run: Callable[..., Any], *arguments: Any) -> Any:
     """Run many impacts: on a CPU one after the other, so that tiles stay in its cache, else together."""
     return platforms.choose(
-        *given, cpu=lambda *each: lax.map(lambda one: run(*one), each), other=jax.vmap(run)
+        *arguments, cpu=lambda *worlds: lax.map(lambda world: run(*world), worlds), other=jax.vmap(run)
     )

@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.batching import all_cores
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
@@ -83,8 +84,64 @@ class _Lanes(Record):
     stored: jax.Array | None  # energy, as in `energetic_restitution`
 
 
+class LaneProblem(NamedTuple):
+    """One impact, and what the lanes use to choose its modes.
+
+    Attributes:
+        space: contact space of the impact.
+        table: modes to choose from.
+        draws: of all samples.
+        v: (nv,) velocity before the impact, the same for all; some contact approaches.
+        step: (nc,) largest normal impulse of a step, N s.
+        complete: (S,) uint32, ascending: signatures of complete sets of outcomes. A step with another set
+            counts as missed. None if the table holds all modes.
+        pieces: the validity of the modes of the table by stems and leaves, or by a sieve, which is faster;
+            or None.
+        names: (K,) uint32 of the modes, equal for equal outcomes; needed for `complete` and `keep_sets`.
+        elastic: (nc,) squared coefficients of restitution, see `energetic_restitution`; or None.
+    """
+
+    space: ContactSpace
+    table: contact_modes.ModeMaps
+    draws: Sobol | Iid | Shaped
+    v: jax.Array
+    step: jax.Array
+    complete: jax.Array | None = None
+    pieces: mode_tree.Leaves | mode_filter.Sieve | None = None
+    names: jax.Array | None = None
+    elastic: jax.Array | None = None
+
+
+class SampleBatch(NamedTuple):
+    """The first `size` of the samples numbered `indices` (n,), and the steps done before; default none."""
+
+    indices: jax.Array
+    size: jax.Array
+    begun: Begun | None = None
+
+
+class LaneSettings(NamedTuple):
+    """Static settings of the kernel.
+
+    Attributes:
+        max_steps: of a sample.
+        tile: number of lanes.
+        keep_path, keep_sets, keep_changes: whether `LaneResults` has these fields.
+        once: take only one step of each sample.
+        num_directions: sides of the friction cone in space.
+    """
+
+    max_steps: int
+    tile: int
+    keep_path: bool = False
+    keep_sets: bool = False
+    keep_changes: bool = False
+    once: bool = False
+    num_directions: int = 8
+
+
 class _Impact(NamedTuple):
-    """Data common to all samples; fields with names of arguments of `resolve_lanes` are these arguments."""
+    """Data common to all samples; fields with names of fields of `LaneProblem` are these fields."""
 
     space: ContactSpace
     table: contact_modes.ModeMaps
@@ -99,79 +156,32 @@ class _Impact(NamedTuple):
     directions: np.ndarray
 
 
-_Told = tuple[jax.Array | None, jax.Array | None]  # as the last two of `mode_selection.select`
+_SetData = tuple[jax.Array | None, jax.Array | None]  # as the last two of `mode_selection.select`
 
 
-def resolve_lanes(
-    space: ContactSpace,
-    table: contact_modes.ModeMaps,
-    draws: Sobol | Iid | Shaped,
-    v: jax.Array,
-    step: jax.Array,
-    indices: jax.Array,
-    count: jax.Array,
-    complete: jax.Array | None = None,
-    pieces: mode_tree.Leaves | mode_filter.Sieve | None = None,
-    begun: Begun | None = None,
-    names: jax.Array | None = None,
-    *,
-    max_steps: int,
-    tile: int,
-    keep_path: bool,
-    keep_sets: bool = False,
-    keep_changes: bool = False,
-    elastic: jax.Array | None = None,
-    once: bool = False,
-    num_directions: int = 8,
-) -> LaneResults:
-    """Resolve the first `count` of the samples numbered `indices` (n,).
-
-    Args:
-        v: (nv,) velocity before the impact, the same for all; some contact approaches.
-        step: (nc,) largest normal impulse of a step, N s.
-        complete: (S,) uint32, ascending: signatures of complete sets of outcomes. A step with another set
-            counts as missed. None if the table holds all modes.
-        pieces: the validity of the modes of the table by stems and leaves, or by a sieve, which is faster;
-            or None.
-        begun: the steps of each sample done before; default none.
-        names: (K,) uint32 of the modes, equal for equal outcomes; needed for `complete` and `keep_sets`.
-        elastic: (nc,) squared coefficients of restitution, see `energetic_restitution`; or None.
-        once: take only one step of each sample.
-        num_directions: sides of the friction cone in space.
-    """
-    dtype = v.dtype
+def resolve_lanes(problem: LaneProblem, samples: SampleBatch, settings: LaneSettings) -> LaneResults:
+    """Resolve a batch of samples of one impact."""
+    space, indices, size = problem.space, samples.indices, samples.size
     n = indices.shape[0]
-    impact = _Impact(
-        space=space,
-        table=table,
-        pieces=mode_selection.in_blocks(table) if pieces is None else pieces,
-        draws=draws,
-        names=names,
-        complete=complete,
-        elastic=elastic,
-        speed=mass_norm(space.mass, v),
-        slowest=slowest_approach(space, v),
-        cap_scale=mode_selection.largest(space, step),
-        directions=friction_directions(space.num_tangents, num_directions),
-    )
-    begin = functools.partial(_begin, space, space.jacobian @ v, begun, elastic)
-    nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
+    impact = _prepare(problem, settings.num_directions)
+    begin = functools.partial(_begin, space, space.jacobian @ problem.v, samples.begun, problem.elastic)
+    nowhere = n + jnp.arange(settings.tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
 
     def body(carry: tuple[_Lanes, jax.Array, LaneResults]) -> tuple[_Lanes, jax.Array, LaneResults]:
         lanes, following, results = carry
-        live = lanes.slot < count
+        live = lanes.slot < size
         index = indices[jnp.minimum(lanes.slot, n - 1)]
-        stepped, change, collides, told = _take_step(impact, lanes, index, live)
-        done = live if once else live & (~collides | (stepped.num_solves >= max_steps))
+        stepped, change, collides, set_data = _take_step(impact, lanes, index, live)
+        done = live if settings.once else live & (~collides | (stepped.num_solves >= settings.max_steps))
         last = stepped
-        if complete is not None:  # a lane that missed a mode ends before that step
+        if problem.complete is not None:  # a lane that missed a mode ends before that step
             done |= live & stepped.missed
             last = stepped.replace(
                 impulse=jnp.where(stepped.missed[None], lanes.impulse, stepped.impulse),
                 num_solves=jnp.where(stepped.missed, lanes.num_solves, stepped.num_solves),
                 residual=jnp.where(stepped.missed, lanes.residual, stepped.residual),
             )
-        results = _keep_step(results, lanes, stepped, change, told, jnp.where(live, lanes.slot, nowhere))
+        results = _keep_step(results, lanes, stepped, change, set_data, jnp.where(live, lanes.slot, nowhere))
         results = _keep_outcome(results, last, collides, jnp.where(done, lanes.slot, nowhere))
         # Finished lanes take the next samples.
         turn = jnp.cumsum(done, dtype=jnp.int32) - 1
@@ -184,10 +194,36 @@ def resolve_lanes(
         )
         return lanes, following + jnp.sum(done, dtype=jnp.int32), results
 
-    results = _nothing_yet(table, n, max_steps, keep_path, keep_sets, keep_changes, dtype)
-    start = begin(jnp.arange(tile, dtype=jnp.int32)), jnp.int32(tile), results
-    final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0].slot < count), body, start)[-1]
+    results = _make_empty_results(problem.table, n, settings, problem.v.dtype)
+    start = begin(jnp.arange(settings.tile, dtype=jnp.int32)), jnp.int32(settings.tile), results
+    final: LaneResults = bounded_loop(
+        lambda carry: jnp.any(carry[0].slot < size), body, start, max_iters=_most_turns(n, settings)
+    )[-1]
     return final
+
+
+def _most_turns(n: int, settings: LaneSettings) -> int:
+    """Bound the turns of a tile of lanes that resolve n samples, each lane taking the next one when done."""
+    steps = 1 if settings.once else settings.max_steps
+    return -(-n * steps // settings.tile) + steps
+
+
+def _prepare(problem: LaneProblem, num_directions: int) -> _Impact:
+    """Compute the data common to all samples."""
+    space, table = problem.space, problem.table
+    return _Impact(
+        space=space,
+        table=table,
+        pieces=mode_selection.in_blocks(table) if problem.pieces is None else problem.pieces,
+        draws=problem.draws,
+        names=problem.names,
+        complete=problem.complete,
+        elastic=problem.elastic,
+        speed=mass_norm(space.mass, problem.v),
+        slowest=slowest_approach(space, problem.v),
+        cap_scale=mode_selection.largest(space, problem.step),
+        directions=friction_directions(space.num_tangents, num_directions),
+    )
 
 
 def _begin(
@@ -215,7 +251,7 @@ def _begin(
 
 def _take_step(
     impact: _Impact, lanes: _Lanes, index: jax.Array, live: jax.Array
-) -> tuple[_Lanes, jax.Array, jax.Array, _Told]:
+) -> tuple[_Lanes, jax.Array, jax.Array, _SetData]:
     """Take one step of every lane; return lanes, the impulse of compression, and a mask of colliding lanes.
 
     Also returns the signature of the set of valid modes, and a mask of those that were met.
@@ -226,7 +262,7 @@ def _take_step(
     presses = live if elastic is None else live & mode_selection.approaches(u, impact.slowest)
     drawn = impact.draws.uniform(index, lanes.num_solves * (m + 1), m + 1, u.dtype)
     cap = drawn[:m] * impact.cap_scale[:, None]
-    mode, lost, told = _choose_mode(impact, jnp.concatenate([u, cap]), drawn[m], presses)
+    mode, lost, set_data = _choose_mode(impact, jnp.concatenate([u, cap]), drawn[m], presses)
     compression = mode_selection.impulse_of(impact.table, mode, jnp.concatenate([u, cap]))
     if elastic is not None:
         compression = jnp.where(presses[None], compression, 0.0)
@@ -236,11 +272,13 @@ def _take_step(
     if elastic is not None:
         misfit = jnp.where(presses, misfit, 0.0)
         assert lanes.stored is not None
-        passage = (space, elastic, cap, u, u_next, compression, lanes.stored, impact.speed, impact.slowest)
+        pressed = energetic_restitution.Compression(
+            space, elastic, cap, u, u_next, compression, lanes.stored, impact.speed, impact.slowest
+        )
         if space.num_tangents == 1:
-            push, stored = energetic_restitution.give_back(*passage)
+            push, stored = energetic_restitution.give_back(pressed)
         else:
-            push, stored = give_back_in_lanes(*passage, impact.directions)
+            push, stored = give_back_in_lanes(pressed, impact.directions)
         u_next = u_next + contact_modes.apply(space.delassus.T, push)
         change = compression + push
         collides = jnp.any(energetic_restitution.loaded(stored, impact.slowest), axis=0)
@@ -252,12 +290,12 @@ def _take_step(
         missed=lanes.missed | lost,
         stored=stored,
     )
-    return stepped, compression, collides | mode_selection.approaches(u_next, impact.slowest), told
+    return stepped, compression, collides | mode_selection.approaches(u_next, impact.slowest), set_data
 
 
 def _choose_mode(
     impact: _Impact, x: jax.Array, pick: jax.Array, presses: jax.Array
-) -> tuple[jax.Array, jax.Array, _Told]:
+) -> tuple[jax.Array, jax.Array, _SetData]:
     """Choose a mode for each lane; also tell whether its set of valid modes lacks some, and describe it."""
     table, complete = impact.table, impact.complete
     mode, found, valid_set, met = mode_selection.select(
@@ -271,16 +309,21 @@ def _choose_mode(
     else:  # a lost sample is repeated
         assert valid_set is not None
         place = jnp.searchsorted(complete, valid_set, method="scan_unrolled")
-        known = complete[jnp.minimum(place, complete.shape[0] - 1)] == valid_set
-        lost |= presses & ~known
+        is_complete = complete[jnp.minimum(place, complete.shape[0] - 1)] == valid_set
+        lost |= presses & ~is_complete
     return mode, lost, (valid_set, met)
 
 
 def _keep_step(
-    results: LaneResults, before: _Lanes, after: _Lanes, change: jax.Array, told: _Told, where: jax.Array
+    results: LaneResults,
+    before: _Lanes,
+    after: _Lanes,
+    change: jax.Array,
+    set_data: _SetData,
+    where: jax.Array,
 ) -> LaneResults:
     """Write the data of each step into the results."""
-    valid_set, met = told
+    valid_set, met = set_data
     sets, path, changes = results.sets, results.path, results.changes
     if sets is not None:
         sets = sets.at[before.num_solves, where].set(valid_set, mode="drop", unique_indices=True)
@@ -307,11 +350,7 @@ def _keep_outcome(results: LaneResults, last: _Lanes, collides: jax.Array, where
     )
 
 
-run_lanes = jit(
-    resolve_lanes,
-    static_argnames=("max_steps", "tile", "keep_path", "keep_sets", "keep_changes", "once", "num_directions"),
-    compiler_options=all_cores.WIDE,
-)
+run_lanes = jit(resolve_lanes, static_argnames="settings", compiler_options=all_cores.WIDE)
 
 
 @functools.partial(jit, static_argnames="num_contacts")
@@ -326,16 +365,11 @@ def first_places(draws: Sobol | Iid | Shaped, indices: jax.Array, num_contacts: 
     return place
 
 
-def _nothing_yet(
-    table: contact_modes.ModeMaps,
-    n: int,
-    max_steps: int,
-    keep_path: bool,
-    keep_sets: bool,
-    keep_changes: bool,
-    dtype: Any,
+def _make_empty_results(
+    table: contact_modes.ModeMaps, n: int, settings: LaneSettings, dtype: Any
 ) -> LaneResults:
     """Make empty results of n samples."""
+    max_steps = settings.max_steps
     rows = table.impulse.shape[0]
     return LaneResults(
         impulse=jnp.zeros((rows, n), dtype),
@@ -344,9 +378,9 @@ def _nothing_yet(
         missed=jnp.zeros(n, bool),
         collides=jnp.zeros(n, bool),
         visited=jnp.zeros(table.regular.shape, bool),
-        sets=jnp.zeros((max_steps, n), jnp.uint32) if keep_sets else None,
-        path=jnp.zeros((max_steps + 1, rows, n), dtype) if keep_path else None,
-        changes=jnp.zeros((max_steps, rows, n), dtype) if keep_changes else None,
+        sets=jnp.zeros((max_steps, n), jnp.uint32) if settings.keep_sets else None,
+        path=jnp.zeros((max_steps + 1, rows, n), dtype) if settings.keep_path else None,
+        changes=jnp.zeros((max_steps, rows, n), dtype) if settings.keep_changes else None,
     )
 
 

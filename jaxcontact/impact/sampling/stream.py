@@ -27,7 +27,7 @@ from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import PERIOD, Iid, Sobol
 from jaxcontact.impact.sampling.sampling_kernel import lane_status
-from jaxcontact.impact.sampling.visited_modes import Known, fits
+from jaxcontact.impact.sampling.visited_modes import VisitedModes, fits_capacity
 from jaxcontact.terms import ContactTerms
 
 MANY_MODES = 512  # modes of a table above which each block is cut so that all workers have a part
@@ -102,7 +102,7 @@ class Stream:
         self.terms, self.v, self.draws, self.law = terms, v, draws, law
         self.keep_path, self.places = keep_path, places
         self.devices = list(jax.local_devices() if devices is None else devices)
-        self.compiled: set[Any] = set()  # sizes of `Known` for which the kernel has been compiled
+        self.compiled: set[Any] = set()  # sizes of `VisitedModes` for which the kernel has been compiled
         self.collides = bool(jnp.any(colliding(terms, v, v)))
         self.enumerates = self.collides and law.selection != "lemke" and not law.turn_polygon
         self.learns = law.selection == "visited"
@@ -139,26 +139,28 @@ class Stream:
             share: (i, n) to compute only the i-th of n equal parts of every block.
             exchange: maps the facts of this part to those of all n parts.
         """
-        facts, used, room = NO_FACTS, NO_FACTS, (0, 0)
+        facts, used, capacity = NO_FACTS, NO_FACTS, (0, 0)
         begin = done[-1][0] if done else 0
         workers = all_cores.workers(self.devices)
         with threads(len(workers)) as pool:
             for number, (block_begin, block_end) in enumerate(self._blocks(total)):
                 # The pilot searches all modes; later blocks use the facts known before the block. Only the
-                # block after the pilot and long blocks enlarge the room, which needs a new compilation.
-                known = None
+                # block after the pilot and long blocks enlarge the capacity, which needs a new compilation.
+                visited = None
                 if self.enumerates and self.learns and block_begin > 0:
                     long = self.pilot * GROWTH**number - block_begin >= LONG
-                    if not fits(facts, room) and (long or number == 1):
-                        room = self.by_modes.memory.room(facts)
-                    used = facts if fits(facts, room) else used
-                    known = self.by_modes.memory.known(used, room)
+                    if not fits_capacity(facts, capacity) and (long or number == 1):
+                        capacity = self.by_modes.memory.choose_capacity(facts)
+                    used = facts if fits_capacity(facts, capacity) else used
+                    visited = self.by_modes.memory.tabulate(used, capacity)
                 for end, learnt in done:
                     if block_begin < end <= block_end:
                         facts = np.union1d(facts, learnt)
                 cuts = _cuts(*_parts(max(begin, block_begin), block_end, size, share[1])[share[0]], size)
                 piece = self._piece(cuts, len(workers))
-                parts = self._in_order(pool, workers, [p for cut in cuts for p in _cuts(*cut, piece)], known)
+                parts = self._in_order(
+                    pool, workers, [p for cut in cuts for p in _cuts(*cut, piece)], visited
+                )
                 for cut in cuts:
                     chunk = _joined(list(itertools.islice(parts, len(_cuts(*cut, piece)))))
                     facts = np.union1d(facts, chunk.facts)
@@ -181,11 +183,11 @@ class Stream:
         pool: Executor,
         workers: list[jax.Device],
         pieces: list[tuple[int, int]],
-        known: Known | None,
+        visited: VisitedModes | None,
     ) -> Iterator[Chunk]:
         """Yield the chunks of the pieces, in order, each computed by the next worker, a few ahead."""
-        placed = {device: jax.device_put(known, device) for device in dict.fromkeys(workers)}
-        sizes = known and tuple(leaf.shape for leaf in jax.tree.leaves(known))
+        placed = {device: jax.device_put(visited, device) for device in dict.fromkeys(workers)}
+        sizes = visited and tuple(leaf.shape for leaf in jax.tree.leaves(visited))
         if pieces and self.enumerates and sizes not in self.compiled:
             # A call without samples compiles the kernel once; otherwise two threads would both compile it.
             resolve = self.by_modes.resolve
@@ -202,11 +204,11 @@ class Stream:
             ends.append(min(total, int(self.pilot * GROWTH ** (len(ends) - 1))))
         return list(itertools.pairwise(ends))
 
-    def _chunk(self, begin: int, end: int, known: Known | None, device: jax.Device) -> Chunk:
+    def _chunk(self, begin: int, end: int, visited: VisitedModes | None, device: jax.Device) -> Chunk:
         epoch = begin // PERIOD
         edge = (epoch + 1) * PERIOD
         if edge < end:
-            return _joined([self._chunk(a, b, known, device) for a, b in ((begin, edge), (edge, end))])
+            return _joined([self._chunk(a, b, visited, device) for a, b in ((begin, edge), (edge, end))])
         draws = self.draws.epoch(epoch)
         numbers = np.arange(begin - epoch * PERIOD, end - epoch * PERIOD).astype(np.uint32)
         if not self.enumerates:
@@ -214,7 +216,7 @@ class Stream:
                 return Chunk(begin, end, self.unmoved(end - begin), NO_FACTS)
             samples = self._placed(self._by_steps(numbers, draws, device))
             return Chunk(begin, end, samples.replace(independent=self.independent), NO_FACTS)
-        results, facts = self.by_modes.resolve(numbers, draws, known, device)
+        results, facts = self.by_modes.resolve(numbers, draws, visited, device)
         samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
         samples = self._placed(samples)
         return Chunk(begin, end, samples.replace(independent=self.independent), facts)

@@ -18,11 +18,11 @@ from jaxcontact.solvers import contact_modes, mode_filter
 SET = 2**32  # facts below it are numbers of modes, the others are signatures of complete sets of outcomes
 
 _TOGETHER = 2**12  # modes whose telling forms are found together; limits memory
-_AT_LEAST = 1024  # minimum room of a large table, in modes
+_AT_LEAST = 1024  # minimum capacity for modes of a large table
 _TYPICAL = 96  # samples whose steps determine the telling forms
 
 
-class Known(NamedTuple):
+class VisitedModes(NamedTuple):
     """The modes met, the signatures of complete sets of outcomes, the names of the modes, the sieve of many.
 
     `first` has the same for first steps: all samples start at one velocity, at which most modes are invalid
@@ -33,7 +33,7 @@ class Known(NamedTuple):
     complete: np.ndarray
     names: np.ndarray
     pieces: mode_filter.Sieve | None = None
-    first: Known | None = None
+    first: VisitedModes | None = None
 
 
 class Memory:
@@ -57,33 +57,33 @@ class Memory:
         self.rows = np.full((mode_filter.TELLING, table.regular.shape[0]), -1)
         self.x: np.ndarray | None = None
 
-    def room(self, facts: np.ndarray) -> tuple[int, int]:
-        """Choose numbers of modes and sets to make room for: many more than now, in few different sizes."""
+    def choose_capacity(self, facts: np.ndarray) -> tuple[int, int]:
+        """Choose numbers of modes and sets to reserve: many more than now, in few different sizes."""
         count, number = int(np.count_nonzero(facts < SET)), self.table.regular.shape[0]
         sets = max(3 * (facts.size - count) // 2, number // 8, 1)
-        return _room(max(2 * count, min(number // 16, _AT_LEAST))), 1 << sets.bit_length()
+        return _next_power_of_two(max(2 * count, min(number // 16, _AT_LEAST))), 1 << sets.bit_length()
 
-    def known(self, facts: np.ndarray, room: tuple[int, int]) -> Known:
-        """Convert facts to input of the kernel, padded to `room`; the kernel is compiled for each room."""
+    def tabulate(self, facts: np.ndarray, capacity: tuple[int, int]) -> VisitedModes:
+        """Convert facts to input of the kernel, padded to `capacity`; each capacity needs a compilation."""
         met, number = facts[facts < SET], self.table.regular.shape[0]
-        size, most = room
+        size, max_sets = capacity
         table, names = _padded(self.table, met, size), np.resize(self.names[met], size)
         sets = (facts[facts >= SET] - SET).astype(np.uint32)
-        complete = np.pad(sets, (0, most - sets.size), constant_values=2**32 - 1)
+        complete = np.pad(sets, (0, max_sets - sets.size), constant_values=2**32 - 1)
         if size <= FEW:
-            return Known(table, complete, names)
+            return VisitedModes(table, complete, names)
         if self.x is None:
             self.x = self._typical(table.take(np.arange(met.size)))
         self._find_rows(met)
         possible = self._possible_first(np.asarray(table.margin)[..., : met.size])
-        size_first = _room(max(possible.size, min(number // 20, _AT_LEAST), mode_filter.BLOCK))
+        size_first = _next_power_of_two(max(possible.size, min(number // 20, _AT_LEAST), mode_filter.BLOCK))
         first = _padded(table, possible, size_first)
-        return Known(
+        return VisitedModes(
             table,
             complete,
             names,
             mode_filter.sieve(table, self.rows[:, np.resize(met, size)]),
-            Known(
+            VisitedModes(
                 first,
                 complete,
                 np.resize(names[possible], size_first),
@@ -140,19 +140,19 @@ def _worst_form(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
     return worst
 
 
-def fits(facts: np.ndarray, room: tuple[int, int]) -> bool:
-    """Tell whether the facts fit into the room."""
+def fits_capacity(facts: np.ndarray, capacity: tuple[int, int]) -> bool:
+    """Tell whether the facts fit into the capacity."""
     count = np.count_nonzero(facts < SET)
-    return bool(count <= room[0] and facts.size - count < room[1])
+    return bool(count <= capacity[0] and facts.size - count < capacity[1])
 
 
 def _padded(table: contact_modes.ModeMaps, index: np.ndarray, size: int) -> contact_modes.ModeMaps:
     """Select the modes of an index, padded to `size` with modes that are not regular."""
-    taken = table.take(np.resize(index, size))
-    return taken.replace(regular=taken.regular & (np.arange(size) < index.size))
+    selected = table.take(np.resize(index, size))
+    return selected.replace(regular=selected.regular & (np.arange(size) < index.size))
 
 
-def _room(size: int) -> int:
+def _next_power_of_two(size: int) -> int:
     """Return the next power of two."""
     return 1 << (max(size, 1) - 1).bit_length()
 

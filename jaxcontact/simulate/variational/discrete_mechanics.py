@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit, rotations, small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import energies
 from jaxcontact.mechanics.robot import actuator_forces
@@ -219,7 +220,9 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: j
     square, no_gap = jnp.zeros((nv, nv), dtype), jnp.zeros_like(contacts.off)
     slopes = Slopes(square, square, jnp.zeros((*none.shape, nv), dtype))
     first = MidpointStep(v, none, start.q, start.p, jnp.array(False), far, no_gap, slopes)
-    step, before, _ = lax.while_loop(unsolved, iterate, _Iteration(first, far, jnp.int32(0)))
+    step, before, _ = bounded_loop(
+        unsolved, iterate, _Iteration(first, far, jnp.int32(0)), max_iters=MAX_NEWTON
+    )
     solved = (before <= small) & step.solved & jnp.all(jnp.isfinite(step.p))
     return step._replace(solved=solved)
 

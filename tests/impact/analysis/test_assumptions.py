@@ -33,7 +33,7 @@ def plain(terms):
 def test_unique_where_the_assumption_holds():
     terms, v, settings = load("rocking_block")
     found = with_law(unique_steps, terms, v, num_samples=2000, **settings)
-    assert (found.num_steps, found.num_several, found.most, found.example) == (2000, 0, 1, None)
+    assert (found.num_steps, found.num_several, found.max_outcomes, found.example) == (2000, 0, 1, None)
     assert found.share_high == pytest.approx(1 - 0.01 ** (1 / 2000))
     assert found.share_low == 0.0
 
@@ -53,7 +53,7 @@ def test_several_outcomes_where_it_fails(name, share):
     outcomes, _, _ = reference.step_solutions(
         *plain(terms), np.asarray(example.v), np.asarray(example.impulse_max)
     )
-    assert len(outcomes) == len(example.outcomes) == found.most
+    assert len(outcomes) == len(example.outcomes) == found.max_outcomes
     gap = np.abs(outcomes[:, None] - np.asarray(example.outcomes)[None]).max(axis=-1)
     assert np.max(np.min(gap, axis=1)) < 1e-6
 

@@ -140,6 +140,6 @@ def test_many_steps_in_space_are_told_unique_or_not():
     told = jc.impact.unique_steps(
         terms, v, jc.impact.Routh(impulse_step=step, max_steps=STEPS, num_directions=4), num_samples=256
     )
-    assert told.num_steps == 256 and told.most >= 1
+    assert told.num_steps == 256 and told.max_outcomes >= 1
     if told.num_several:
-        assert len(told.example.outcomes) == told.most
+        assert len(told.example.outcomes) == told.max_outcomes

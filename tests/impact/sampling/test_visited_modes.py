@@ -27,7 +27,7 @@ def test_first_steps_keep_every_mode_that_is_valid_there():
     valid = np.asarray(jax.jit(contact_modes.evaluate)(table.take(met), jnp.asarray(x))) <= limit
     memory = visited_modes.Memory(table, space.delassus, u, cap, limit)
     facts = np.append(met, visited_modes.SET + 7)
-    what = memory.known(facts, memory.room(facts))
+    what = memory.tabulate(facts, memory.choose_capacity(facts))
     kept = what.first.table
     codes = {tuple(code) for code in np.asarray(kept.codes).T[np.asarray(kept.regular)]}
     needed = {tuple(code) for code in np.asarray(table.codes).T[met[valid.any(axis=1)]]}

@@ -1,0 +1,179 @@
+"""The linear pieces of the B-derivative of a flow, one per order of crossing: entry `one_sided_jacobian`.
+
+Owns the enumeration of orders on the host; `b_derivative.py` propagates a direction in a given order.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_count
+from jaxcontact.ess.b_derivative import (
+    BDerivativeInfo,
+    Direction,
+    b_derivative,
+    corner_width,
+    numbers_of,
+    propagate,
+)  # fmt: skip
+from jaxcontact.ess.inputs import Inputs
+from jaxcontact.ess.plan import Plan
+from jaxcontact.ess.run import run
+from jaxcontact.ess.settings import Settings
+from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.mechanics.system import Model
+from jaxcontact.precision import jit
+from jaxcontact.status import Status
+
+MAX_PIECES = 5040  # orders that are enumerated, 7!; one takes about as long as a b_derivative per direction
+ROUNDING = 1e4  # eps of the largest lead: a lead below is zero whatever the direction
+
+
+class LinearPieces(Record):
+    """The pieces of a piecewise linear map of k coefficients of directions.
+
+    Along the directions `basis`, coefficients c lie in piece p if conditions[p] @ c >= 0, and dx1 is then
+    jacobians[p] @ c. The cones cover all coefficients and meet in their boundaries, where pieces agree.
+
+    Attributes:
+        jacobians: (p, n, k).
+        conditions: (p, r, k) s; rows of zeros hold always.
+        orders: (p, max_events) guards in the order of their crossing, -1 beyond.
+    """
+
+    jacobians: jax.Array
+    conditions: jax.Array
+    orders: jax.Array
+
+    def rate(self, coefficients: jax.Array) -> jax.Array:
+        """Return dx1 (n,) along coefficients (k,): that of the piece whose worst condition is best."""
+        margins = jnp.min(self.conditions @ coefficients, axis=1, initial=0.0)
+        return self.jacobians[jnp.argmax(margins)] @ coefficients
+
+
+def one_sided_jacobian(
+    model: Model,
+    x0: jax.Array,
+    t0: Any,
+    t1: Any,
+    *,
+    settings: Settings,
+    basis: jax.Array | Direction | None = None,
+    control: Any = None,
+    crossed0: jax.Array | None = None,
+    max_pieces: int = MAX_PIECES,
+) -> tuple[LinearPieces, BDerivativeInfo]:
+    """Compute the linear pieces of the B-derivative of the flow, and the cones of directions that take them.
+
+    A host function. Without corners there is one piece, the Jacobian; a corner of k guards has up to k!, of
+    which those that no direction takes are left out.
+
+    Args:
+        model, x0, t0, t1, settings, control, crossed0: as `flow`.
+        basis: k directions, an array (k, n) of starts or a `Direction` of such arrays; None is the n axes.
+        max_pieces: largest number of orders to enumerate.
+
+    Returns:
+        LinearPieces, and the BDerivativeInfo of the trajectory itself.
+
+    Raises:
+        ValueError: as `b_derivative`; more orders than `max_pieces`; the run failed, or has no B-derivative
+            (SIMULTANEOUS).
+
+    Derivative: none.
+    """
+    check_count("max_pieces", max_pieces)
+    still = jnp.zeros_like(x0)
+    _, info = b_derivative(model, x0, still, t0, t1, settings=settings, control=control, crossed0=crossed0)
+    bad = int(info.status) & int(Status.FAILURES | Status.SIMULTANEOUS)
+    if bad:
+        raise ValueError(f"x0: expected a run with a B-derivative, got status {Status.describe(bad)}")
+    if basis is None:
+        basis = jnp.eye(x0.shape[0], dtype=x0.dtype)
+    basis = basis if isinstance(basis, Direction) else Direction(x=basis)
+    inputs, mask, plan, widths = run(model, x0, t0, t1, settings, control, crossed0)
+    propagated = functools.partial(
+        _propagate_all, model.system, settings.max_events, inputs, basis, mask, plan, widths,
+        corner_width(settings, inputs.x0),
+    )  # fmt: skip
+    natural = np.asarray(info.order)[None]
+    first = np.asarray(propagated(jnp.asarray(natural))[2])[0, 0]
+    orders = _list_orders(natural[0], first, max_pieces)
+    dx, leads, _, stuck = (np.asarray(a) for a in propagated(jnp.asarray(orders)))
+    jacobians, conditions = np.swapaxes(dx, 1, 2), np.moveaxis(leads, 1, -1)
+    conditions = conditions.reshape(len(orders), -1, conditions.shape[-1])
+    possible = [p for p in range(len(orders)) if not stuck[p].any() and _has_interior(conditions[p])]
+    used = np.any(conditions[possible] != 0, axis=(0, 2))
+    return LinearPieces(
+        jacobians=jnp.asarray(jacobians[possible]),
+        conditions=jnp.asarray(conditions[possible][:, used]),
+        orders=jnp.asarray(orders[possible]),
+    ), info
+
+
+def _list_orders(natural: np.ndarray, first: np.ndarray, max_pieces: int) -> np.ndarray:
+    """List all orders of the events (p, max_events): permutations within corners, -1 beyond the last."""
+    count = int(np.sum(first >= 0))
+    corners = [natural[:count][first[:count] == start] for start in np.unique(first[:count])]
+    number = math.prod(math.factorial(len(corner)) for corner in corners)
+    if number > max_pieces:
+        raise ValueError(f"max_pieces: expected at least {number}, the orders at corners, got {max_pieces}")
+    lists = [list(itertools.permutations(corner)) for corner in corners]
+    rows = [np.concatenate([*choice, natural[count:]]) for choice in itertools.product(*lists)]
+    return np.stack(rows).astype(np.int32)
+
+
+def _has_interior(conditions: np.ndarray) -> bool:
+    """Decide whether some coefficients fulfil all conditions (r, k) strictly, but for rows of zeros."""
+    size = np.linalg.norm(conditions, axis=1)
+    rows = conditions[size > ROUNDING * np.finfo(conditions.dtype).eps * size.max(initial=0.0)]
+    if not len(rows):
+        return True
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    from scipy.optimize import linprog  # inside the function, because the import takes long
+
+    k = rows.shape[1]
+    # Largest t <= 1 with rows @ c >= t, |c| <= 1.
+    program = linprog(
+        np.append(np.zeros(k), -1.0), A_ub=np.column_stack([-rows, np.ones(len(rows))]),
+        b_ub=np.zeros(len(rows)), bounds=[(-1.0, 1.0)] * k + [(None, 1.0)],
+    )  # fmt: skip
+    return bool(program.status == 0 and -program.fun > 1e-9)
+
+
+@functools.partial(jit, static_argnums=(0, 1))
+def _propagate_all(
+    es: EventSystem,
+    max_events: int,
+    inputs: Inputs,
+    basis: Direction,
+    crossed0: jax.Array,
+    plan: Plan,
+    eps: jax.Array,
+    corner_tol: jax.Array | None,
+    orders: jax.Array,
+) -> tuple[jax.Array, ...]:
+    """Propagate all directions (k, ...) in all orders (p, max_events); return dx, leads, corners, stuck."""
+
+    def in_order(order: jax.Array) -> tuple[jax.Array, ...]:
+        padded = jnp.concatenate([order, jnp.full(crossed0.shape[0], -1, order.dtype)])
+
+        def along(direction: Direction) -> tuple[jax.Array, ...]:
+            numbers = numbers_of(inputs, direction)
+            end = propagate(
+                es, inputs, numbers, crossed0, plan, direction.x, eps, corner_tol, max_events, padded
+            )
+            return end.dx, end.leads, end.first, end.grazed >= 0
+
+        return jax.vmap(along)(basis)
+
+    return lax.map(in_order, orders)
