@@ -268,25 +268,25 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
         flat = contacts.rows.reshape(nc * dim, nv)
         mean, slope = look()
         response = inverse @ flat.T
-        pushes, fine = contact_impulses(
+        pushes, settled = contact_impulses(
             slope.reshape(nc * dim, nv) @ response, mean + slope @ (free - w), contacts.mu, contacts.closed,
             lax.stop_gradient(impulse),
         )  # fmt: skip
-        return free + response @ pushes.reshape(-1), pushes, fine, slope
+        return free + response @ pushes.reshape(-1), pushes, settled, slope
 
     def alone() -> tuple[jax.Array, ...]:
         return free, jnp.zeros_like(impulse), jnp.array(True), slopes.contacts
 
-    new, pushes, fine, slope = alone()
+    new, pushes, settled, slope = alone()
     if contacts.mu.shape[0]:
-        new, pushes, fine, slope = lax.cond(jnp.any(contacts.closed), pushed, alone)
+        new, pushes, settled, slope = lax.cond(jnp.any(contacts.closed), pushed, alone)
     closes = closing(contacts, inverse)
     return MidpointStep(
         w=new,
         impulse=pushes,
         q=retract(model.system, start.q, h * new + closes),
         p=momenta[1] + slopes.end @ (new - w),
-        solved=fine,
+        solved=settled,
         residual=lax.stop_gradient(_change(w, new, free)),
         closed_by=contacts.rows[:, 0] @ closes,
         slopes=slopes._replace(contacts=slope),
