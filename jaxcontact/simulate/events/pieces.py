@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxcontact.impact.laws.callable_laws import pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Model, State
+from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import no_chatter, remembered
 from jaxcontact.simulate.events.event_log import Carry
 from jaxcontact.simulate.projection import allowed_depth
@@ -77,6 +78,7 @@ def impact(
     return jax.tree.map(lambda a, b: jnp.where(dead, b, a), live, dull)
 
 
+@jit
 def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, breaks: jax.Array | bool = False) -> Carry:
     """Continue after an impact of the contacts `who`; one that `breaks` a chatter clears the memory."""
     state = carry.state.replace(v=v)
