@@ -62,8 +62,8 @@ def lines(stepper, derived):
     ("stepper", "derived", "most"),
     [
         (jc.simulate.EventDriven, lambda f: f, 16_000),
-        pytest.param(jc.simulate.EventDriven, jax.jacfwd, 42_000, marks=pytest.mark.slow),
-        pytest.param(jc.simulate.EventDriven, jax.grad, 46_000, marks=pytest.mark.slow),
+        pytest.param(jc.simulate.EventDriven, jax.jacfwd, 44_500, marks=pytest.mark.slow),
+        pytest.param(jc.simulate.EventDriven, jax.grad, 48_000, marks=pytest.mark.slow),
         (jc.simulate.Variational, lambda f: f, 24_000),
         pytest.param(jc.simulate.Variational, jax.jacfwd, 56_500, marks=pytest.mark.slow),
         pytest.param(jc.simulate.Variational, jax.grad, 59_000, marks=pytest.mark.slow),
