@@ -194,6 +194,7 @@ def arm_pushes() -> Scene:
 def _grasp(name: str, mu: float, push: float, rise: float, aside: float, duration: float) -> Scene:
     """Grip a box of 1 kg by two fingers of 0.2 kg, and move the hand of 1 kg up and aside.
 
+    The fingers are lower than the box: no corner passes a corner, where one might catch on the other.
     The grip holds if 2 mu N >= m (g + rise): all of it has one acceleration; else the hand gets what friction
     leaves, and the box lags.
     """
@@ -202,7 +203,7 @@ def _grasp(name: str, mu: float, push: float, rise: float, aside: float, duratio
     of_box = rise if holds else 2 * mu * push - G
     fingers = "".join(
         f"<body pos='{-side * 0.08} 0 0'><joint name='{name_of}' type='slide' axis='{side} 0 0'/>"
-        f"<geom type='box' size='.03 .04 .04' mass='.2' friction='{mu}'/></body>"
+        f"<geom type='box' size='.03 .04 .02' mass='.2' friction='{mu}'/></body>"
         for name_of, side in (("left", 1), ("right", -1))
     )
     hand = (
