@@ -69,7 +69,7 @@ def solve_staggered(
 
     begin = (jnp.int32(0), program.v, start, jnp.int32(0), jnp.asarray(False))
     _, x, p, used, _ = bounded_loop(
-        lambda c: (c[0] < SWEEPS) & ~c[4], sweep, begin, most=SWEEPS, early_exit=early_exit
+        lambda c: (c[0] < SWEEPS) & ~c[4], sweep, begin, max_iters=SWEEPS, early_exit=early_exit
     )
     exact = coupled(program)
     size = misfit_size(exact, x, p)
