@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 
 import jaxcontact as jc
+from jaxcontact.solvers import friction_host
 
 
 def heap(rng, spheres, contacts, dim=3):
@@ -163,6 +164,9 @@ def test_sides():
         (ValueError, "W: expected finite", {"W": np.full((3, 3), np.nan)}),
         (ValueError, "J: expected shape", {"W": (np.eye(2), np.eye(2))}),
         (ValueError, "M: expected shape", {"W": (np.eye(2), np.eye(3))}),
+        (ValueError, "M: expected a positive diagonal", {"W": (np.array([1.0, 0.0, 1.0]), np.eye(3))}),
+        (ValueError, "M: expected a positive definite", {"W": (np.ones((3, 3)), np.eye(3))}),
+        (ValueError, "M: expected a positive definite", {"W": (np.ones((3, 3)), sparse.eye_array(3))}),
         (ValueError, "q: expected shape", {"q": np.zeros(4)}),
         (TypeError, "q: expected a floating", {"q": np.zeros(3, int)}),
         (TypeError, "W: expected dtype", {"W": np.eye(3, dtype=np.float32)}),
@@ -246,7 +250,7 @@ def test_arrays_of_numpy_and_traced_ones_have_one_answer(law):
 
 
 def test_dense_problems_of_arbitrary_numbers():
-    """Low rank, every contact with every other, friction of 0 to 3: interior points jam, proximal steps go on."""
+    """Low rank, every contact with every other, friction of 0 to 3."""
     rng = np.random.default_rng(11)
     for _ in range(40):
         nc = int(rng.integers(4, 16))
@@ -256,8 +260,11 @@ def test_dense_problems_of_arbitrary_numbers():
         assert info.status == 0 and conditions(J @ J.T, q, mu, r) < 1e-8
 
 
-def test_a_heap_of_spheres():
-    """400 contacts of spheres with their neighbours: in seconds, without a dense matrix."""
+@pytest.mark.parametrize("jams", [False, True])
+def test_a_heap_of_spheres(jams, monkeypatch):
+    """400 contacts of spheres with their neighbours, without a dense matrix; also by proximal steps alone."""
+    if jams:
+        monkeypatch.setattr(friction_host._Search, "interior", lambda _, now, *limits: (now, 1.0, False))
     rng = np.random.default_rng(12)
     spheres, contacts = 200, 400
     mass = np.repeat(rng.uniform(0.5, 2.0, spheres), 6) * np.tile([1, 1, 1, 0.4, 0.4, 0.4], spheres)
