@@ -21,9 +21,7 @@ def compiles_one_world() -> jax.Array:
 _one_world = Primitive("one_world")
 _one_world.def_impl(lambda: jax.numpy.asarray(False))
 _one_world.def_abstract_eval(lambda: ShapedArray((), np.dtype(bool)))
-mlir.register_lowering(
-    _one_world, mlir.lower_fun(lambda: jax.numpy.asarray(False), multiple_results=False)
-)
+mlir.register_lowering(_one_world, mlir.lower_fun(lambda: jax.numpy.asarray(False), multiple_results=False))
 
 
 @registry.rule(_one_world.name)

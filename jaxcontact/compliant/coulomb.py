@@ -25,12 +25,12 @@ INTERIOR_STEPS = 200  # most iterations of interior points
 
 
 def cap_of(dtype: Any) -> float:
-    """Largest slope, times the mobility of its row, of a program that Newton's method solves with Coulomb's law."""
+    """Compute the largest slope times mobility of a row that Newton's method takes: eps^-0.5."""
     return float(jnp.finfo(dtype).eps) ** -0.5
 
 
 class _Programs(NamedTuple):
-    """The same step twice: `exact` is Coulomb's law; `convex`, less stiff, is solved with bounds of friction."""
+    """The same step twice: `exact` is Coulomb's law; `convex`, less stiff, takes bounds of friction."""
 
     exact: ConeProgram
     convex: ConeProgram
@@ -42,7 +42,7 @@ def coupled(program: ConeProgram) -> ConeProgram:
 
 
 def _sweep(programs: _Programs, start: ConeSolution, max_iters: int, early_exit: bool) -> ConeSolution:
-    """Solve convex problems whose bounds of friction are those of the one before, until Newton's method settles."""
+    """Solve convex problems, each with the bounds of friction of the last, until Newton's method settles."""
     convex = programs.convex
     first = convex.num_equalities + convex.num_limits
     normals = slice(first, first + convex.mu.shape[0])

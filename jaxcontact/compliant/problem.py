@@ -188,7 +188,12 @@ def slope_cap(dtype: Any) -> float:
 
 
 def convex_program(
-    problem: Problem, row: RowMaterial, *, pyramid: bool = False, gate: str = "limits", cap: float | None = None
+    problem: Problem,
+    row: RowMaterial,
+    *,
+    pyramid: bool = False,
+    gate: str = "limits",
+    cap: float | None = None,
 ) -> ConeProgram:
     """The step as a program in v+ and the impulses h lam; stiffer rows than the cap keep their impulse.
 

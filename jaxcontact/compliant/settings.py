@@ -53,7 +53,7 @@ class Settings:
         TypeError, ValueError: unknown names, combinations that make no sense, numbers out of range.
     """
 
-    cone: str = "coulomb"
+    cone: str = "associated"
     formulation: str = "complementary"
     solver: Newton = NEWTON
     max_contacts: int | None = None
@@ -89,8 +89,8 @@ class StepMemory(Record):
     """What a step hands to the next one: `info.memory` of the step before.
 
     Attributes:
-        forces: (nr,) of the constraints, N: where the search of a convex step starts, and in which modes. None
-            starts anew. A step with Coulomb's law starts from the state alone.
+        forces: (nr,) of the constraints, N: where the search of a convex step starts, and in which modes.
+            None starts anew. A step with Coulomb's law starts from the state alone.
         stretch: (nc, nt) of the friction springs of the law, m, along the tangents of each contact. None is
             zero: in a loop that does not hand it on, the springs start anew at every step, and what they
             hold creeps.

@@ -1,4 +1,4 @@
-"""Newton's method for a `ConeProgram` under Coulomb's law: friction is bounded by mu times this step's impulse.
+"""Newton's method for a `ConeProgram` under Coulomb's law: mu times this step's impulse bounds friction.
 
 Entry: `solve_by_modes`, whose docstring has the search. Page: docs/methods/compliant.md.
 """
@@ -35,7 +35,7 @@ TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
 
 
 class _Fixed(NamedTuple):
-    """The constants of a search: `diagonal` of M, `mobility` of rows (nr,), and `size`, a speed times sqrt(kg)."""
+    """The constants of a search: `diagonal` of M, `mobility` of rows (nr,), `size` of m v^2 as its root."""
 
     program: ConeProgram
     diagonal: jax.Array
@@ -65,7 +65,7 @@ class _Search(NamedTuple):
     misfit: jax.Array
     best_x: jax.Array
     best_p: jax.Array
-    least: jax.Array
+    best_misfit: jax.Array
     level: jax.Array
     coupled: jax.Array
     done: jax.Array
@@ -111,13 +111,15 @@ def _push(fixed: _Fixed, p: jax.Array, u: jax.Array, z: jax.Array) -> tuple[jax.
         if law.block:
             slope = jnp.concatenate([slope, law.block[0][0]])
         return law.p[heads], law.p[heads], slope
-    own, mobility = p[heads], fixed.mobility[heads]
+    impulse, mobility = p[heads], fixed.mobility[heads]
     line, slope = z[heads], program.slope[heads]
-    asked = _toward(own, line, slope, mobility)
+    asked = _toward(impulse, line, slope, mobility)
     if program.touch is not None and program.stop is not None:
         opens = jnp.isfinite(program.touch)
-        stop = program.keep[heads] * own + program.stop * (jnp.where(opens, program.touch, 0.0) - u[heads])
-        at_stop = jnp.where(opens, _toward(own, stop, program.stop, mobility), jnp.inf)
+        stop = program.keep[heads] * impulse + program.stop * (
+            jnp.where(opens, program.touch, 0.0) - u[heads]
+        )
+        at_stop = jnp.where(opens, _toward(impulse, stop, program.stop, mobility), jnp.inf)
         stops = at_stop < asked
         asked = jnp.where(stops, at_stop, asked)
         line, slope = jnp.where(stops, stop, line), jnp.where(stops, program.stop, slope)
@@ -146,20 +148,20 @@ def _law_at(fixed: _Fixed, x: jax.Array, p: jax.Array, coupled: jax.Array | floa
         response = Response(p, program.slope, scalar, [])
         return _Law(jnp.concatenate([asked, granted]), jnp.concatenate([aim, lines]), response)
     (_, *p_t), (_, *z_t), (_, slope_t, *_), (_, mobility, *_) = (
-        split(each, ne + nl, nc) for each in (p, z, program.slope, fixed.mobility)
+        split(rows, ne + nl, nc) for rows in (p, z, program.slope, fixed.mobility)
     )
     asked_t = [_toward(a, b, slope_t, mobility) for a, b in zip(p_t, z_t, strict=True)]
     bound, size = program.mu * granted[nl:], length(asked_t)
     slides = size > bound
     unit = [part / positive(size) for part in asked_t]
     share = jnp.where(slides, bound / positive(size), 1.0)
-    # Across its direction a sliding impulse follows p = share (p - rho (u + R p - o)) with rho = 1 / mobility.
+    # Across its direction a sliding impulse follows p = share (p - rho (u + R p - o)), rho = 1 / mobility.
     stiff = jnp.maximum(slope_t * mobility, 1.0)
     (_, keep_t, *_) = split(program.keep, ne + nl, nc)
     rest = jnp.maximum(1.0 - share * (1.0 - (1.0 - keep_t) / stiff), share / stiff)
     turning = jnp.where(slides, share * slope_t / stiff / positive(rest), slope_t)
     returning = share * (1.0 - 1.0 / stiff) / positive(rest)
-    across = [own - dot(p_t, unit) * a for own, a in zip(p_t, unit, strict=True)]
+    across = [b - dot(p_t, unit) * a for b, a in zip(p_t, unit, strict=True)]
     zero = jnp.zeros_like(bound)
     block = [[slopes[nl:]] + [zero] * len(p_t)]
     rubbed, aims = [], []
@@ -169,7 +171,9 @@ def _law_at(fixed: _Fixed, x: jax.Array, p: jax.Array, coupled: jax.Array | floa
         aims.append(jnp.where(slides, sliding, z_t[j]))
         line = [turning * ((j == k) - jnp.where(slides, a * b, 0.0)) for k, b in enumerate(unit)]
         block.append([jnp.where(slides, coupled * program.mu * a * slopes[nl:], 0.0), *line])
-    slope = program.slope.at[_heads(program)].set(jnp.where(slopes > 0, slopes, program.slope[_heads(program)]))
+    slope = program.slope.at[_heads(program)].set(
+        jnp.where(slopes > 0, slopes, program.slope[_heads(program)])
+    )
     response = Response(p, slope, scalar, block)
     return _Law(jnp.concatenate([asked, granted, *rubbed]), jnp.concatenate([aim, lines, *aims]), response)
 
@@ -182,7 +186,7 @@ def _misfit(fixed: _Fixed, x: jax.Array, p: jax.Array, law: _Law) -> jax.Array:
 
 
 def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
-    """Take one step of Newton's method, as long as lowers the misfit most."""
+    """Take one step of Newton's method, at the first length that lowers the misfit."""
     program = _soften(fixed, now.level)
     law = _law_at(fixed._replace(program=program), now.x, now.p, now.coupled)
     response = law.response
@@ -195,9 +199,9 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     share = jnp.where(response.slope > 0, program.keep / positive(response.slope), 0.0)
     change = p - now.p
     for _ in range(RENEWALS - 1):
-        kept = yielding(response, share * change)
-        more = invert(apply_columns(program.columns, kept))
-        change = kept - yielding(response, apply_rows(program.columns, more))
+        renewed = yielding(response, share * change)
+        more = invert(apply_columns(program.columns, renewed))
+        change = renewed - yielding(response, apply_rows(program.columns, more))
         dx, p = dx + more, p + change
     dp = p - now.p
 
@@ -211,18 +215,24 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
         return (k < HALVINGS) & (misfit > (1.0 - PROGRESS * length) * now.misfit) & ~now.done
 
     def halve(carry: tuple) -> tuple:
-        k, length, _, best, least = carry
+        k, length, _, best, smallest = carry
         length = 0.5 * length
         misfit = misfit_at(length)
-        better = misfit < least
-        return k + 1, length, misfit, jnp.where(better, length, best), jnp.minimum(misfit, least)
+        better = misfit < smallest
+        return k + 1, length, misfit, jnp.where(better, length, best), jnp.minimum(misfit, smallest)
 
-    one = jnp.ones_like(now.misfit)
-    full = misfit_at(one)
-    search = bounded_loop(falls, halve, (jnp.int32(0), one, full, one, full), most=HALVINGS, early_exit=early_exit)
+    full_length = jnp.ones_like(now.misfit)
+    full = misfit_at(full_length)
+    search = bounded_loop(
+        falls,
+        halve,
+        (jnp.int32(0), full_length, full, full_length, full),
+        most=HALVINGS,
+        early_exit=early_exit,
+    )
     length, misfit = search[3], search[4]
     x, p = now.x + length * dx, now.p + length * dp
-    better = misfit < now.least
+    better = misfit < now.best_misfit
     eps = float(jnp.finfo(x.dtype).eps)
     rests = (now.misfit <= eps**0.6 * fixed.size) & (misfit > MISS * now.misfit)
     then = _Search(
@@ -231,7 +241,7 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
         misfit=misfit,
         best_x=jnp.where(better, x, now.best_x),
         best_p=jnp.where(better, p, now.best_p),
-        least=jnp.minimum(misfit, now.least),
+        best_misfit=jnp.minimum(misfit, now.best_misfit),
         level=jnp.clip(
             now.level * jnp.where(misfit <= MISS * now.misfit, STIFFER, SOFTER), SOFTEST, STIFFEST
         ),
@@ -251,12 +261,18 @@ def _begin(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[_Fixed, _S
     fixed = _Fixed(program, masses, mobility, jnp.sqrt(size) + jnp.finfo(x.dtype).tiny)
     misfit = _misfit(fixed, x, p, _law_at(fixed, x, p))
     stiffest = jnp.full((), STIFFEST, x.dtype)
-    return fixed, _Search(x, p, misfit, x, p, misfit, stiffest, jnp.ones_like(misfit), jnp.asarray(False), jnp.int32(0))
+    begin = (stiffest, jnp.ones_like(misfit), jnp.asarray(False), jnp.int32(0))
+    return fixed, _Search(x, p, misfit, x, p, misfit, *begin)
 
 
 def _solution(fixed: _Fixed, now: _Search, tolerance: jax.Array) -> ConeSolution:
-    converged = (now.least <= tolerance * fixed.size) & jnp.all(jnp.isfinite(now.best_x))
-    return ConeSolution(x=now.best_x, p=now.best_p, iterations=now.steps, converged=converged)
+    """Return the point of least misfit, without the impulses that rounding leaves on open rows."""
+    converged = (now.best_misfit <= tolerance * fixed.size) & jnp.all(jnp.isfinite(now.best_x))
+    granted = _law_at(fixed, now.best_x, now.best_p).granted
+    rounding = float(jnp.finfo(now.x.dtype).eps) ** 0.8 * fixed.size
+    left = (granted == 0) & (jnp.sqrt(fixed.mobility) * jnp.abs(now.best_p) <= rounding)
+    p = jnp.where(left, 0.0, now.best_p)
+    return ConeSolution(x=now.best_x, p=p, iterations=now.steps, converged=converged)
 
 
 def solve_by_modes(
@@ -291,9 +307,7 @@ def solve_by_modes(
 
     def many(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> ConeSolution:
         fixed, now = jax.vmap(_begin)(program, x, p)
-        now = compacting_loop.while_lanes(
-            running, jax.vmap(_step), lambda _, now: now, fixed, now, wide=TILE
-        )
+        now = compacting_loop.while_lanes(running, jax.vmap(_step), lambda _, now: now, fixed, now, wide=TILE)
         return jax.vmap(_solution)(fixed, now, tolerance)
 
     solution: ConeSolution = batch_first(one, many if early_exit else jax.vmap(one), program, x, p, tolerance)

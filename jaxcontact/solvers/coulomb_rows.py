@@ -20,10 +20,10 @@ GATE_ITERS = 8  # times that the branch of contacts that close within the step i
 MOST_CONTACTS = 64  # of a program; of more, those that close most in free motion
 
 
-def _nearest(program: ConeProgram, free: jax.Array, spread: jax.Array) -> tuple[ConeProgram, jax.Array]:
-    """Choose the contacts that close most if nothing pushes; return their program and the places of its rows."""
+def _nearest(program: ConeProgram, free: jax.Array) -> tuple[ConeProgram, jax.Array]:
+    """Choose the contacts that close most in free motion; return their program and the places of its rows."""
     nc, singles = program.mu.shape[0], program.num_equalities + program.num_limits
-    axes = (spread.shape[0] - singles) // nc
+    axes = (program.offset.shape[0] - singles) // nc
     heads = slice(singles, singles + nc)
     asked = program.offset[heads] - program.slope[heads] * (free @ program.columns[:, heads])
     if program.touch is not None and program.stop is not None:
@@ -58,7 +58,7 @@ def solve_by_rows(program: ConeProgram, num_dry: int, max_iters: int, early_exit
     response, free = solved[:, :-1], program.v + solved[:, -1]
     rows = jnp.arange(count)
     if program.mu.shape[0] > MOST_CONTACTS:
-        program, rows = _nearest(program, free, program.offset)
+        program, rows = _nearest(program, free)
         response = response[:, rows]
     A, u0 = program.columns.T @ response, program.columns.T @ free
     soft = program.slope > 0
@@ -127,6 +127,6 @@ def _solve_contacts(
     springs = program.slope[ne : ne + nl + nc] > 0
     active = jnp.concatenate([jnp.ones(num_dry, bool), springs])
     impulse, info = solve_coulomb(W, rates, mu.astype(rates.dtype), dim=dim, active=active, settings=settings)
-    own = jnp.zeros(rest + 1, impulse.dtype).at[order].set(impulse)[:rest]
-    kept = -inverse @ (q[:held] + A[:held, held:] @ own)
-    return jnp.concatenate([kept, own]), info
+    pushed = jnp.zeros(rest + 1, impulse.dtype).at[order].set(impulse)[:rest]
+    holding = -inverse @ (q[:held] + A[:held, held:] @ pushed)
+    return jnp.concatenate([holding, pushed]), info
