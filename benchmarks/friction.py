@@ -9,6 +9,7 @@ A peer that is not installed is left out, with a line that says so.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import tempfile
 import time
@@ -143,7 +144,7 @@ def by_clarabel(problems: dict[str, jc.io.FrictionProblem]) -> Answers:
         signs = [np.r_[-m, -np.ones(dim - 1)] for m in problem.mu]
         cones = sparse.diags_array(np.concatenate(signs)).tocsc()
         attempts = []
-        for tolerance in (1e-6, 1e-13):
+        for tolerance in (1e-6, 1e-9, 1e-13):
             settings = clarabel.DefaultSettings()
             settings.verbose = False
             settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
@@ -265,15 +266,20 @@ def draw(path: Path, by_law: dict[str, dict[str, Judged]]) -> None:
 
 
 def report_lines(
-    problems: dict[str, jc.io.FrictionProblem], by_law: dict[str, dict[str, Judged]]
+    problems: dict[str, jc.io.FrictionProblem], law: str, judged: dict[str, Judged]
 ) -> list[str]:
-    """Lines of all tables."""
-    lines = []
-    for law, judged in by_law.items():
-        lines += [f"**{law}**: {len(problems)} problems", "", *answer_lines(problems, judged), ""]
-        for k, level in enumerate(LEVELS):
-            lines += [f"Share solved within {level:g}, by time over the best:", ""]
-            lines += [*profile_lines({name: each.seconds[k] for name, each in judged.items()}), ""]
+    """Lines of the profiles of a law."""
+    counts = [
+        f"{name} {int(np.sum(each.error <= LEVELS[1]))} (largest residual {each.error.max():.0e})"
+        for name, each in judged.items()
+    ]
+    lines = [
+        f"Law {law}, {len(problems)} problems; solved within {LEVELS[1]:g}: " + ", ".join(counts) + ".",
+        "",
+    ]
+    for k, level in enumerate(LEVELS):
+        lines += [f"Share solved within {level:g}, by time over the best:", ""]
+        lines += [*profile_lines({name: each.seconds[k] for name, each in judged.items()}), ""]
     return lines
 
 
@@ -293,7 +299,12 @@ def main(arguments: list[str]) -> int:
         "coulomb": judge(problems, coulomb, "coulomb"),
         "associated": judge(problems, associated, "associated"),
     }
-    lines = report_lines(problems, by_law)
+    busy = f"{os.cpu_count()} cores with a load of {os.getloadavg()[0]:.0f}"
+    lines = [
+        f"Measured on {busy}; a call of Siconos ends after {options.seconds:g} s and then counts as failed.",
+        "",
+    ]
+    lines += [line for law, judged in by_law.items() for line in report_lines(problems, law, judged)]
     wrong = {
         law: sum(
             answer[0].promised and error > LEVELS[1]
@@ -304,6 +315,8 @@ def main(arguments: list[str]) -> int:
         for law, answers in (("coulomb", coulomb), ("associated", associated))
     }
     lines.append("Wrong with status 0: " + ", ".join(f"{law} {count}" for law, count in wrong.items()) + ".")
+    for law, judged in by_law.items():
+        print("\n".join([f"Law {law}:", "", *answer_lines(problems, judged), ""]))
     print("\n".join(lines))
     if options.put:
         report.put(options.put, "friction", "\n".join(lines))

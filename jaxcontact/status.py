@@ -34,7 +34,7 @@ class Status(enum.IntFlag):
     ZENO = 1 << 18  # infinitely many impacts in finite time were cut short
     WIDE_BAND = 1 << 19  # a guard's band is too wide for the motion in it
     KINK = 1 << 20  # a minimum at which the derivative jumps
-    UNTIMED = 1 << 21  # an impact at the start of its step: up to a step early, its time without a derivative
+    UNTIMED = 1 << 21  # more impacts in a step than have times of their own: up to a step early
 
     NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND | KINK | UNTIMED
     FAILURES = (

@@ -1,17 +1,61 @@
-"""A loop that ends when its work is done, or the same loop of a static number of iterations: `bounded_loop`.
+"""Loops that end when their work is done, or of static length: `bounded_loop`, `bounded_count`.
 
 Over many lanes, a loop that ends early runs as long as its slowest lane. A loop of static length always runs
 all iterations, but no device has to test a condition between them, and it has a reverse mode.
+`fixed_iterations` makes all loops of a function static.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_is_static = jax.make_user_context(False)  # part of the key of every program that JAX keeps
+
+
+def fixed_iterations(function: Callable[P, T]) -> Callable[P, T]:
+    """Make every loop of this package inside a function run its largest number of iterations.
+
+    The program has no loop with a condition, only scans: no device waits for another, its time does not
+    depend on the data, it lowers for every platform, and it has a reverse mode. Values and statuses are those
+    of loops that end early. Limits such as `max_iters` and `max_steps` set the cost: choose small ones.
+
+        step = jax.jit(jc.fixed_iterations(lambda state: jc.compliant.step(model, state, u, dt=0.01)))
+
+    Args:
+        function: any function of arrays that calls this package; write `jit`, `vmap` and derivatives around
+            the result.
+
+    Returns:
+        A function of the same arguments.
+
+    Raises:
+        TypeError: function cannot be called.
+
+    Derivative: as the function, forward and reverse.
+    """
+    if not callable(function):
+        raise TypeError(f"function: expected a function, got {type(function).__name__}")
+
+    @functools.wraps(function)
+    def static(*arguments: P.args, **options: P.kwargs) -> T:
+        with _is_static(True):
+            return function(*arguments, **options)
+
+    return static
+
+
+def ends_early(early_exit: bool = True) -> bool:
+    """Decide whether a loop with this setting may end early: not inside of `fixed_iterations`."""
+    return early_exit and not _is_static.value
 
 
 def bounded_loop(
@@ -19,14 +63,14 @@ def bounded_loop(
     body: Callable[[Any], Any],
     start: Any,
     *,
-    most: int,
-    early_exit: bool,
+    max_iters: int,
+    early_exit: bool = True,
 ) -> Any:
-    """Run `lax.while_loop(running, body, start)` for at most `most` iterations, or all without `early_exit`.
+    """Run `lax.while_loop(running, body, start)`, or exactly `max_iters` iterations if it does not end early.
 
-    Iterations after the end of the work change nothing.
+    `running` must end the loop within `max_iters` iterations. Those after the end of the work change nothing.
     """
-    if early_exit:
+    if ends_early(early_exit):
         return lax.while_loop(running, body, start)
 
     def iteration(carry: Any, _: None) -> tuple[Any, None]:
@@ -35,4 +79,17 @@ def bounded_loop(
             lambda updated, unchanged: jnp.where(active, updated, unchanged), body(carry), carry
         ), None
 
-    return lax.scan(iteration, start, length=most)[0]
+    return lax.scan(iteration, start, length=max_iters)[0]
+
+
+def bounded_count(
+    count: jax.Array, body: Callable[[jax.Array, Any], Any], start: Any, *, max_iters: int
+) -> Any:
+    """Run `lax.fori_loop(0, count, body, start)` for a traced count of at most `max_iters`."""
+    if ends_early():
+        return lax.fori_loop(0, count, body, start)
+
+    def iteration(carry: Any, k: jax.Array) -> tuple[Any, None]:
+        return jax.tree.map(lambda new, old: jnp.where(k < count, new, old), body(k, carry), carry), None
+
+    return lax.scan(iteration, start, jnp.arange(max_iters, dtype=jnp.int32))[0]

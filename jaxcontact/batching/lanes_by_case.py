@@ -16,6 +16,7 @@ from jax import lax
 
 from jaxcontact.batching import platforms
 from jaxcontact.batching.batch_axes import batch_first
+from jaxcontact.batching.bounded_loop import bounded_count
 
 
 def switch(
@@ -66,7 +67,7 @@ def _lanes(branches: Sequence[Callable[[Any], Any]], width: int, case: jax.Array
                     return jax.tree.map(put, results, jax.vmap(branch)(tile))
 
                 num_tiles = (jnp.sum(in_case, dtype=jnp.int32) + width - 1) // width
-                results = lax.fori_loop(0, num_tiles, visit, results)
+                results = bounded_count(num_tiles, visit, results, max_iters=-(-count // width))
             return results
 
         return run

@@ -93,7 +93,7 @@ def _repair(
 def solve_coulomb_step(
     exact: ConeProgram, convex: ConeProgram, num_dry: int, max_iters: int, early_exit: bool
 ) -> tuple[jax.Array, ...]:
-    """(v+, p, iterations, converged) of the law with friction bounded by mu times this step's impulse.
+    """Find (v+, p, iterations, converged) of the law with friction bounded by mu times this step's impulse.
 
     Newton's method starts from the velocities before the step, where contacts that slide go on sliding, and
     without impulses; no impulse of an earlier step enters. If it does not settle, interior points find the

@@ -33,7 +33,7 @@ from jaxcontact.solvers.cone_program import ConeProgram
 
 
 def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Array) -> jax.Array:
-    """Whether the step to x with impulses p gains more than the work done on it and the elastic energy given.
+    """Decide whether the step to x with impulses p gains more than the work and elastic energy supplied.
 
     More than rounding: the square root of the precision, to which momenta are balanced, times the energies
     that are compared. Kinetic energy is that at the configuration where the step starts.
@@ -47,9 +47,9 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     tangent = jnp.sum(work[heads:].reshape(axes - 1, nc), axis=0)
     held, *sprung = _friction_springs(problem, p[heads:].reshape(axes - 1, nc).T / h)
     tangent = tangent - held
-    given = work[:heads].at[nb + nl :].add(tangent)
+    supplied = work[:heads].at[nb + nl :].add(tangent)
     pushes = p[:heads] > 0
-    answers = jnp.where(pushes, given / jnp.where(pushes, p[:heads], 1.0), u[:heads])
+    answers = jnp.where(pushes, supplied / jnp.where(pushes, p[:heads], 1.0), u[:heads])
     stiffness = spread_heads("law.stiffness", law.stiffness, terms.kind, x.dtype)
     depth = -by_axis(terms.phi, terms.kind)[:heads]
 
@@ -71,11 +71,11 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
 
 
 def _friction_springs(problem: Problem, force: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Work (nc,) of forces (nc, nt) on friction springs and dampers, elastic energy before and after."""
+    """Compute the work (nc,) of forces (nc, nt) on friction springs and dampers, and energies of springs."""
     end = stretch_after(problem.law, problem.stretch, force, problem.dt)
     if end is None:
         return (jnp.zeros(force.shape[0], force.dtype),) * 3
     start = jnp.zeros_like(end) if problem.stretch is None else problem.stretch
     stiff, _ = friction_springs(problem.law, force.shape[0], force.dtype)
-    before, after = (0.5 * stiff * jnp.sum(each**2, axis=1) for each in (start, end))
+    before, after = (0.5 * stiff * jnp.sum(stretch**2, axis=1) for stretch in (start, end))
     return jnp.sum(force * (end - start), axis=1), before, after

@@ -22,7 +22,7 @@ from jaxcontact.solvers.cone_program import ConeProgram, split
 def solve_min_norm(
     problem: Problem, max_iters: int, early_exit: bool, zeta: Any = None
 ) -> tuple[jax.Array, ...]:
-    """(v+, h lam, iterations, converged) of the QP (83-85), with contacts the QCQP (181-198).
+    """Solve the QP (83-85), with contacts the QCQP (181-198); return v+, h lam, iterations, converged.
 
     minimise zeta |lam_u,n|^2 / 2 + |lam_t|^2 / 2 + |beta|^2 / 2, beta = (I + D A) lam - c on tangents,
     under lam_u,n >= 0, ((I + D A) lam - c) >= 0 on limits and normals, mu lam_n >= |lam_t|, and
@@ -38,17 +38,17 @@ def solve_min_norm(
     free = problem.v + h * (inverse @ problem.f)
     c = row.base - row.rate * (G @ free)
     system = jnp.eye(nr, dtype=G.dtype) + (h * row.rate)[:, None] * (G @ inverse @ G.T)
-    # Bilateral forces follow from the others: lam_b = known + follow lam.
+    # Bilateral forces follow from the others: lam_b = constant + lift lam.
     solved = small_dense.generalized_inverse(system[:nb, :nb])[0] if nb else system[:0, :0]
     lift = jnp.concatenate([-solved @ system[:nb, nb:], jnp.eye(nr - nb, dtype=G.dtype)])
-    known = jnp.concatenate([solved @ c[:nb], jnp.zeros(nr - nb, G.dtype)])
-    reduced, rest = system @ lift, c - system @ known
+    constant = jnp.concatenate([solved @ c[:nb], jnp.zeros(nr - nb, G.dtype)])
+    reduced, rest = system @ lift, c - system @ constant
     heads, tangents, bound = slice(nb, singles + nc), slice(singles + nc, nr), nl + nc
     size = jnp.sqrt(jnp.sum(reduced[heads] ** 2, axis=1))
     unit = jnp.eye(nr - nb, dtype=G.dtype)
     cone = unit[nl:].at[:nc].multiply(row.mu[:, None])
     rows = jnp.concatenate([reduced[heads] / size[:, None], unit[:bound], cone])
-    least = jnp.concatenate([rest[heads] / size, jnp.zeros(bound + nc * axes, G.dtype)])
+    lower_bounds = jnp.concatenate([rest[heads] / size, jnp.zeros(bound + nc * axes, G.dtype)])
     # The objective is |S lam - s|^2 / 2. Friction as stiff as 1e8 N s/m weighs 1e13 times as much as the rest
     # and would hide it: the search is for y, lam = T y, whose directions weigh the same.
     weight = jnp.full(nr - nb, 1.0, G.dtype).at[:bound].set(1.0 / h if zeta is None else zeta)
@@ -62,7 +62,7 @@ def solve_min_norm(
         v=target,
         push=jnp.zeros(nr - nb, G.dtype),
         columns=columns,
-        offset=slope * least,
+        offset=slope * lower_bounds,
         slope=slope,
         keep=jnp.ones_like(slope),
         mu=jnp.ones(nc, G.dtype),
@@ -72,36 +72,36 @@ def solve_min_norm(
     forces = T @ solution.x
     spread = jnp.max(jnp.sum(S**2, axis=0) * jnp.sum(T**2, axis=1), initial=1.0)
     exact = spread <= jnp.finfo(G.dtype).eps ** -1.5  # a quarter of the digits is left
-    converged = solution.converged & exact & _obeys(rows, least, forces, 2 * bound, nc)
-    lam = known + lift @ forces
+    converged = solution.converged & exact & _obeys(rows, lower_bounds, forces, 2 * bound, nc)
+    lam = constant + lift @ forces
     return free + h * (inverse @ (G.T @ lam)), h * lam, solution.iterations, converged
 
 
 def _orthonormalise(S: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(T, t) for S (m, n) with independent columns: (S T)^T S T = 1, t = (S T)^T s. T is upper triangular.
+    """Compute T, upper triangular, with (S T)^T S T = 1 for independent columns S (m, n), and t = (S T)^T s.
 
-    By the modified method of Gram and Schmidt, which is stable for what is made of S and s together.
+    By the modified method of Gram and Schmidt, which is stable for combinations of S and s.
     """
     m, n = S.shape
     table = jnp.block([[S, s[:, None]], [jnp.eye(n, dtype=S.dtype), jnp.zeros((n, 1), S.dtype)]])
 
     def column(table: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array]:
-        one = table[:, j] / jnp.sqrt(jnp.sum(table[:m, j] ** 2))
-        share = jnp.where(jnp.arange(n + 1) > j, one[:m] @ table[:m], 0.0)
-        return table.at[:, j].set(one) - jnp.outer(one, share), share[n]
+        unit_column = table[:, j] / jnp.sqrt(jnp.sum(table[:m, j] ** 2))
+        share = jnp.where(jnp.arange(n + 1) > j, unit_column[:m] @ table[:m], 0.0)
+        return table.at[:, j].set(unit_column) - jnp.outer(unit_column, share), share[n]
 
     table, t = lax.scan(column, table, jnp.arange(n))
     return table[m:, :n], t
 
 
-def _obeys(rows: jax.Array, least: jax.Array, forces: jax.Array, singles: int, nc: int) -> jax.Array:
-    """Whether rows @ forces - least keep bounds and cones, to half of the digits of the largest force.
+def _obeys(rows: jax.Array, lower_bounds: jax.Array, forces: jax.Array, singles: int, nc: int) -> jax.Array:
+    """Decide whether rows @ forces - lower_bounds keep bounds and cones, to half the digits of the forces.
 
     The search measures energies; those of stiff friction that feet share hide the rest.
     """
-    values = rows @ forces - least
+    values = rows @ forces - lower_bounds
     normal, *tangent = split(values, singles, nc) if nc else [values[:0]]
-    rubbed = jnp.sqrt(sum((each**2 for each in tangent), jnp.zeros_like(normal)))
+    rubbed = jnp.sqrt(sum((component**2 for component in tangent), jnp.zeros_like(normal)))
     missing = jnp.concatenate([-values[:singles], rubbed - normal])
-    scale = jnp.max(jnp.abs(forces), initial=0.0) + jnp.max(jnp.abs(least), initial=0.0)
+    scale = jnp.max(jnp.abs(forces), initial=0.0) + jnp.max(jnp.abs(lower_bounds), initial=0.0)
     return jnp.all(missing <= jnp.finfo(forces.dtype).eps ** 0.5 * scale)

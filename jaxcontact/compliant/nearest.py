@@ -34,9 +34,9 @@ class Selection(Record):
     axes: int = static()
 
     def after(self, first: int, width: int = 1) -> jax.Array:
-        """Places of the contacts in a list of `first` other entries and then `width` of each candidate."""
-        own = first + width * self.nearest.index[:, None] + jnp.arange(width)[None]
-        return jnp.concatenate([jnp.arange(first), own.ravel()])
+        """Compute places of contacts in a list of `first` other entries, then `width` of each candidate."""
+        entries = first + width * self.nearest.index[:, None] + jnp.arange(width)[None]
+        return jnp.concatenate([jnp.arange(first), entries.ravel()])
 
     @property
     def num_rows(self) -> int:
@@ -55,41 +55,41 @@ class Selection(Record):
 
 
 def selection_of(kind: tuple[Kind, ...], nearest: Nearest) -> Selection:
-    """The selection that made rows of these kinds."""
+    """Return the selection that made rows of these kinds."""
     equalities, limits, _, axes = count_rows(kind)
     return Selection(nearest=nearest, equalities=equalities, dry=kind.count(DRY), limits=limits, axes=axes)
 
 
-def law_of(law: Material, taken: Selection) -> Material:
-    """The law of what a step sees; of a potential, leaves (nu,) have one entry per limit and contact."""
-    candidates = taken.nearest.phi.shape[0]
+def law_of(law: Material, selection: Selection) -> Material:
+    """Select the law of the contacts of a step; leaves (nu,) of a potential have one entry per row."""
+    candidates = selection.nearest.phi.shape[0]
 
-    def own(value: jax.Array, first: int) -> jax.Array:
-        whole = jnp.shape(value) == (first + candidates,)
-        return jnp.asarray(value)[taken.after(first)] if whole else value
+    def select(value: jax.Array, first: int) -> jax.Array:
+        is_per_candidate = jnp.shape(value) == (first + candidates,)
+        return jnp.asarray(value)[selection.after(first)] if is_per_candidate else value
 
-    constraints = taken.equalities - taken.dry + taken.limits
+    constraints = selection.equalities - selection.dry + selection.limits
     return law.replace(
-        stiffness=own(law.stiffness, constraints),
-        damping=jax.tree.map(lambda leaf: own(leaf, constraints), law.damping),
-        friction=None if law.friction is None else own(law.friction, 0),
-        friction_damping=own(law.friction_damping, taken.dry),
-        friction_spring=jax.tree.map(lambda leaf: own(leaf, 0), law.friction_spring),
-        potential=jax.tree.map(lambda leaf: own(leaf, taken.limits), law.potential),
+        stiffness=select(law.stiffness, constraints),
+        damping=jax.tree.map(lambda leaf: select(leaf, constraints), law.damping),
+        friction=None if law.friction is None else select(law.friction, 0),
+        friction_damping=select(law.friction_damping, selection.dry),
+        friction_spring=jax.tree.map(lambda leaf: select(leaf, 0), law.friction_spring),
+        potential=jax.tree.map(lambda leaf: select(leaf, selection.limits), law.potential),
     )
 
 
-def info_of_all(info: StepInfo, taken: Selection, loose: jax.Array | None) -> StepInfo:
-    """The answer with entries for every candidate; `loose` (nc, nt) are friction springs without force."""
-    index, phi = taken.nearest.index, taken.nearest.phi
+def info_of_all(info: StepInfo, selection: Selection, loose: jax.Array | None) -> StepInfo:
+    """Spread a result over all candidates; `loose` (nc, nt) are friction springs without force."""
+    index, phi = selection.nearest.index, selection.nearest.phi
     candidates = phi.shape[0]
-    singles = taken.equalities + taken.limits
-    before = jnp.concatenate([jnp.zeros(singles - taken.dry, phi.dtype), phi])
+    singles = selection.equalities + selection.limits
+    before = jnp.concatenate([jnp.zeros(singles - selection.dry, phi.dtype), phi])
     return info.replace(
-        status=info.status | flag(taken.nearest.overflow, Status.OVERFLOW),
-        lam=jnp.zeros(taken.num_rows, phi.dtype).at[taken.rows].set(info.lam),
-        gap=before.at[taken.constraints].set(info.gap),
-        slip=jnp.zeros((candidates, taken.axes - 1), phi.dtype).at[index].set(info.slip),
+        status=info.status | flag(selection.nearest.overflow, Status.OVERFLOW),
+        lam=jnp.zeros(selection.num_rows, phi.dtype).at[selection.rows].set(info.lam),
+        gap=before.at[selection.constraints].set(info.gap),
+        slip=jnp.zeros((candidates, selection.axes - 1), phi.dtype).at[index].set(info.slip),
         taken=jnp.zeros(candidates, bool).at[index].set(True),
         stretch=None if loose is None else loose.at[index].set(info.stretch),
     )

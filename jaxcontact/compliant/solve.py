@@ -255,8 +255,8 @@ def solve(
       solutions exist, as in a jam, it is the one that Newton's method finds from `problem.v`, where contacts
       that slide go on sliding. `warm_start` has no influence.
     - "associated", the default: one convex problem, unique, for optimisation and proofs. Friction is
-      right, but sliding lifts the normal law by mu |u_t|: a gap of (h + B / K) mu |u_t|, and what cannot lift jams. Contacts
-      push across a gap of (B / K) |u_n|.
+      right, but sliding lifts the normal law by mu |u_t|: a gap of (h + B / K) mu |u_t|, and what cannot lift
+      jams. Contacts push across a gap of (B / K) |u_n|.
     - "pyramid": associated, with |lam_t1| <= mu lam_n and |lam_t2| <= mu lam_n: friction up to sqrt(2) mu.
     - "coupled", with formulation="min_norm": the paper's QCQP (181-198), wrong while sliding; for comparison.
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import FlowSetting, RunState, begin, cross, graze, smooth
 from jaxcontact.mechanics.event_system import EventSystem
@@ -130,7 +131,7 @@ def make_plan(
         return after, log.at[c.rows].set(after.row)
 
     log = jnp.zeros((max_steps, 5), s.x0.dtype)
-    last, log = lax.while_loop(lambda carry: unfinished(carry[0]), logged, (first, log))
+    last, log = bounded_loop(lambda carry: unfinished(carry[0]), logged, (first, log), max_iters=max_steps)
     used = jnp.arange(max_steps) < last.rows
     stuck = (last.t < s.t1) & ((last.status & jnp.uint32(int(Status.FAILURES))) == 0)
     finite = jnp.all(jnp.isfinite(last.x)) & jnp.all(jnp.isfinite(last.f))

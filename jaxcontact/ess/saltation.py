@@ -98,11 +98,11 @@ def ordering_map(
     es, params = system_of(model), model.params
     if np.ndim(order) != 1:
         raise ValueError(f"order: expected (k,) indices of guards, got {np.ndim(order)} axes")
-    known = order if isinstance(order, jax.core.Tracer) else np.asarray(order)
-    if isinstance(known, np.ndarray) and np.unique(known).size < known.size:
-        raise ValueError(f"order: expected distinct guards, got {known}")
-    check_guards("order", es, params, x_corner, known)
-    order = jnp.asarray(known)
+    checked = order if isinstance(order, jax.core.Tracer) else np.asarray(order)
+    if isinstance(checked, np.ndarray) and np.unique(checked).size < checked.size:
+        raise ValueError(f"order: expected distinct guards, got {checked}")
+    check_guards("order", es, params, x_corner, checked)
+    order = jnp.asarray(checked)
     repeated = jnp.any(jnp.tril(order[:, None] == order[None, :], -1))
     if crossed is None:
         behind = es.guards(x_corner, params) >= 0
@@ -110,8 +110,8 @@ def ordering_map(
 
     def across(carry: Any, guard: jax.Array) -> tuple[Any, None]:
         product, x, mask = carry
-        one = saltation_matrix(model, x, guard, mask, t=t, control=control)
-        return (one @ product, es.after(x, guard, params), es.cross(mask, guard)), None
+        saltation = saltation_matrix(model, x, guard, mask, t=t, control=control)
+        return (saltation @ product, es.after(x, guard, params), es.cross(mask, guard)), None
 
     start = (jnp.eye(x_corner.shape[0], dtype=x_corner.dtype), x_corner, crossed)
     return jnp.where(repeated, jnp.nan, lax.scan(across, start, order)[0][0])

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.ess.inputs import Inputs
 from jaxcontact.mechanics.event_system import EventSystem
 
@@ -95,10 +95,11 @@ def across_corner(
         jnp.zeros((m, m), x.dtype),
     )  # fmt: skip
     # Most corners have one guard: stop when none is ahead.
-    _, (y, s, corner, mask, _, order, stuck, leads) = lax.while_loop(
+    _, (y, s, corner, mask, _, order, stuck, leads) = bounded_loop(
         lambda c: (c[0] < m) & jnp.any(c[1][4]),
         lambda c: (c[0] + 1, crossing(c[0], c[1])),
         (jnp.int32(0), start),
+        max_iters=m,
     )
     f = es.xdot(t, corner, mask, control, params)
     return Corner(y - s * f, order, stuck, leads)

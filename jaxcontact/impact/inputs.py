@@ -174,28 +174,33 @@ def impulse_status(impulse_max: jax.Array) -> jax.Array:
 
 
 def prepare(terms: ContactTerms, v: jax.Array) -> tuple[ContactTerms, jax.Array, jax.Array]:
-    """Replace bad (terms, v) by harmless ones, and return them with status bits that say why; traceable."""
-    finite = jnp.all(jnp.isfinite(v))
+    """Replace bad (terms, v) by harmless ones, and return them with status bits that say why; traceable.
+
+    Terms do not depend on v, so that worlds with the same terms share what is computed of them.
+    """
+    numbers_finite = jnp.bool_(True)
     for array in (terms.M, terms.J_n, terms.J_t, terms.phi, terms.mu):
-        finite &= jnp.all(jnp.isfinite(array))
-    finite &= jnp.isfinite(v @ (terms.M @ v))  # every law compares with the energy
+        numbers_finite &= jnp.all(jnp.isfinite(array))
+    # Every law compares with the energy.
+    finite = numbers_finite & jnp.all(jnp.isfinite(v)) & jnp.isfinite(v @ (terms.M @ v))
     size = jnp.sqrt(jnp.abs(jnp.diagonal(terms.M)))
     symmetric = jnp.all(jnp.abs(terms.M - terms.M.T) <= SYMMETRY * size[:, None] * size[None])
     _, pivot = small_dense.spd_inverse(jax.lax.stop_gradient(terms.M))
     valid = symmetric & (pivot > 0) & jnp.all(terms.mu >= 0)
+    deep = jnp.any(terms.phi < -touch_tolerance(terms.J_n))
     status = (
         flag(~finite, Status.NONFINITE)
         | flag(finite & ~valid, Status.INVALID)
-        | flag(jnp.any(terms.phi < -touch_tolerance(terms.J_n)), Status.PENETRATION)
+        | flag(deep, Status.PENETRATION)
     )
-    good = status == 0
+    good, sound = status == 0, numbers_finite & valid & ~deep
     identity = jnp.eye(v.shape[0], dtype=terms.M.dtype)
     safe = ContactTerms(
-        M=jnp.where(good, terms.M, identity),
-        J_n=jnp.where(good, terms.J_n, 0.0),
-        J_t=jnp.where(good, terms.J_t, 0.0),
-        phi=jnp.where(good, terms.phi, 0.0),
-        mu=jnp.where(good, terms.mu, 0.0),
-        active=terms.active & good,
+        M=jnp.where(sound, terms.M, identity),
+        J_n=jnp.where(sound, terms.J_n, 0.0),
+        J_t=jnp.where(sound, terms.J_t, 0.0),
+        phi=jnp.where(sound, terms.phi, 0.0),
+        mu=jnp.where(sound, terms.mu, 0.0),
+        active=terms.active & sound,
     )
     return safe, jnp.where(good, v, 0.0), status

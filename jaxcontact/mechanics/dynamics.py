@@ -41,8 +41,8 @@ def _gravity(structure: Structure, params: Params) -> Vector:
 
 def gravity_energy(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
     """Compute the potential energy of gravity, J; zero at the world's origin."""
-    own = kinematics.inertias
-    moment = add(own.moment, scale(own.mass, components(kinematics.origin)))
+    inertias = kinematics.inertias
+    moment = add(inertias.moment, scale(inertias.mass, components(kinematics.origin)))
     return -jnp.sum(dot3(moment, _gravity(structure, params)))
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.half_turns import spread, turn_back
 
 MAX_ITERS = 30  # iterations; a body that turns by half a radian in a step takes eight
@@ -48,7 +49,9 @@ def search(
     zero = jnp.zeros((), start.dtype)
     no = jnp.asarray(False)
     begin = jnp.int32(0), start, jnp.full_like(zero, jnp.inf), zero, no, no
-    _, rate, *_, solved = lax.while_loop(lambda carry: (carry[0] < MAX_ITERS) & ~carry[4], improve, begin)
+    _, rate, *_, solved = bounded_loop(
+        lambda carry: (carry[0] < MAX_ITERS) & ~carry[4], improve, begin, max_iters=MAX_ITERS
+    )
     return rate, solved
 
 

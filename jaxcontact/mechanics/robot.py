@@ -122,10 +122,10 @@ def point_jacobian(model: Model, q: jax.Array, body: str | int, at: jax.Array) -
 
     if model.system.mechanics is None:
         return tangent_jacobian(model.system, place, q)
-    here = kinematics_of(model, q)
+    kinematics = kinematics_of(model, q)
     axes = jnp.eye(model.structure.dim, dtype=q.dtype)
     return model.system.mechanics.point_jacobians(
-        model.structure, here, (index,), place(q)[None], axes[None]
+        model.structure, kinematics, (index,), place(q)[None], axes[None]
     )[0]
 
 

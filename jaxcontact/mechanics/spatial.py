@@ -166,8 +166,8 @@ def inertia_about(
     square = dot3(centre, centre)
 
     def entry(i: int, j: int) -> jax.Array:
-        own = dot3(rotation[i], turned[j]) - mass * centre[i] * centre[j]
-        return own + mass * square if i == j else own
+        product = dot3(rotation[i], turned[j]) - mass * centre[i] * centre[j]
+        return product + mass * square if i == j else product
 
     places = ((0, 0), (1, 1), (2, 2), (1, 2), (2, 0), (0, 1))
     return Inertia(mass, scale(mass, centre), tuple(entry(i, j) for i, j in places))
@@ -177,8 +177,8 @@ def momentum(inertia: Inertia, motion: Screw) -> Screw:
     """Compute the momentum I V = (J w + h x l, m l + w x h), about the origin."""
     (w, linear), h = motion, inertia.moment
     xx, yy, zz, yz, zx, xy = inertia.tensor
-    own = transform(((xx, xy, zx), (xy, yy, yz), (zx, yz, zz)), w)
-    return add(own, cross3(h, linear)), add(scale(inertia.mass, linear), cross3(w, h))
+    turned = transform(((xx, xy, zx), (xy, yy, yz), (zx, yz, zz)), w)
+    return add(turned, cross3(h, linear)), add(scale(inertia.mass, linear), cross3(w, h))
 
 
 def sum_along(mask: np.ndarray, parts: Any) -> Any:

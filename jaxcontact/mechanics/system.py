@@ -398,9 +398,9 @@ def is_inertia(inertia: jax.Array) -> jax.Array:
     scaled = inertia / jnp.where(size > 0, size, 1.0)[:, None, None]
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = jnp.moveaxis(scaled, 0, -1)
     pairs = [yy * zz - yz * zy, xx * zz - xz * zx, xx * yy - xy * yx]
-    whole = xx * pairs[0] - xy * (yx * zz - yz * zx) + xz * (yx * zy - yy * zx)
-    least = -64.0 * float(jnp.finfo(inertia.dtype).eps)
-    return jnp.all(moments >= 0) & jnp.all(jnp.stack([*pairs, whole]) >= least)
+    determinant = xx * pairs[0] - xy * (yx * zz - yz * zx) + xz * (yx * zy - yy * zx)
+    round_off = -64.0 * float(jnp.finfo(inertia.dtype).eps)
+    return jnp.all(moments >= 0) & jnp.all(jnp.stack([*pairs, determinant]) >= round_off)
 
 
 def check_model(model: Model) -> None:

@@ -26,7 +26,7 @@ def momentum_difference(model: Model, first: Trajectory, second: Trajectory) -> 
         mass = mass_matrix(model, q)
         # |M v - p_2|_g = |v - M^-1 p_2|_M
         apart = v - jnp.linalg.solve(mass, mass_matrix(model, q2) @ v2)
-        own = v @ mass @ v
-        return jnp.sqrt(apart @ mass @ apart / jnp.where(own > 0, own, 1.0))
+        square = v @ mass @ v
+        return jnp.sqrt(apart @ mass @ apart / jnp.where(square > 0, square, 1.0))
 
     return jax.lax.map(lambda x: one(*x), (first.states.q, first.states.v, second.states.q, second.states.v))

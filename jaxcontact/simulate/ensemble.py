@@ -6,6 +6,7 @@ for every chunk, so a world has the same bits in every call. docs/understand/lon
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -133,10 +134,7 @@ def ensemble(
 
     Derivative: none; a driver for the host.
     """
-    for name, value in (("dt", dt), ("duration", duration)):
-        check_positive(name, value)
-    check_count("num_worlds", num_worlds)
-    check_integer("seed", seed, 0)
+    _check_numbers(dt, duration, num_worlds, seed)
     check_run(run, unused=("devices",))
     if reduce is not None and not callable(reduce):
         raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
@@ -148,7 +146,7 @@ def ensemble(
     if control is None:
         control = jnp.zeros((steps, model.num_controls), starts.v.dtype)
 
-    def one(start: State, world: jax.Array) -> Ensemble:
+    def simulate_world(start: State, world: jax.Array) -> Ensemble:
         motion = rollout(
             model, start, control, stepper=stepper, dt=dt, num_steps=steps,
             key=jax.random.fold_in(jax.random.key(seed), world), policy_memory=policy_memory,
@@ -163,19 +161,29 @@ def ensemble(
             path=motion.states if keep_path else None,
         )
 
-    blocks = _Blocks(one, starts, num_worlds)
+    blocks = _Blocks(simulate_world, starts, num_worlds)
     parts = blocks.computed(0) if run.checkpoint is None else _stored(Path(run.checkpoint), blocks, run.about)
     size = 1024 if run.chunk is None else int(run.chunk)
-    reduced, whole, done = None, [], 0
-    for part in _rows(parts, size):
-        done += len(part.status)
-        if reduce is not None:
-            reduced = reduce(reduced, part)
-        else:
-            whole.append(part)
-        if run.progress is not None:
-            run.progress(done, num_worlds)
-    return reduced if reduce is not None else _joined(whole)
+    chunks = _reported(_rows(parts, size), num_worlds, run.progress)
+    return _joined(list(chunks)) if reduce is None else functools.reduce(reduce, chunks, None)
+
+
+def _check_numbers(dt: float, duration: float, num_worlds: int, seed: int) -> None:
+    """Raise ValueError if a number of `ensemble` is out of range."""
+    check_positive("dt", dt)
+    check_positive("duration", duration)
+    check_count("num_worlds", num_worlds)
+    check_integer("seed", seed, 0)
+
+
+def _reported(chunks: Iterator[Ensemble], total: int, progress: Any) -> Iterator[Ensemble]:
+    """Yield chunks; report the number of worlds after each has been used."""
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk.status)
+        if progress is not None:
+            progress(done, total)
 
 
 def _starts(state: State, num_worlds: int) -> State:
@@ -193,10 +201,12 @@ def _starts(state: State, num_worlds: int) -> State:
 class _Blocks:
     """The worlds in blocks of one width, the last one filled up with worlds that are dropped."""
 
-    def __init__(self, one: Callable[[State, jax.Array], Ensemble], starts: State, total: int) -> None:
+    def __init__(
+        self, simulate_world: Callable[[State, jax.Array], Ensemble], starts: State, total: int
+    ) -> None:
         self.starts, self.total = starts, total
         self.width = min(WIDTH, 1 << (total - 1).bit_length())
-        self.function = jit(jax.vmap(one))
+        self.function = jit(jax.vmap(simulate_world))
         self._compiled: Any = None
 
     def begins(self) -> list[int]:
@@ -204,8 +214,9 @@ class _Blocks:
 
     def arguments(self, begin: int) -> tuple[State, jax.Array]:
         worlds = np.arange(begin, begin + self.width)
-        own = np.minimum(worlds, self.total - 1)
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[own]), self.starts), jnp.asarray(worlds, jnp.uint32)
+        rows = np.minimum(worlds, self.total - 1)
+        starts = jax.tree.map(lambda leaf: jnp.asarray(leaf[rows]), self.starts)
+        return starts, jnp.asarray(worlds, jnp.uint32)
 
     def compute(self, begin: int) -> Ensemble:
         """Compute the worlds of the block that begins at world `begin`."""
@@ -232,9 +243,9 @@ def _rows(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
         held.append(part)
         count += len(part.status)
         while count >= size:
-            whole = _joined(held)
-            yield _cut(whole, 0, size)
-            held, count = [_cut(whole, size, count)], count - size
+            joined = _joined(held)
+            yield _cut(joined, 0, size)
+            held, count = [_cut(joined, size, count)], count - size
     if count:
         yield _joined(held)
 

@@ -14,6 +14,7 @@ from jax import lax
 from jaxcontact import geometry
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Model, State, Structure
@@ -186,8 +187,8 @@ def _place(model: Model, groups: Groups, along_gravity: bool, state: State) -> t
         return steps, gaps_after(fixed, steps), tries + 1
 
     start = jnp.zeros(len(groups), state.q.dtype)
-    steps, residual, tries = lax.while_loop(
-        searching, improve, (start, gaps_after(fixed, start), jnp.int32(0))
+    steps, residual, tries = bounded_loop(
+        searching, improve, (start, gaps_after(fixed, start), jnp.int32(0)), max_iters=MAX_ITERS
     )
     steps = implicit.attach(gaps_after, newton, data, lax.stop_gradient(steps))
     largest = jnp.max(jnp.abs(residual))

@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
 from jaxcontact.mechanics.system import Model, State, check_mechanism
@@ -86,17 +87,17 @@ def _project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
 def constraint_values(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Compute deviations (nb,), zero where loops are closed, and gaps and limits (nu,) that are kept >= 0."""
     structure, none = model.structure, jnp.zeros(0, q.dtype)
-    held, kept = [none], [none]
+    held, gaps = [none], [none]
     if structure.tree is not None and structure.tree.closes:
         assert model.system.mechanics is not None
         held.append(model.system.mechanics.closures(structure, *body_frames(model, q), model.params))
     if structure.num_contacts:
-        kept.append(contact_gaps(model, q))
+        gaps.append(contact_gaps(model, q))
     if model.system.constraints is not None:
         deviations, limits = model.system.constraints(structure, q, model.params)
         held.append(deviations)
-        kept.append(limits)
-    return jnp.concatenate(held), jnp.concatenate(kept)
+        gaps.append(limits)
+    return jnp.concatenate(held), jnp.concatenate(gaps)
 
 
 def least_penetration(q: jax.Array) -> jax.Array:
@@ -123,10 +124,10 @@ def nearest_configuration(model: Model, q: jax.Array) -> tuple[jax.Array, Projec
     fixed, start = lax.stop_gradient((model.params, q))
     mass = mass_matrix(model.replace(params=fixed), start)
     inverse, pivot = small_dense.spd_inverse(mass)
-    held, kept = constraint_values(model.replace(params=fixed), start)
+    held, gaps = constraint_values(model.replace(params=fixed), start)
     none = jnp.zeros(mass.shape[0], q.dtype)
-    forces = jnp.zeros(held.shape[0] + kept.shape[0], q.dtype)
-    depth = _worst(held, kept)
+    forces = jnp.zeros(held.shape[0] + gaps.shape[0], q.dtype)
+    depth = _worst(held, gaps)
     allowed = allowed_depth(start)
     # If a step is itself nearly round-off, the gaps determine it only to that relative accuracy.
     settled = jnp.maximum(float(jnp.finfo(q.dtype).eps) ** 0.5, allowed / jnp.where(depth > 0, depth, 1.0))
@@ -139,12 +140,12 @@ def nearest_configuration(model: Model, q: jax.Array) -> tuple[jax.Array, Projec
     def improve(carry: _Search) -> _Search:
         step, forces, status = _linear_step(model.replace(params=fixed), start, carry.step, inverse)
         worst = _worst(*constraint_values(model.replace(params=fixed), retract(model.system, start, step)))
-        moved, whole = (jnp.sqrt(jnp.maximum(x @ mass @ x, 0.0)) for x in (step - carry.step, step))
-        change = jnp.where(whole > 0, moved / jnp.where(whole > 0, whole, 1.0), 0.0)
+        moved, total = (jnp.sqrt(jnp.maximum(x @ mass @ x, 0.0)) for x in (step - carry.step, step))
+        change = jnp.where(total > 0, moved / jnp.where(total > 0, total, 1.0), 0.0)
         return _Search(step, forces, worst, change, carry.status | status, carry.tries + 1)
 
     first = _Search(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
-    search = lax.while_loop(searching, improve, first)
+    search = bounded_loop(searching, improve, first, max_iters=MAX_ITERS)
     step = _attached(model, q, search, held.shape[0])
     q_plus = jnp.where(search.tries > 0, retract(model.system, q, step), q)
     unfinished = (search.tries >= MAX_ITERS) & ((search.worst > allowed) | (search.change > settled))
@@ -161,8 +162,8 @@ def nearest_configuration(model: Model, q: jax.Array) -> tuple[jax.Array, Projec
     return q_plus, info
 
 
-def _worst(held: jax.Array, kept: jax.Array) -> jax.Array:
-    return jnp.maximum(jnp.max(jnp.abs(held), initial=0.0), jnp.max(-kept, initial=0.0))
+def _worst(held: jax.Array, gaps: jax.Array) -> jax.Array:
+    return jnp.maximum(jnp.max(jnp.abs(held), initial=0.0), jnp.max(-gaps, initial=0.0))
 
 
 def _linear_step(
@@ -174,10 +175,10 @@ def _linear_step(
         return jnp.concatenate(constraint_values(model, retract(model.system, q, d)))
 
     held = constraint_values(model, q)[0].shape[0]
-    here, J = values(step), jax.jacfwd(values)(step)
+    values_at_step, J = values(step), jax.jacfwd(values)(step)
     square = jnp.sum((J @ inverse) * J, axis=1)
     size = jnp.where(square > 0, lax.rsqrt(jnp.where(square > 0, square, 1.0)), 1.0)
-    J, rhs = J * size[:, None], (J @ step - here) * size
+    J, rhs = J * size[:, None], (J @ step - values_at_step) * size
     response = inverse @ J.T
     gram = J @ response
     onto = gram[:held, :held]
@@ -202,11 +203,11 @@ def _attached(model: Model, q: jax.Array, search: _Search, held: int) -> jax.Arr
 
     def residual(data: Any, root: Any) -> Any:
         (params, q, holds), (d, forces) = data, root
-        here = model.replace(params=params)
+        at_params = model.replace(params=params)
         values, back = jax.vjp(
-            lambda x: jnp.concatenate(constraint_values(here, retract(model.system, q, x))), d
+            lambda x: jnp.concatenate(constraint_values(at_params, retract(model.system, q, x))), d
         )
-        balance = mass_matrix(here, q) @ d - back(forces)[0]
+        balance = mass_matrix(at_params, q) @ d - back(forces)[0]
         return balance, jnp.where(holds > 0, values, -forces)
 
     def correct(data: Any, root: Any, rhs: Any) -> Any:

@@ -125,8 +125,8 @@ def run(
             raise_if_failed(jnp.concatenate([part[2].status for part in parts]), "step")
         if run.progress is not None:
             run.progress(first + size, steps)
-    whole = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
-    return _trajectory(whole, state, stepper.closed(model, state))
+    rows_of_all = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+    return _trajectory(rows_of_all, state, stepper.closed(model, state))
 
 
 class _Setup(NamedTuple):
@@ -196,22 +196,24 @@ def _steps(
 
 
 def _checkpointed_scan(
-    one: Callable[[Any, Any], Any], carry: Any, rows: Any, length: int, every: int | None
+    step: Callable[[Any, Any], Any], carry: Any, rows: Any, length: int, every: int | None
 ) -> tuple[Any, Any]:
     """Scan as `lax.scan`, but keep for reverse mode only the carry at the end of every `every` rows."""
     if every is None:
-        return lax.scan(one, carry, rows)
-    whole = length - length % every
-    blocks = jax.tree.map(lambda x: x[:whole].reshape(length // every, every, *x.shape[1:]), rows)
-    rest = jax.tree.map(lambda x: x[whole:], rows)
+        return lax.scan(step, carry, rows)
+    in_blocks = length - length % every
+    blocks = jax.tree.map(lambda x: x[:in_blocks].reshape(length // every, every, *x.shape[1:]), rows)
+    rest = jax.tree.map(lambda x: x[in_blocks:], rows)
 
     @jax.checkpoint
-    def block(carry: Any, some: Any) -> Any:
-        return lax.scan(one, carry, some)
+    def block(carry: Any, block_rows: Any) -> Any:
+        return lax.scan(step, carry, block_rows)
 
     carry, first = lax.scan(block, carry, blocks)
     carry, last = block(carry, rest)
-    return carry, jax.tree.map(lambda a, b: jnp.concatenate([a.reshape(whole, *b.shape[1:]), b]), first, last)
+    return carry, jax.tree.map(
+        lambda a, b: jnp.concatenate([a.reshape(in_blocks, *b.shape[1:]), b]), first, last
+    )
 
 
 def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:

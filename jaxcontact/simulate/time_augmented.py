@@ -127,7 +127,7 @@ class _Carry(NamedTuple):
     state: State
     s: jax.Array
     codes: jax.Array  # (nc,) modes of a smooth motion
-    known: jax.Array  # whether they continue
+    continues: jax.Array  # whether they continue
     ended: jax.Array  # (nc, 4) bool, modes that ended at this s
     speed: jax.Array  # |v|_M before the last impact
     rates: jax.Array  # (nc,) of the impact
@@ -166,7 +166,7 @@ def _run(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedP
     bad = _bad_numbers(system, numbers, state)
     zero, none = jnp.zeros((), dtype), jnp.int32(0)
     start = _Carry(
-        state=state, s=zero, codes=jnp.zeros(nc, jnp.int32), known=jnp.array(False),
+        state=state, s=zero, codes=jnp.zeros(nc, jnp.int32), continues=jnp.array(False),
         ended=jnp.zeros((nc, 4), bool), speed=zero, rates=jnp.ones(nc, dtype), collides=jnp.array(False),
         in_impact=jnp.array(False), step=jnp.asarray(1e-2, dtype), impacts=none, jolts=none, pieces=none,
         residual=zero, status=bad,
@@ -224,21 +224,21 @@ def _piece(system: System, numbers: _Numbers, number: jax.Array, carry: _Carry) 
     touches = terms.phi <= touching_gap(dtype)
     space = contact_space(terms.replace(active=touches))
     near = near_zero(space, state.v, carry.speed)
-    here = _Here(terms, touches, space, space.jacobian @ state.v, near)
-    approaches = jnp.any(here.u[0::2] < -near[0::2])
+    contacts = _ContactState(terms, touches, space, space.jacobian @ state.v, near)
+    approaches = jnp.any(contacts.u[0::2] < -near[0::2])
     lots = _lots(numbers, number, carry)
     begins = approaches & ~carry.in_impact
     carry = carry._replace(
         rates=jnp.where(carry.in_impact, carry.rates, lots.rates),
         speed=jnp.where(begins, mass_norm(space.mass, state.v), carry.speed),
     )
-    undecided = ~approaches & ~carry.known
+    undecided = ~approaches & ~carry.continues
 
     def push_on() -> ImpactRate:
-        return impact_rate(space, here.u, carry.rates, near, lots.mode)
+        return impact_rate(space, contacts.u, carry.rates, near, lots.mode)
 
     push = _only_if(approaches | undecided, push_on)
-    choice = _only_if(undecided, lambda: _decision(system, numbers, here, carry, lots))
+    choice = _only_if(undecided, lambda: _decision(system, numbers, contacts, carry, lots))
     options = choice.options + (lots.option is not None)
     drawn = False if lots.option is None else lots.option * options >= choice.options
     jolts = undecided & push.possible & ((choice.options == 0) | drawn)
@@ -257,14 +257,14 @@ def _piece(system: System, numbers: _Numbers, number: jax.Array, carry: _Carry) 
         jnp.where(stuck, 0, jnp.where(approaches | jolts, 1, 2)),
         (
             lambda c: (c, _no_row(c.codes.shape[0], dtype)),
-            lambda c: _impact(numbers, here, push, c),
-            lambda c: _smooth(system, numbers, here, c),
+            lambda c: _impact(numbers, contacts, push, c),
+            lambda c: _smooth(system, numbers, contacts, c),
         ),
         carry,
     )
 
 
-class _Here(NamedTuple):
+class _ContactState(NamedTuple):
     """The contacts at the start of a piece: scaled velocities u (r,), and sizes `near` that count as zero."""
 
     terms: ContactTerms
@@ -300,24 +300,28 @@ def _only_if(wanted: jax.Array, function: Any) -> Any:
     return lax.cond(wanted, function, lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
 
 
-def _decision(system: System, numbers: _Numbers, here: _Here, carry: _Carry, lots: _Lots) -> Choice:
+def _decision(
+    system: System, numbers: _Numbers, contacts: _ContactState, carry: _Carry, lots: _Lots
+) -> Choice:
     """Choose modes of the contacts that are closed and neither approach nor leave."""
-    closed = here.touches & (jnp.abs(here.u[0::2]) <= here.near[0::2])
+    closed = contacts.touches & (jnp.abs(contacts.u[0::2]) <= contacts.near[0::2])
     rates = accelerations(Model(system=system, params=numbers.params), carry.state, closed)
-    return choose_modes(rates, here.u, here.near, carry.ended, lots.force)
+    return choose_modes(rates, contacts.u, contacts.near, carry.ended, lots.force)
 
 
-def _impact(numbers: _Numbers, here: _Here, push: ImpactRate, carry: _Carry) -> tuple[_Carry, _Row]:
+def _impact(
+    numbers: _Numbers, contacts: _ContactState, push: ImpactRate, carry: _Carry
+) -> tuple[_Carry, _Row]:
     """Move the velocities along a line until one reaches zero; time and positions stand still."""
-    space, state = here.space, carry.state
-    far, never = piece_length(here.u, space.delassus @ push.rate, here.near)
+    space, state = contacts.space, carry.state
+    far, never = piece_length(contacts.u, space.delassus @ push.rate, contacts.near)
     far = jnp.minimum(far, numbers.length - carry.s)
     lam = (space.scale * push.rate).reshape(-1, 2)
     row = _Row(lam, jnp.zeros_like(far), jnp.int32(PieceKind.IMPACT), carry.impacts - 1, carry.collides)
     carry = carry._replace(
         state=state.replace(v=state.v + space.response @ (far * push.rate)),
         s=carry.s + far,
-        known=jnp.array(False),
+        continues=jnp.array(False),
         ended=jnp.zeros_like(carry.ended),
         in_impact=jnp.array(True),
         status=carry.status | flag(never, Status.UNTERMINATED),
@@ -325,19 +329,19 @@ def _impact(numbers: _Numbers, here: _Here, push: ImpactRate, carry: _Carry) -> 
     return carry, row
 
 
-def _smooth(system: System, numbers: _Numbers, here: _Here, carry: _Carry) -> tuple[_Carry, _Row]:
+def _smooth(system: System, numbers: _Numbers, contacts: _ContactState, carry: _Carry) -> tuple[_Carry, _Row]:
     """Move the state in its modes until one of them ends or the step is over; time runs."""
     state, codes = carry.state, carry.codes
-    u_n = here.u[0::2]
-    leaves = here.touches & (u_n > here.near[0::2])
+    u_n = contacts.u[0::2]
+    leaves = contacts.touches & (u_n > contacts.near[0::2])
     smooth = SmoothMotion(
         codes=codes,
         state=state,
         s=carry.s,
         length=numbers.length,
-        base=jnp.where(here.touches, here.terms.phi, 0.0),
-        leaving=jnp.where(leaves, here.terms.J_n @ state.v, jnp.nan),
-        near=here.near,
+        base=jnp.where(contacts.touches, contacts.terms.phi, 0.0),
+        leaving=jnp.where(leaves, contacts.terms.J_n @ state.v, jnp.nan),
+        near=contacts.near,
         longest=numbers.longest,
     )
     solver = ode.DormandPrince(rtol=numbers.rtol, atol=1e-2 * numbers.rtol)
@@ -347,20 +351,17 @@ def _smooth(system: System, numbers: _Numbers, here: _Here, carry: _Carry) -> tu
     row = _Row(t_rate * piece.force, t_rate, kind.astype(jnp.int32), jnp.int32(-1), jnp.array(False))
     # An impact left a velocity that counts as zero here but is more than round-off: infinitely many impacts
     # were cut short.
-    round_off = (
-        1e3
-        * float(jnp.finfo(state.v.dtype).eps)
-        * jnp.maximum(carry.speed, mass_norm(here.space.mass, state.v))
-    )
+    speed = jnp.maximum(carry.speed, mass_norm(contacts.space.mass, state.v))
+    round_off = 1e3 * float(jnp.finfo(state.v.dtype).eps) * speed
     cut = (codes != contact_modes.SEPARATE) & (u_n > round_off) & carry.in_impact
     stays = (piece.s <= carry.s) & carry.ended
-    gone = (piece.event & piece.who & (codes != contact_modes.SEPARATE))[:, None] & (
+    gone = (piece.event & piece.ending & (codes != contact_modes.SEPARATE))[:, None] & (
         jnp.arange(4)[None] == codes[:, None]
     )
     carry = carry._replace(
         state=piece.state,
         s=piece.s,
-        known=~piece.event,
+        continues=~piece.event,
         ended=stays | gone,
         speed=jnp.zeros_like(carry.speed),
         in_impact=jnp.array(False),

@@ -91,14 +91,14 @@ class Trajectory(Record):
         impacts = self.impacts
         for i in range(0 if impacts is None else min(int(impacts.count), impacts.t.shape[0])):
             when = f"t = {float(impacts.t[i]):.6g} s"
-            who = ", ".join(str(c) for c in np.flatnonzero(np.asarray(impacts.approaching[i])))
+            striking = ", ".join(str(c) for c in np.flatnonzero(np.asarray(impacts.approaching[i])))
             if bool(impacts.plastic[i]):
-                lines.append(f"{when}: contact {who} chatters and is made plastic (ZENO)")
-            elif not who:
+                lines.append(f"{when}: contact {striking} chatters and is made plastic (ZENO)")
+            elif not striking:
                 jammed = ", ".join(str(c) for c in np.flatnonzero(np.asarray(impacts.impulse[i])))
                 lines.append(f"{when}: contact {jammed} jams, an impact without a collision")
             elif int(np.sum(np.asarray(impacts.touching[i]))) > 1:
-                lines.append(f"{when}: contact {who} strikes while others touch (SIMULTANEOUS)")
+                lines.append(f"{when}: contact {striking} strikes while others touch (SIMULTANEOUS)")
         bad = np.asarray(self.status) & int(Status.FAILURES)
         if np.any(bad):
             first = int(np.flatnonzero(bad)[0])

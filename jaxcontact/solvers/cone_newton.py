@@ -16,7 +16,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra import cones
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
@@ -29,7 +29,7 @@ from jaxcontact.solvers.cone_program import (
     split,
     yielding,
 )
-from jaxcontact.solvers.line_search import line_search
+from jaxcontact.solvers.line_search import SearchDirection, line_search
 from jaxcontact.solvers.row_algebra import (
     Factor,
     apply_columns,
@@ -164,9 +164,9 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     full_step = _take_full_step(fixed, now, tangent, factor, momentum, dx)
     unsolved = max(SOLVED, float(eps) ** 1.125) * size
     solved = full & (full_step.imbalance <= eps * size) & (full_step.misfit <= unsolved)
-    linear, curvature = momentum @ dx, dx @ moved
+    direction = SearchDirection(du, -decrement, momentum @ dx, dx @ moved)
     searches = ~(settled | done | choosing | solved)
-    a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, searches, early_exit)
+    a, pushed = line_search(staged, z, u, direction, searches, early_exit)
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
     quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
@@ -362,7 +362,7 @@ def _minimise(
         lambda now: ~now.done & (now.steps < max_iters),
         functools.partial(_newton, fixed, early_exit=early_exit),
         now,
-        most=max_iters,
+        max_iters=max_iters,
         early_exit=early_exit,
     )
     return _solution(_polish(fixed, now))
@@ -433,6 +433,6 @@ def solve_cone_program(
     program, start = lax.stop_gradient((program, start))
     minimise = functools.partial(_minimise, max_iters=max_iters, early_exit=early_exit)
     in_tiles = functools.partial(_minimise_many, max_iters=max_iters)
-    minimise_many = in_tiles if early_exit else jax.vmap(minimise)
+    minimise_many = in_tiles if ends_early(early_exit) else jax.vmap(minimise)
     solution: ConeSolution = batch_first(minimise, minimise_many, program, start)
     return solution

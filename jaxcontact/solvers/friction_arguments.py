@@ -45,6 +45,7 @@ def check_problem(W: Any, q: Any, mu: Any, dim: int, start: Any, on_host: bool) 
         matrix: Any = (mass, rows)
         _check_finite("M", mass)
         _check_finite("J", rows)
+        _check_positive(mass)
     else:
         matrix = _as_floating("W", W, on_host, q.dtype)
         if matrix.shape != (n, n):
@@ -71,6 +72,16 @@ def _check_friction(mu: Any, nc: int, dtype: Any) -> Any:
     return mu * np.ones(nc, dtype)
 
 
+def _check_positive(mass: Any) -> None:
+    """Raise ValueError for a mass matrix whose diagonal is not positive, unless it is traced."""
+    if isinstance(mass, jax.core.Tracer):
+        return
+    diagonal = mass.diagonal() if is_sparse(mass) else np.asarray(mass)
+    diagonal = np.diagonal(diagonal) if diagonal.ndim == 2 else diagonal
+    if diagonal.size and not diagonal.min() > 0:
+        raise ValueError(f"M: expected a positive diagonal, got {float(diagonal.min()):g}")
+
+
 def _check_finite(name: str, value: Any) -> None:
     """Raise ValueError for NaN or inf in an array that is not traced."""
     if isinstance(value, jax.core.Tracer):
@@ -84,7 +95,10 @@ def _check_finite(name: str, value: Any) -> None:
 
 def _as_floating(name: str, value: Any, on_host: bool, dtype: Any = None) -> Any:
     """Return an array, dense or sparse, of a floating dtype."""
-    array = value if isinstance(value, jax.Array) or is_sparse(value) else np.asarray(value)
+    if is_sparse(value):
+        array = value.tocsr()
+    else:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
     floating = array.dtype in (np.float64, np.float32) or jax.numpy.issubdtype(array.dtype, np.floating)
     if floating and not on_host and not isinstance(array, jax.Array):
         array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

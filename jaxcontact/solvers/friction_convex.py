@@ -47,13 +47,13 @@ def blocks(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows
     """Linearise the law: by_impulse dr + by_velocity du in lines of unit size; also return their factors."""
     r, u, mu = _parts(problem, now.impulse, now.velocity)
     rubs, nt = find_rubbing(problem), len(r) - 1
-    zero, one = jnp.zeros_like(mu), jnp.ones_like(mu)
-    by_impulse = [[jnp.where(problem.active, u[0], one), *u[1:]]]
-    by_velocity = [[jnp.where(problem.active, r[0], zero), *r[1:]]]
+    zeros, ones = jnp.zeros_like(mu), jnp.ones_like(mu)
+    by_impulse = [[jnp.where(problem.active, u[0], ones), *u[1:]]]
+    by_velocity = [[jnp.where(problem.active, r[0], zeros), *r[1:]]]
     for j in range(nt):
-        bound, speed = jnp.where(rubs, mu * r[0], 0.0), jnp.where(rubs, u[0] / mu, one)
-        by_impulse.append([mu * u[j + 1], *[speed if j == k else zero for k in range(nt)]])
-        by_velocity.append([r[j + 1] / mu, *[bound if j == k else zero for k in range(nt)]])
+        bound, speed = jnp.where(rubs, mu * r[0], 0.0), jnp.where(rubs, u[0] / mu, ones)
+        by_impulse.append([mu * u[j + 1], *[speed if j == k else zeros for k in range(nt)]])
+        by_velocity.append([r[j + 1] / mu, *[bound if j == k else zeros for k in range(nt)]])
     return scale_lines(by_impulse, by_velocity)
 
 

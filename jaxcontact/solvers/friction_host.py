@@ -19,6 +19,7 @@ from jaxcontact.solvers.friction_matrix import (
 )
 
 EPS = float(np.finfo(float).eps)
+MAX_ITERS = 1000  # factorisations, if no number is asked for
 PATIENCE = 4  # steps in a row that leave more than HALF of the merit or the complementarity
 HALF = 0.5  # of the merit or the complementarity; a step that leaves more is a miss
 LENGTHS = 8  # of steps that a line search tries, each half of the last
@@ -30,6 +31,16 @@ LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
 SHIFT_FACTOR = 10.0  # by which the shift falls after a good step and rises after a miss
 FARTHER = 30.0  # size of the next start inside the cones, relative to the last
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
+SMALL_MERIT = 1e-6  # of Newton's method, from which the residual is computed
+GOOD_STEP = 0.5  # an interior step that is shorter is tried again, more centred
+CENTRINGS = (0.3, 0.9)  # fractions of complementarity of these tries
+RESTARTS = 6  # starts of interior points, each farther inside than the last
+NEARLY = 1e-7  # residual from which Newton's method finishes a proximal search
+PROXIMAL_STEPS = 2  # of Newton's method, in a proximal step
+PROXIMAL_SHARE = 0.7  # of the merit times the weight; a proximal step ends with less
+PROXIMAL_LIMIT = 600  # factorisations of a proximal search
+EXTRAPOLATION = 0.5  # of the last proximal step, for the next centre
+WEIGHT_RISE, WEIGHT_FALL = 1.6, 0.6  # of the proximal weight after a step that failed, or succeeded early
 SMALLEST_FRICTION = 4.0 * EPS  # smaller friction is none
 HOST_LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
 
@@ -78,11 +89,11 @@ def _power_of_two(x: np.ndarray) -> np.ndarray:
 def _scale(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> HostProblem:
     """Scale a problem as `friction_law.scale_friction` does, and choose how W is stored."""
     nc = len(mu)
-    own = np.abs(W.diagonal()).reshape(nc, dim)
-    mobility = own.max(axis=1)
+    diagonal = np.abs(W.diagonal()).reshape(nc, dim)
+    mobility = diagonal.max(axis=1)
     largest = mobility.max()
     mobility = np.where(mobility > 0, mobility, largest if largest > 0 else 1.0)
-    parts = np.stack([own[:, 0], own[:, 1:].max(axis=1)])
+    parts = np.stack([diagonal[:, 0], diagonal[:, 1:].max(axis=1)])
     normal, tangential = _power_of_two(np.sqrt(np.where(parts > 0, parts, mobility)))
     velocity = np.empty((nc, dim))
     velocity[:, 0], velocity[:, 1:] = normal, tangential[:, None]
@@ -147,14 +158,15 @@ class _Search:
         value = law.misfit(mu, r, u)
         merit = smallest = float(np.sqrt(np.vdot(value, value)))
         shift, misses = LEAST_SHIFT, 0
-        self.record(r, u)
+        if merit <= SMALL_MERIT:
+            self.record(r, u)
         while not self.ended and misses < patience:
             self.steps += 1
-            own, through = law.linearise(mu, r, u)
-            solve = W.factorise(own, through, shift)
+            by_impulse, by_velocity = law.linearise(mu, r, u)
+            solve = W.factorise(by_impulse, by_velocity, shift)
             dr = -solve(value)
             # A second solve removes the effect of the shift of the diagonal.
-            dr = dr - solve(value + _multiply(own, dr) + _multiply(through, W.apply(dr)))
+            dr = dr - solve(value + _multiply(by_impulse, dr) + _multiply(by_velocity, W.apply(dr)))
             du = W.apply(dr)
             r, u, value, after = self._shorten(r, u, dr, du, merit)
             if not np.isfinite(after):
@@ -164,7 +176,7 @@ class _Search:
             shift = min(
                 max(shift / SHIFT_FACTOR if good else shift * SHIFT_FACTOR, LEAST_SHIFT), LARGEST_SHIFT
             )
-            if merit <= 1e-6 or misses >= patience or self.steps >= self.max_iters:
+            if merit <= SMALL_MERIT or misses >= patience or self.steps >= self.max_iters:
                 self.record(r, u)
             if misses and self.residual <= 1e-2 * self.tolerance:
                 return
@@ -189,23 +201,68 @@ class _Search:
         return r + lengths[k] * dr, u + lengths[k] * du, values[k], float(sizes[k])
 
     def interior_step(self, now: Point, gap: np.ndarray, before: float) -> tuple[Point, float]:
-        """Do one predictor and corrector; return the next point and the length of the step."""
+        """Do a predictor and a corrector, or centre if that is cut short; return the point and the length."""
         W, mu, law = self.problem.response, self.problem.mu, self.law
-        own, through, weights = scale_lines(*law.blocks(mu, now))
-        solve = W.factorise(own, through, LEAST_SHIFT)
+        by_impulse, by_velocity, weights = scale_lines(*law.blocks(mu, now))
+        solve = W.factorise(by_impulse, by_velocity, LEAST_SHIFT)
         self.steps += 1
-        pulled = _multiply(through, gap)
+        pulled = _multiply(by_velocity, gap)
         rhs, cone = law.aim(mu, now, 0.0, None)
         dr = solve(weights * rhs - pulled)
         ahead = law.direct(mu, now, dr, W.apply(dr) + gap, cone)
         predicted = _advance(now, ahead, law.longest_step(mu, now, ahead))
         after = law.measure(mu, predicted)
         share = min(max(after / before, 0.0), 1.0) ** 3
-        rhs, cone = law.aim(mu, now, share * before, ahead)
-        dr = solve(weights * rhs - pulled)
-        move = law.direct(mu, now, dr, W.apply(dr) + gap, cone)
-        step = law.longest_step(mu, now, move)
-        return _advance(now, move, step), step
+        best, length = now, 0.0
+        for fraction, correction in ((share, ahead), *((c, None) for c in CENTRINGS)):
+            rhs, cone = law.aim(mu, now, fraction * before, correction)
+            dr = solve(weights * rhs - pulled)
+            move = law.direct(mu, now, dr, W.apply(dr) + gap, cone)
+            step = law.longest_step(mu, now, move)
+            if step > 2.0 * length:
+                best, length = _advance(now, move, step), step
+            if length > GOOD_STEP:
+                break
+        return best, length
+
+    def proximal(self, r: np.ndarray) -> None:
+        """Do proximal steps from impulses r: few Newton steps each, with `weight` (r - centre) added to u."""
+        problem, law, weight, move = self.problem, self.law, 1.0, np.zeros_like(r)
+        while not self.ended:
+            u = problem.response.apply(r) + problem.q
+            self.record(r, u)
+            if self.residual <= NEARLY:
+                break
+            value = law.misfit(problem.mu, r, u)
+            aim = PROXIMAL_SHARE * min(weight, 1.0) * float(np.sqrt(np.vdot(value, value)))
+            after, count, good = self._proximal_newton(r, r + EXTRAPOLATION * move, weight, aim)
+            r, move = after, after - r
+            if not good:
+                weight = min(weight * WEIGHT_RISE, 1.0)
+            elif count < PROXIMAL_STEPS:
+                weight = max(weight * WEIGHT_FALL, LEAST_SHIFT)
+        self.newton(self.best, PATIENCE)
+
+    def _proximal_newton(
+        self, r: np.ndarray, centre: np.ndarray, weight: float, aim: float
+    ) -> tuple[np.ndarray, int, bool]:
+        """Lower the merit of a proximal step to `aim`; return the number of steps, and if they did."""
+        W, mu, law = self.problem.response, self.problem.mu, self.law
+        u = W.apply(r) + self.problem.q + weight * (r - centre)
+        value = law.misfit(mu, r, u)
+        merit = float(np.sqrt(np.vdot(value, value)))
+        for count in range(PROXIMAL_STEPS + 1):
+            if merit <= aim:
+                return r, count, True
+            if count == PROXIMAL_STEPS or self.ended:
+                break
+            self.steps += 1
+            dr = -W.factorise(*law.linearise(mu, r, u), weight)(value)
+            following = self._shorten(r, u, dr, W.apply(dr) + weight * dr, merit)
+            if not following[3] <= 10.0 * merit:
+                break
+            r, u, value, merit = following
+        return r, PROXIMAL_STEPS, False
 
     def interior(self, now: Point, level: float, patience: int) -> tuple[Point, float, bool]:
         """Do interior-point steps until the complementarity is below `level`; also return if that came."""
@@ -240,17 +297,25 @@ def _begin(problem: HostProblem, size: float) -> Point:
 
 
 def _search(search: _Search, start: np.ndarray) -> None:
-    """Alternate Newton's method and interior points until the residual is round-off, or iterations end."""
+    """Do Newton's method, interior points, proximal steps, and interior points from farther inside."""
+    limit = search.max_iters
     search.newton(start, PATIENCE)
-    restarts, level, now = 0, FIRST_LEVEL, _begin(search.problem, 1.0)
-    while not search.ended and search.residual > search.tolerance:
-        patience = PATIENCE * (1 + restarts)
-        now, left, shows = search.interior(now, level, patience)
-        search.newton(now.r, patience)
-        level = min(left, level) * LOWER_LEVEL
-        if not shows:
-            restarts += 1
-            level, now = FIRST_LEVEL, _begin(search.problem, FARTHER**restarts)
+    level, now = FIRST_LEVEL, _begin(search.problem, 1.0)
+    for restarts in range(RESTARTS):
+        patience, shows = PATIENCE * (1 + restarts), True
+        while shows and not search.ended and search.residual > search.tolerance:
+            now, left, shows = search.interior(now, level, patience)
+            search.newton(now.r, patience)
+            level = min(left, level) * LOWER_LEVEL
+        if search.ended or search.residual <= search.tolerance:
+            return
+        if restarts:
+            search.max_iters = min(search.steps + PROXIMAL_LIMIT, limit)
+            search.proximal(search.best)
+            search.max_iters = limit
+            if search.ended or search.residual <= search.tolerance:
+                return
+        level, now = FIRST_LEVEL, _begin(search.problem, FARTHER ** (1 + restarts))
 
 
 def solve_on_host(

@@ -14,6 +14,7 @@ import numpy as np
 
 INTERIOR_FRACTION = 0.99  # of the longest step that stays inside the cones
 CENTRING_POWER = 3  # Mehrotra's exponent of the fraction of complementarity that the predictor leaves
+UNITS = {dim: np.eye(dim) for dim in (1, 2, 3)}
 TINY = float(np.finfo(float).tiny)  # a safe denominator in place of zero
 
 
@@ -59,21 +60,18 @@ def coulomb_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 def linearise_coulomb(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Linearise Alart and Curnier's equations by impulses and by velocities, a block per contact."""
-    z, t = r - u, r[:, 1:] - u[:, 1:]
-    rests = z[:, 0] > 0
-    bound, size = mu * np.where(rests, z[:, 0], 0.0), length(t)
-    slides = (size > bound) | ~rests
-    unit = t / _positive(size)[:, None]
-    share = np.where(slides, bound / _positive(size), 1.0)
-    through = np.zeros((*r.shape, r.shape[1]))
-    through[:, 0, 0] = rests
-    through[:, 1:, 0] = np.where(slides & rests, mu, 0.0)[:, None] * unit
-    turning = -np.where(slides, share, 0.0)[:, None, None] * unit[:, :, None] * unit[:, None, :]
-    for j in range(t.shape[1]):
-        turning[:, j, j] += share
-    through[:, 1:, 1:] = turning
-    by_impulse = np.eye(r.shape[1]) - through
-    return by_impulse, through
+    z, dim = r - u, r.shape[1]
+    rests, bound, size = z[:, 0] > 0, mu * np.maximum(z[:, 0], 0.0), length(z[:, 1:])
+    safe = np.maximum(size, TINY)
+    share = bound / np.maximum(safe, bound)  # 1 for a contact that sticks
+    slides = share < 1
+    unit = z[:, 1:] / safe[:, None]
+    by_velocity = np.zeros((len(mu), dim, dim))
+    by_velocity[:, 0, 0] = rests
+    by_velocity[:, 1:, 0] = (mu * (slides & rests))[:, None] * unit
+    bent = (share * slides)[:, None] * unit
+    by_velocity[:, 1:, 1:] = share[:, None, None] * UNITS[dim - 1] - bent[:, :, None] * unit[:, None, :]
+    return UNITS[dim] - by_velocity, by_velocity
 
 
 def associated_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -100,18 +98,18 @@ def linearise_associated(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[
     edge = ~inside & (mu * size >= -z[:, 0])
     ray = np.concatenate([np.ones((len(mu), 1)), mu[:, None] * z[:, 1:] / _positive(size)[:, None]], axis=1)
     weight = np.where(edge, 1.0 / (1.0 + mu * mu), 0.0)
-    through = weight[:, None, None] * ray[:, :, None] * ray[:, None, :]
+    by_velocity = weight[:, None, None] * ray[:, :, None] * ray[:, None, :]
     turning = mu * weight * (z[:, 0] + mu * size) / _positive(size)
     unit = z[:, 1:] / _positive(size)[:, None]
-    through[:, 1:, 1:] += turning[:, None, None] * (np.eye(dim - 1) - unit[:, :, None] * unit[:, None, :])
-    through += inside[:, None, None] * np.eye(dim)
-    return np.eye(dim) - through, through
+    by_velocity[:, 1:, 1:] += turning[:, None, None] * (np.eye(dim - 1) - unit[:, :, None] * unit[:, None, :])
+    by_velocity += inside[:, None, None] * np.eye(dim)
+    return np.eye(dim) - by_velocity, by_velocity
 
 
-def scale_lines(own: np.ndarray, through: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def scale_lines(by_impulse: np.ndarray, by_velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scale the lines of all blocks to unit size; return them and the factors (nc, dim)."""
-    weights = 1.0 / _positive(np.maximum(np.abs(own).max(axis=2), np.abs(through).max(axis=2)))
-    return own * weights[:, :, None], through * weights[:, :, None], weights
+    weights = 1.0 / _positive(np.maximum(np.abs(by_impulse).max(axis=2), np.abs(by_velocity).max(axis=2)))
+    return by_impulse * weights[:, :, None], by_velocity * weights[:, :, None], weights
 
 
 def coulomb_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarray]:
@@ -120,17 +118,17 @@ def coulomb_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarray]:
     rubs, dim = mu > 0, r.shape[1]
     bound = np.where(rubs, mu * r[:, 0], 1.0)
     ratio = r[:, 1:] / bound[:, None]
-    own, through = np.zeros((2, *r.shape, dim))
-    own[:, 0, 0], through[:, 0, 0] = u[:, 0], r[:, 0]
+    by_impulse, by_velocity = np.zeros((2, *r.shape, dim))
+    by_impulse[:, 0, 0], by_velocity[:, 0, 0] = u[:, 0], r[:, 0]
     a, b = -ratio[:, :, None] * r[:, None, 1:], -ratio[:, :, None] * u[:, None, 1:]
     for j in range(dim - 1):
         a[:, j, j] += bound
         b[:, j, j] += psi
-    own[:, 1:, 0] = mu[:, None] * (u[:, 1:] - psi[:, None] * ratio)
-    own[:, 1:, 1:], through[:, 1:, 1:] = b, a
+    by_impulse[:, 1:, 0] = mu[:, None] * (u[:, 1:] - psi[:, None] * ratio)
+    by_impulse[:, 1:, 1:], by_velocity[:, 1:, 1:] = b, a
     if not rubs.all():
-        own[~rubs, 1:, 1:], through[~rubs, 1:, 1:] = np.eye(dim - 1), 0.0
-    return own, through
+        by_impulse[~rubs, 1:, 1:], by_velocity[~rubs, 1:, 1:] = np.eye(dim - 1), 0.0
+    return by_impulse, by_velocity
 
 
 def coulomb_aim(
@@ -180,11 +178,11 @@ def _to_boundary(s: np.ndarray, t: np.ndarray, ds: np.ndarray, dt: np.ndarray) -
     """Compute the smallest a > 0 at which any |t + a dt| = s + a ds."""
     square = ds * ds - np.einsum("ij,ij->i", dt, dt)
     half = s * ds - np.einsum("ij,ij->i", t, dt)
-    room = s * s - np.einsum("ij,ij->i", t, t)
-    inner = half * half - square * room
+    distance = s * s - np.einsum("ij,ij->i", t, t)
+    inner = half * half - square * distance
     root = np.sqrt(np.maximum(inner, 0.0)) - half
     reaches = (inner >= 0) & (root > 0)
-    step = float(np.min(room[reaches] / root[reaches], initial=math.inf))
+    step = float(np.min(distance[reaches] / root[reaches], initial=math.inf))
     return min(step, _to_zero(s, ds))
 
 
@@ -203,15 +201,15 @@ def associated_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarra
     r, u, _ = now
     rubs, dim = mu > 0, r.shape[1]
     safe = np.where(rubs, mu, 1.0)
-    own, through = np.zeros((2, *r.shape, dim))
-    own[:, 0], through[:, 0] = u, r
-    own[:, 1:, 0], through[:, 1:, 0] = safe[:, None] * u[:, 1:], r[:, 1:] / safe[:, None]
+    by_impulse, by_velocity = np.zeros((2, *r.shape, dim))
+    by_impulse[:, 0], by_velocity[:, 0] = u, r
+    by_impulse[:, 1:, 0], by_velocity[:, 1:, 0] = safe[:, None] * u[:, 1:], r[:, 1:] / safe[:, None]
     for j in range(1, dim):
-        own[:, j, j], through[:, j, j] = u[:, 0] / safe, safe * r[:, 0]
+        by_impulse[:, j, j], by_velocity[:, j, j] = u[:, 0] / safe, safe * r[:, 0]
     if not rubs.all():
-        own[~rubs, 0, 1:], through[~rubs, 0, 1:] = 0.0, 0.0
-        own[~rubs, 1:], through[~rubs, 1:] = np.eye(dim)[1:], 0.0
-    return own, through
+        by_impulse[~rubs, 0, 1:], by_velocity[~rubs, 0, 1:] = 0.0, 0.0
+        by_impulse[~rubs, 1:], by_velocity[~rubs, 1:] = np.eye(dim)[1:], 0.0
+    return by_impulse, by_velocity
 
 
 def associated_aim(

@@ -90,16 +90,16 @@ def blocks(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows
     """Linearise the law: by_impulse dr + by_velocity du in lines of unit size; also return their factors."""
     p = _parts(problem, now)
     nt = len(p.r_t)
-    zero, one = jnp.zeros_like(p.r_n), jnp.ones_like(p.r_n)
-    by_impulse = [[jnp.where(problem.active, p.u_n, one)] + [zero] * nt]
-    by_velocity = [[jnp.where(problem.active, p.r_n, zero)] + [zero] * nt]
+    zeros, ones = jnp.zeros_like(p.r_n), jnp.ones_like(p.r_n)
+    by_impulse = [[jnp.where(problem.active, p.u_n, ones)] + [zeros] * nt]
+    by_velocity = [[jnp.where(problem.active, p.r_n, zeros)] + [zeros] * nt]
     for j in range(nt):
         ratio = p.r_t[j] / p.bound
         a = [(p.bound if j == k else 0.0) - ratio * p.r_t[k] for k in range(nt)]
         b = [(p.psi if j == k else 0.0) - ratio * p.u_t[k] for k in range(nt)]
         c = p.mu * (p.u_t[j] - p.psi * ratio)
-        by_velocity.append([zero, *[jnp.where(p.rubs, x, 0.0) for x in a]])
-        unit = [one if j == k else zero for k in range(nt)]
+        by_velocity.append([zeros, *[jnp.where(p.rubs, x, 0.0) for x in a]])
+        unit = [ones if j == k else zeros for k in range(nt)]
         by_impulse.append(
             [jnp.where(p.rubs, c, 0.0), *[jnp.where(p.rubs, x, e) for x, e in zip(b, unit, strict=True)]]
         )

@@ -93,22 +93,22 @@ def scale_friction(W: jax.Array, q: jax.Array, mu: jax.Array, active: jax.Array)
     """Scale a problem with rows by axis; all tangents of a contact have one unit."""
     nc, data = mu.shape[0], (W, q)
     W, q = lax.stop_gradient(data)
-    own = [jnp.where(active, part, 0.0) for part in split(jnp.abs(jnp.diagonal(W)), nc)]
-    tangential = jnp.max(jnp.stack(own[1:]), axis=0)
-    mobility = jnp.maximum(own[0], tangential)
+    diagonal = [jnp.where(active, part, 0.0) for part in split(jnp.abs(jnp.diagonal(W)), nc)]
+    tangential = jnp.max(jnp.stack(diagonal[1:]), axis=0)
+    mobility = jnp.maximum(diagonal[0], tangential)
     largest = jnp.max(mobility)
     mobility = jnp.where(mobility > 0, mobility, jnp.where(largest > 0, largest, 1.0))
-    normal, tangential = (jnp.where(part > 0, part, mobility) for part in (own[0], tangential))
+    normal, tangential = (jnp.where(part > 0, part, mobility) for part in (diagonal[0], tangential))
     units = [power_of_two(jnp.sqrt(part)) for part in (normal, tangential)]
-    velocity = jnp.concatenate([units[0], *[units[1]] * (len(own) - 1)])
-    taken = jnp.tile(active, len(own))
-    both = taken[:, None] & taken[None, :]
-    rates = jnp.where(taken, q, 0.0)
+    velocity = jnp.concatenate([units[0], *[units[1]] * (len(diagonal) - 1)])
+    is_row = jnp.tile(active, len(diagonal))
+    both = is_row[:, None] & is_row[None, :]
+    rates = jnp.where(is_row, q, 0.0)
     largest = jnp.max(jnp.abs(rates / velocity))
     unit = jnp.where(largest > 0, power_of_two(positive(largest)), 1.0)
     return ScaledFriction(
         W=jnp.where(both, data[0] / velocity[:, None] / velocity[None, :], 0.0),
-        q=jnp.where(taken, data[1], 0.0) / (velocity * unit),
+        q=jnp.where(is_row, data[1], 0.0) / (velocity * unit),
         mu=mu * (units[1] / units[0]),
         active=active,
         impulse=unit / velocity,
@@ -157,10 +157,10 @@ def linearise(problem: ScaledFriction, impulse: jax.Array, rate: jax.Array, marg
     slides = (size > bound * (1.0 + margin) + margin) | ~rests
     unit = [z / positive(size) for z in z_t]
     share = jnp.where(slides, bound / positive(size), 1.0)
-    one, zero = jnp.ones_like(z_n), jnp.zeros_like(z_n)
+    ones, zeros = jnp.ones_like(z_n), jnp.zeros_like(z_n)
     value = [jnp.where(rests, u_n, r_n)]
-    by_velocity = [[jnp.where(rests, one, zero)] + [zero] * len(z_t)]
-    by_impulse = [[jnp.where(rests, zero, one)] + [zero] * len(z_t)]
+    by_velocity = [[jnp.where(rests, ones, zeros)] + [zeros] * len(z_t)]
+    by_impulse = [[jnp.where(rests, zeros, ones)] + [zeros] * len(z_t)]
     for j, z in enumerate(z_t):
         value.append(r_t[j] - share * z)
         grip = jnp.where(slides & rests, problem.mu * unit[j], 0.0)
@@ -213,8 +213,8 @@ def apply_blocks(blocks: Blocks, rows: Rows) -> Rows:
 def scale_lines(by_impulse: Blocks, by_velocity: Blocks) -> tuple[Blocks, Blocks, Rows]:
     """Scale the lines of all blocks to unit size; return them and the factors."""
     weights = []
-    for own, through in zip(by_impulse, by_velocity, strict=True):
-        largest = jnp.max(jnp.abs(jnp.stack([*own, *through])), axis=0)
+    for by_impulse_line, by_velocity_line in zip(by_impulse, by_velocity, strict=True):
+        largest = jnp.max(jnp.abs(jnp.stack([*by_impulse_line, *by_velocity_line])), axis=0)
         weights.append(1.0 / positive(largest))
     pairs = [
         [[w * x for x in line] for w, line in zip(weights, lines, strict=True)]
@@ -228,7 +228,7 @@ def assemble(by_impulse: Blocks, by_velocity: Blocks, W: jax.Array) -> jax.Array
     nc, dim = by_impulse[0][0].shape[0], len(by_impulse)
     response, unit = W.reshape(dim, nc, dim * nc), jnp.eye(nc, dtype=W.dtype)
     lines = []
-    for own, through in zip(by_impulse, by_velocity, strict=True):
-        diagonals = jnp.concatenate([block[:, None] * unit for block in own], axis=1)
-        lines.append(sum((b[:, None] * response[k] for k, b in enumerate(through)), diagonals))
+    for by_impulse_line, by_velocity_line in zip(by_impulse, by_velocity, strict=True):
+        diagonals = jnp.concatenate([block[:, None] * unit for block in by_impulse_line], axis=1)
+        lines.append(sum((b[:, None] * response[k] for k, b in enumerate(by_velocity_line)), diagonals))
     return jnp.concatenate(lines)

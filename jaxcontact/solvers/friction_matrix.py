@@ -17,7 +17,7 @@ from scipy.sparse.linalg import splu
 Solve = Callable[[np.ndarray], np.ndarray]
 PIVOT_THRESHOLD = 0.01  # a diagonal entry this fraction of its column is a pivot; a larger one costs fill
 SHIFTS_OF_SINGULAR = (1e-9, 1e-6, 1e-3)  # of the scaled diagonal, where a pivot is zero
-DENSE_ROWS = 200  # up to here LAPACK is faster than a sparse factor, and BLAS starts no threads
+DENSE_ROWS = 135  # up to here LAPACK is faster, and starts no threads, which wait where others work
 DENSE_PAIR = 20000  # entries of J; a larger one is treated as sparse
 BODY_ROWS = 60  # of a block of M that is inverted by itself
 SPARSE_SHARE = 0.25  # of the blocks of a contact with a contact; above it a dense factor is faster
@@ -86,11 +86,11 @@ class DenseResponse:
         """Compute W r (nc, dim)."""
         return (self.matrix @ r.ravel()).reshape(r.shape)
 
-    def factorise(self, own: np.ndarray, through: np.ndarray, shift: float) -> Solve:
+    def factorise(self, by_impulse: np.ndarray, by_velocity: np.ndarray, shift: float) -> Solve:
         """Factor H + L (W + shift), with blocks H, L (nc, dim, dim) of the contacts."""
         n = self.nc * self.dim
-        matrix = np.matmul(through, self._lines).reshape(self.nc, self.dim, self.nc, self.dim)
-        matrix[self._index, :, self._index, :] += own + shift * through
+        matrix = np.matmul(by_velocity, self._lines).reshape(self.nc, self.dim, self.nc, self.dim)
+        matrix[self._index, :, self._index, :] += by_impulse + shift * by_velocity
         # LAPACK reads columns: it factors the transpose in place.
         factor, order, _ = lapack.dgetrf(matrix.reshape(n, n).T, overwrite_a=True)
         pivots = factor.diagonal()
@@ -146,15 +146,17 @@ class SparseResponse:
         """Compute W r (nc, dim)."""
         return (self._matrix @ r.ravel()).reshape(r.shape)
 
-    def factorise(self, own: np.ndarray, through: np.ndarray, shift: float) -> Solve:
+    def factorise(self, by_impulse: np.ndarray, by_velocity: np.ndarray, shift: float) -> Solve:
         """Factor H + L (W + shift), with blocks H, L (nc, dim, dim) of the contacts."""
         n = self.nc * self.dim
-        product = np.matmul(through[self._line], self._blocks)
+        product = np.matmul(by_velocity[self._line], self._blocks)
         factor = None
         for lift in (shift, *SHIFTS_OF_SINGULAR):
             blocks = product.copy()
-            blocks[self._diagonal] += own + lift * through
-            matrix = sparse.csc_array((blocks.ravel()[self._take], *self._pattern), shape=(n, n))
+            blocks[self._diagonal] += by_impulse + lift * by_velocity
+            entries = (blocks.ravel()[self._take], *self._pattern)
+            matrix = sparse.csc_array(entries, shape=(n, n), copy=True)
+            matrix.eliminate_zeros()  # contacts that are open have many
             try:
                 factor = splu(
                     matrix,

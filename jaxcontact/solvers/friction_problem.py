@@ -73,7 +73,8 @@ def solve_friction(
 
     Raises:
         TypeError: an array that is not of a floating dtype, or of another dtype than q.
-        ValueError: shapes that do not fit, an unknown law; outside of jit also NaN, inf, negative friction.
+        ValueError: shapes that do not fit, an unknown law; outside of jit also NaN, inf, negative friction, a
+            mass matrix that is not regular.
 
     Status: MAX_ITERS if the residual is above the tolerance, and inside jit NONFINITE and INVALID for bad
         numbers.
@@ -108,15 +109,19 @@ def _solve_on_host(
     W: Any, q: Any, mu: Any, start: Any, dim: int, law: str, settings: CoulombNewton
 ) -> tuple[FrictionSolution, FrictionInfo]:
     """Solve in double precision by NumPy, and judge the answer in the precision of q."""
-    from jaxcontact.solvers.friction_host import HOST_LAWS, judge, solve_on_host  # loads SciPy
+    from jaxcontact.solvers.friction_host import HOST_LAWS, MAX_ITERS, judge, solve_on_host  # loads SciPy
     from jaxcontact.solvers.friction_matrix import respond
 
     dtype = q.dtype
     tolerance = success_tolerance(dtype) if settings.tolerance is None else settings.tolerance
+    limit = settings.max_iters or MAX_ITERS
     pair = isinstance(W, tuple)
-    matrix = respond(*(_as_double(x) for x in W)) if pair else _as_double(W)
+    try:
+        matrix = respond(*(_as_double(x) for x in W)) if pair else _as_double(W)
+    except (np.linalg.LinAlgError, RuntimeError) as trouble:
+        raise ValueError(f"M: expected a positive definite matrix: {trouble}") from trouble
     q, mu, start = (None if x is None else _as_double(x) for x in (q, mu, start))
-    answer = solve_on_host(matrix, q, mu, dim, start, HOST_LAWS[law], settings.max_iters, tolerance)
+    answer = solve_on_host(matrix, q, mu, dim, start, HOST_LAWS[law], limit, tolerance)
     r, u, residual = answer.r.astype(dtype, copy=False), answer.u.astype(dtype, copy=False), answer.residual
     if dtype.itemsize < 8:
         residual = judge(answer, r.astype(float), matrix @ r.astype(float) + q)

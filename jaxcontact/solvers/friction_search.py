@@ -20,7 +20,7 @@ from jaxcontact.algebra import general_factor
 from jaxcontact.arguments import check_count
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers import friction_convex, friction_interior
 from jaxcontact.solvers.friction_interior import Interior, advance, begin, centring
@@ -45,26 +45,30 @@ SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts agai
 LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
 SHIFT_FACTOR = 10.0  # by which the shift of the diagonal falls after a good step and rises after a miss
 FARTHER = 30.0  # size of the next start inside the cones, relative to the last
+MAX_ITERS = 200  # iterations of traced code
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
 
 
+@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class CoulombNewton:
     """Limits of `solve_coulomb` and `solve_friction`.
 
     Attributes:
-        max_iters: largest number of iterations, at least 1, each with one factorisation. Problems of robots
-            take 1 to 3 from the impulses of the last step and 3 to 10 without; hard ones 20 to 40.
+        max_iters: largest number of iterations, at least 1, each with one factorisation; None is 200, and
+            outside of jit 1000. Problems of robots take 1 to 3 from the impulses of the last step and 3 to
+            10 without; hard ones 20 to 40, heaps some hundreds.
         tolerance: residual of a success; None is eps^0.6, 4e-10 in double precision.
         early_exit: stop when the problem is solved. False does the same in a loop of static length.
     """
 
-    max_iters: int = 200
+    max_iters: int | None = None
     tolerance: float | None = None
     early_exit: bool = True
 
     def __post_init__(self) -> None:
-        check_count("max_iters", self.max_iters)
+        if self.max_iters is not None:
+            check_count("max_iters", self.max_iters)
 
 
 COULOMB_NEWTON = CoulombNewton()
@@ -116,7 +120,7 @@ def _lower_level(dtype: Any) -> float:
     return float(jnp.finfo(dtype).eps) ** 0.2
 
 
-def _least_shift(dtype: Any) -> float:
+def _min_shift(dtype: Any) -> float:
     """Compute the smallest shift of the scaled diagonal of W: 1e-11, in float32 1e-5.
 
     With it redundant contacts share loads.
@@ -142,7 +146,7 @@ def _begin(law: FrictionLaw, problem: ScaledFriction, start: jax.Array) -> _Sear
         misses=jnp.int32(0),
         phase=jnp.int32(NEWTON),
         level=jnp.asarray(_first_level(dtype), dtype),
-        shift=jnp.asarray(_least_shift(dtype), dtype),
+        shift=jnp.asarray(_min_shift(dtype), dtype),
         restarts=jnp.int32(0),
         done=size <= GOAL * jnp.finfo(dtype).eps,
         steps=jnp.int32(0),
@@ -171,21 +175,21 @@ def _iterate(
     lost = broken | (misses >= PATIENCE * (1 + now.restarts))
     restarts = ~newton & lost
     again = begin(problem, FARTHER ** (1.0 + now.restarts))
-    kept = jax.tree.map(lambda new, old: jnp.where(restarts, new, old), again, inside)
+    interior = jax.tree.map(lambda new, old: jnp.where(restarts, new, old), again, inside)
     lower = jnp.minimum(left, now.level) * _lower_level(point.dtype)
     turns = shows | lost
     shift = jnp.where(measure <= HALF * now.last, now.shift / SHIFT_FACTOR, now.shift * SHIFT_FACTOR)
-    least = _least_shift(point.dtype)
+    min_shift = _min_shift(point.dtype)
     then = _Search(
         point=jnp.where(newton, point, jnp.where(jnp.isfinite(inside.impulse), inside.impulse, 0.0)),
-        inside=kept,
+        inside=interior,
         best=best,
         residual=residual,
         last=jnp.where(turns, jnp.inf, jnp.minimum(measure, now.last)),
         misses=jnp.where(turns, 0, misses),
         phase=jnp.where(turns, jnp.where(newton, INTERIOR, NEWTON), now.phase).astype(jnp.int32),
         level=jnp.where(restarts, _first_level(point.dtype), jnp.where(shows, lower, now.level)),
-        shift=jnp.where(turns | ~newton, least, jnp.clip(shift, least, LARGEST_SHIFT)),
+        shift=jnp.where(turns | ~newton, min_shift, jnp.clip(shift, min_shift, LARGEST_SHIFT)),
         restarts=now.restarts + restarts,
         done=(residual <= GOAL * eps) | (newton & lost & (residual <= tolerance)),
         steps=now.steps + 1,
@@ -211,8 +215,8 @@ def _shorten(
 
     lengths = 0.5 ** jnp.arange(LENGTHS, dtype=point.dtype)
     merits = jax.vmap(merit_at)(lengths)
-    whole = merits[0] <= HALF * _merit(law, problem, point, rate)
-    chosen = jnp.where(whole, 0, jnp.argmin(jnp.where(jnp.isfinite(merits), merits, jnp.inf)))
+    is_enough = merits[0] <= HALF * _merit(law, problem, point, rate)
+    chosen = jnp.where(is_enough, 0, jnp.argmin(jnp.where(jnp.isfinite(merits), merits, jnp.inf)))
     return point + lengths[chosen] * change, merits[chosen]
 
 
@@ -226,18 +230,18 @@ def _step(
     inside, nc, interior = now.inside, problem.mu.shape[0], law.interior
     rate = problem.W @ now.point + problem.q
     equations = law.linearise(problem, now.point, rate, 0.0)
-    own, through, weights = interior.blocks(problem, inside)
+    by_impulse, by_velocity, weights = interior.blocks(problem, inside)
 
     def choose(ours: Any, theirs: Any) -> Any:
         return jax.tree.map(lambda x, y: jnp.where(newton, x, y), ours, theirs)
 
-    own, through = choose((equations.by_impulse, equations.by_velocity), (own, through))
+    by_impulse, by_velocity = choose((equations.by_impulse, equations.by_velocity), (by_impulse, by_velocity))
     matrix = assemble(
-        own, through, problem.W + now.shift * jnp.eye(problem.q.shape[0], dtype=problem.W.dtype)
+        by_impulse, by_velocity, problem.W + now.shift * jnp.eye(problem.q.shape[0], dtype=problem.W.dtype)
     )
     solve = functools.partial(general_factor.solve_factored, general_factor.factorise(matrix))
     misfit = problem.W @ inside.impulse + problem.q - inside.velocity
-    aim = functools.partial(interior.aim, problem, inside, (own, through, weights), misfit)
+    aim = functools.partial(interior.aim, problem, inside, (by_impulse, by_velocity, weights), misfit)
     rhs, cone = aim(0.0, None)
     rhs = jnp.where(newton, -jnp.concatenate(equations.value), rhs)
     change = solve(rhs)
@@ -247,7 +251,7 @@ def _step(
     share = centring(before, interior.complementarity(problem, predicted))
     corrected, cone = aim(share * before, ahead)
     # Newton's second solve removes the effect of the shift of the diagonal.
-    through_shift = jnp.concatenate(apply_blocks(through, split(now.shift * change, nc)))
+    through_shift = jnp.concatenate(apply_blocks(by_velocity, split(now.shift * change, nc)))
     left = rhs - matrix @ change + through_shift
     change = solve(jnp.where(newton, left, corrected)) + jnp.where(newton, change, 0.0)
     move = interior.direct(problem, inside, change, misfit, cone)
@@ -271,7 +275,7 @@ def _search(
         lambda now: ~now.done & (now.steps < max_iters),
         functools.partial(_iterate, law, problem, tolerance=tolerance, max_iters=max_iters),
         _begin(law, problem, start),
-        most=max_iters,
+        max_iters=max_iters,
         early_exit=early_exit,
     )
     return found
@@ -298,8 +302,10 @@ def search(problem: ScaledFriction, start: jax.Array, settings: CoulombNewton, l
     Derivative: none.
     """
     tolerance = success_tolerance(start.dtype) if settings.tolerance is None else settings.tolerance
-    limits: dict[str, Any] = {"law": law, "tolerance": tolerance, "max_iters": settings.max_iters}
-    one = functools.partial(_search, **limits, early_exit=settings.early_exit)
-    many = functools.partial(_search_many, **limits) if settings.early_exit else jax.vmap(one)
-    found: _Search = batch_first(one, many, problem, start)
+    limit = settings.max_iters or MAX_ITERS
+    limits: dict[str, Any] = {"law": law, "tolerance": tolerance, "max_iters": limit}
+    search_lane = functools.partial(_search, **limits, early_exit=settings.early_exit)
+    in_tiles = functools.partial(_search_many, **limits)
+    search_lanes = in_tiles if ends_early(settings.early_exit) else jax.vmap(search_lane)
+    found: _Search = batch_first(search_lane, search_lanes, problem, start)
     return found

@@ -18,7 +18,7 @@ from jax import lax
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching import compacting_loop
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Status, flag
@@ -253,7 +253,7 @@ class Lemke(Record):
             lambda best: (best.residual > tolerance) & (best.attempt < attempts),
             body,
             start,
-            most=attempts,
+            max_iters=attempts,
             early_exit=self.early_exit,
         )
 
@@ -298,9 +298,9 @@ class Lemke(Record):
         def running(d: _Dictionary) -> jax.Array:
             return (d.outcome == _RUNNING) & (d.pivots < limit)
 
-        if self.early_exit:
+        if ends_early(self.early_exit):
             return compacting_loop.while_loop(running, body, start)
-        return bounded_loop(running, body, start, most=limit, early_exit=False)
+        return bounded_loop(running, body, start, max_iters=limit, early_exit=False)
 
 
 def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Array, jax.Array]:

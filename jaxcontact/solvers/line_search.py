@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -13,23 +15,35 @@ SEARCH_STEPS = 12  # largest number of steps of the safeguarded Newton method
 SEARCH_SHARE = 0.1  # of the slope at the start; a smaller slope ends a line search
 
 
+class SearchDirection(NamedTuple):
+    """A direction of descent.
+
+    Attributes:
+        du: (nr,) rates along it.
+        start: derivative of the objective at the start.
+        linear, curvature: of the quadratic part of the objective.
+    """
+
+    du: jax.Array
+    start: jax.Array
+    linear: jax.Array
+    curvature: jax.Array
+
+
 def line_search(
     program: ConeProgram,
     z: jax.Array,
     u: jax.Array,
-    du: jax.Array,
-    start: jax.Array,
-    linear: jax.Array,
-    curvature: jax.Array,
+    direction: SearchDirection,
     live: jax.Array,
     early_exit: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
-    """Find the length in (0, 1] at which the objective stops falling along a direction with rates du (nr,).
+    """Find the length in (0, 1] at which the objective stops falling along a direction.
 
-    The derivative of the objective by the length a is linear + a curvature - p(z - a slope du) . du:
-    increasing, and `start` at a = 0. There is no search if not `live`. Returns the length, and the impulses
-    (nr,) there.
+    The derivative of the objective by the length a is linear + a curvature - p(z - a slope du) . du, which
+    increases. There is no search if not `live`. Returns the length, and the impulses (nr,) there.
     """
+    du, start, linear, curvature = direction
     fall = program.slope * du
 
     def respond_at(a: jax.Array) -> Response:
@@ -57,7 +71,7 @@ def line_search(
         lambda carry: (carry[0] < SEARCH_STEPS) & carry[-1],
         search,
         first,
-        most=SEARCH_STEPS,
+        max_iters=SEARCH_STEPS,
         early_exit=early_exit,
     )
     return end[1], respond_at(end[1]).p

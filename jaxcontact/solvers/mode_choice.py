@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.solvers.contact_modes import feasibility_tolerance
 
 _SWEEPS = 4  # distinct outcomes found without a loop
@@ -40,7 +41,7 @@ def choose(
     number = valid.shape[0]
     merge = 100.0 * feasibility_tolerance(score.dtype) * scale
     keyed = jnp.where(valid, score, jnp.inf)
-    chosen, count = (_by_sweeps if early_exit else _by_sorting)(keyed, merge, pick)
+    chosen, count = (_by_sweeps if ends_early(early_exit) else _by_sorting)(keyed, merge, pick)
     iota = jnp.arange(number, dtype=jnp.int32).reshape((-1,) + (1,) * merge.ndim)
     member = (keyed >= chosen[None]) & (keyed <= (chosen + merge)[None]) & valid
     return jnp.min(jnp.where(member, iota, number), axis=0), count
@@ -75,7 +76,9 @@ def over_outcomes(
         return lowest(low + merge), visit(first, jnp.isfinite(low), carried)
 
     first = lowest(jnp.full_like(merge, -jnp.inf))
-    return lax.while_loop(lambda carry: jnp.any(jnp.isfinite(carry[0])), body, (first, start))[1]
+    return bounded_loop(
+        lambda carry: jnp.any(jnp.isfinite(carry[0])), body, (first, start), max_iters=number
+    )[1]
 
 
 def _rank(pick: jax.Array, count: jax.Array) -> jax.Array:
@@ -152,5 +155,7 @@ def distinct(
         return modes.at[count].set(mode, mode="drop"), count + 1, keyed[mode] + merge
 
     start = (jnp.zeros(max_outcomes, jnp.int32), jnp.int32(0), jnp.array(-jnp.inf, score.dtype))
-    modes, count, _ = lax.while_loop(lambda c: jnp.any((keyed > c[2]) & jnp.isfinite(keyed)), body, start)
+    modes, count, _ = bounded_loop(
+        lambda c: jnp.any((keyed > c[2]) & jnp.isfinite(keyed)), body, start, max_iters=valid.shape[0]
+    )
     return modes, count

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.batching.bounded_loop import bounded_count
 from jaxcontact.solvers import contact_modes
 
 TELLING = 4  # forms of each mode that are evaluated first
@@ -124,7 +125,7 @@ def possible(sieve: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> j
 
     # The result of a loop is computed once; without the loop it would be computed for each of eight lanes.
     nothing = jnp.zeros((sieve.rows.regular.shape[0], x.shape[1]), bool)
-    return any_lane(lax.fori_loop(0, sieve.count, of_block, nothing))
+    return any_lane(bounded_count(sieve.count, of_block, nothing, max_iters=sieve.blocks.shape[0]))
 
 
 def scores(rows: Rows, index: jax.Array, count: jax.Array, x: jax.Array, limit: jax.Array) -> jax.Array:
@@ -147,7 +148,7 @@ def scores(rows: Rows, index: jax.Array, count: jax.Array, x: jax.Array, limit: 
         return lax.dynamic_update_slice_in_dim(scored, jnp.where(valid, score, jnp.inf), at, 0)
 
     nothing = jnp.full((index.shape[0], *x.shape[1:]), jnp.inf, x.dtype)
-    return lax.fori_loop(0, (count + size - 1) // size, of_some, nothing)
+    return bounded_count((count + size - 1) // size, of_some, nothing, max_iters=-(-index.shape[0] // size))
 
 
 def places(bitmap: jax.Array, size: int) -> jax.Array:

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.ess import EventTrajectory, integrate
-from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.ess import EventTrajectory, Settings, integrate
+from jaxcontact.ess.inputs import system_of
+from jaxcontact.mechanics.system import Model
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.axes import Axes
@@ -115,8 +116,7 @@ def _legend_of_guards(figure: Figure, order: np.ndarray, marks: Sequence[str]) -
 
 
 def plot_corner(
-    es: EventSystem,
-    params: Any,
+    model: Model,
     x_corner: jax.Array,
     *,
     eps: Any,
@@ -133,8 +133,7 @@ def plot_corner(
     B-derivative. Dots are the ends of steps, thick lines the steps inside the bands.
 
     Args:
-        es: a system with two states.
-        params: its numbers.
+        model: an event-selected system with two states, and its numbers.
         x_corner: (2,) point at which the guards meet.
         eps: half width of the bands, one number or (m,).
         radius: half width of the picture.
@@ -149,7 +148,7 @@ def plot_corner(
     """
     if jnp.shape(x_corner) != (2,):
         raise ValueError(f"x_corner: expected shape (2,), got {jnp.shape(x_corner)}")
-    corner = np.asarray(x_corner)
+    es, params, corner = system_of(model), model.params, np.asarray(x_corner)
     figure = _figure(width, width)
     axes = figure.add_subplot()
     side = np.linspace(-radius, radius, GRID)
@@ -166,12 +165,11 @@ def plot_corner(
     f = np.asarray(es.xdot(jnp.zeros(()), jnp.asarray(corner), before, control, params))
     across = np.array([-f[1], f[0]]) / np.hypot(*f)
     offsets = np.linspace(-0.6, 0.6, starts) * radius
+    settings = Settings(eps=eps, max_steps=256)
     colors: dict[tuple[int, ...], str] = {}
     for offset in offsets:
         x0 = jnp.asarray(corner - 0.5 * duration * f + offset * across)
-        run = integrate(
-            es, params, x0, 0.0, duration, eps=eps, control=control, crossed0=before, max_steps=256
-        )
+        run = integrate(model, x0, 0.0, duration, settings=settings, control=control, crossed0=before)
         _draw_run(axes, run, colors)
     axes.set(xlim=corner[0] + [-radius, radius], ylim=corner[1] + [-radius, radius], aspect="equal")
     axes.set_xlabel("x0", fontsize=9)

@@ -94,23 +94,20 @@ def test_a_disc_slides_until_it_rolls():
 @pytest.mark.slow
 def test_a_disc_that_falls_lands_and_stays():
     """The impulse of the impact is the momentum that is lost; friction takes 1/3 of the speed at once."""
-    errors = []
     for dt, found in three(DISC.params.replace(mu=jnp.array(0.0)), DROPPED, (0.02, 0.01, 0.005)):
         fine(found)
         t = np.asarray(found.states.t)
         height = np.maximum(0.4 - 0.5 * G * t**2, 0.1)
-        errors.append(np.max(np.abs(np.asarray(found.states.q)[t <= 0.4, 1] - height[t <= 0.4])))
+        np.testing.assert_allclose(found.states.q[:, 1], height, rtol=0, atol=1e-13)  # at the ends of steps
         np.testing.assert_allclose(found.states.q[-1, 1], 0.1, rtol=0, atol=1e-14)
         total = np.sum(np.asarray(found.impulse)[:, 0, 0]) - 2.0 * G * N * dt
         np.testing.assert_allclose(total, 0.0, atol=1e-11)  # what fell has landed
         assert np.all(np.diff(energy(found.states)) <= 1e-12)
-    halves(errors)
 
 
 @pytest.mark.slow
 def test_a_law_of_ones_own_strikes_once_per_bounce():
-    """Bounces at 0.8 of the speed: heights 0.3 and 0.192, to the first order; what rests, rests."""
-    errors = []
+    """Bounces at 0.8 of the speed: heights 0.3 and 0.192, at their times; what rests, rests."""
     for dt in (0.01, 0.005, 0.0025):
         found = struck(DISC.params, DROPPED, dt)
         fine(found)
@@ -118,11 +115,10 @@ def test_a_law_of_ones_own_strikes_once_per_bounce():
         t = np.asarray(found.states.t)
         up = 0.1 + 0.8 * np.sqrt(0.6 * G) * (t - fall) - 0.5 * G * (t - fall) ** 2
         height = np.where(t < fall, 0.4 - 0.5 * G * t**2, up)
-        seen = t <= 0.2 + fall
-        errors.append(np.mean(np.abs(np.asarray(found.states.q)[seen & (t <= 0.7), 1] - height[seen])))
+        seen = t <= fall + 1.6 * np.sqrt(0.6 / G)
+        np.testing.assert_allclose(found.states.q[seen, 1], height[seen], rtol=0, atol=1e-12)
         assert np.all(np.diff(energy(found.states)) <= 1e-12)
         assert int(np.sum(np.asarray(found.impulse)[t[:-1] < 0.5, 0, 0] > 1.0)) == (dt > 0.003)
-    assert errors[2] < errors[0]
     resting = struck(DISC.params, DISC_STATE.replace(v=jnp.zeros(3)), 0.01)
     chex.assert_trees_all_equal(resting.states.q[-1], DISC_STATE.q)
 
@@ -266,7 +262,7 @@ def test_in_a_batch_a_law_of_strikes_has_nothing_to_do_for_worlds_without_one():
 
     def law(terms, v, key=None):
         jax.debug.callback(lambda active: asked.append(np.asarray(active)), terms.active)
-        return v, Told(jnp.uint32(0), jnp.zeros(2))
+        return jnp.zeros_like(v), Told(jnp.uint32(0), jnp.zeros(2))
 
     def one(state):
         stepper = jc.simulate.TimeStepping(impact=law)
@@ -278,7 +274,8 @@ def test_in_a_batch_a_law_of_strikes_has_nothing_to_do_for_worlds_without_one():
         jax.jit(jax.vmap(one))(jax.tree.map(lambda *x: jnp.stack(x), standing, BLOCK.initial_state()))
     )
     jax.effects_barrier()
-    assert sorted(tuple(row) for row in np.reshape(asked, (-1, 2))) == [(False, False), (True, True)]
+    active = [tuple(row) for row in np.reshape(asked, (-1, 2)) if any(row)]
+    assert active == [(True, True)]  # of the block that falls, once
 
 
 def test_states_and_mechanisms_that_cannot_be_stepped_are_named():

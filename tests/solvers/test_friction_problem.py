@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 
 import jaxcontact as jc
+from jaxcontact.solvers import friction_host
 
 
 def heap(rng, spheres, contacts, dim=3):
@@ -163,6 +164,9 @@ def test_sides():
         (ValueError, "W: expected finite", {"W": np.full((3, 3), np.nan)}),
         (ValueError, "J: expected shape", {"W": (np.eye(2), np.eye(2))}),
         (ValueError, "M: expected shape", {"W": (np.eye(2), np.eye(3))}),
+        (ValueError, "M: expected a positive diagonal", {"W": (np.array([1.0, 0.0, 1.0]), np.eye(3))}),
+        (ValueError, "M: expected a positive definite", {"W": (np.ones((3, 3)), np.eye(3))}),
+        (ValueError, "M: expected a positive definite", {"W": (np.ones((3, 3)), sparse.eye_array(3))}),
         (ValueError, "q: expected shape", {"q": np.zeros(4)}),
         (TypeError, "q: expected a floating", {"q": np.zeros(3, int)}),
         (TypeError, "W: expected dtype", {"W": np.eye(3, dtype=np.float32)}),
@@ -243,3 +247,40 @@ def test_arrays_of_numpy_and_traced_ones_have_one_answer(law):
     (r, u), info = jc.solve_friction(*(jnp.asarray(x, jnp.float32) for x in (W, q, mu)), law=law)
     assert isinstance(r, jax.Array) and r.dtype == jnp.float32 and info.status == 0
     np.testing.assert_allclose(u, traced, atol=1e-4)
+
+
+def test_dense_problems_of_arbitrary_numbers():
+    """Low rank, every contact with every other, friction of 0 to 3."""
+    rng = np.random.default_rng(11)
+    for _ in range(40):
+        nc = int(rng.integers(4, 16))
+        J = rng.normal(size=(3 * nc, int(rng.integers(nc, 3 * nc + 1))))
+        q, mu = J @ rng.normal(size=J.shape[1]), rng.choice([0.0, 0.3, 0.8, 3.0], nc)
+        (r, _), info = jc.solve_friction(J @ J.T, q, mu)
+        assert info.status == 0 and conditions(J @ J.T, q, mu, r) < 1e-8
+
+
+@pytest.mark.parametrize("jams", [False, True])
+def test_a_heap_of_spheres(jams, monkeypatch):
+    """400 contacts of spheres with their neighbours, without a dense matrix; also by proximal steps alone."""
+    if jams:
+        monkeypatch.setattr(friction_host._Search, "interior", lambda _, now, *limits: (now, 1.0, False))
+    rng = np.random.default_rng(12)
+    spheres, contacts = 200, 400
+    mass = np.repeat(rng.uniform(0.5, 2.0, spheres), 6) * np.tile([1, 1, 1, 0.4, 0.4, 0.4], spheres)
+    J = sparse.lil_array((3 * contacts, 6 * spheres))
+    for k in range(contacts):
+        a = k % spheres
+        b = a - int(rng.integers(1, 6))
+        normal = rng.normal(size=3) if b >= 0 else np.array([0.0, 0.0, 1.0])
+        normal /= np.linalg.norm(normal)
+        frame = np.linalg.qr(np.column_stack([normal, rng.normal(size=(3, 2))]))[0].T
+        frame[0] = normal
+        for body, sign in ((a, 1.0), (b, -1.0)) if b >= 0 else ((a, 1.0),):
+            turn = np.cross(np.eye(3), -sign * normal)
+            J[3 * k : 3 * k + 3, 6 * body : 6 * body + 6] = sign * frame @ np.hstack([np.eye(3), turn])
+    J = sparse.csr_array(J)
+    q = J @ (rng.normal(size=6 * spheres) - np.tile([0, 0, 2.0, 0, 0, 0], spheres))
+    (r, _), info = jc.solve_friction((mass, J), q, 0.5)
+    W = J @ sparse.diags_array(1.0 / mass) @ J.T
+    assert info.status == 0 and conditions(W, q, 0.5, r) < 1e-8

@@ -367,3 +367,41 @@ def test_the_residual_is_in_the_users_units():
     misfit = np.abs(np.minimum(np.abs(W).max(axis=0) * np.asarray(z), slack)).max() / -w.min()
     assert info.status == 0 and misfit < 1e-9
     np.testing.assert_allclose(info.residual, misfit, atol=1e-14)
+
+
+def octagon(rng, order):
+    """The LCP of three contacts with friction of eight sides: masses over six decades, redundant, with round-off."""
+    nc, sides, bodies = 3, 8, 2
+    J = np.zeros((3 * nc, 3 * bodies))
+    for k in range(nc):
+        J[3 * k : 3 * k + 3, :3] = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    J[3:6, 3:] = -J[3:6, :3]
+    J[6:] = J[:3]
+    W = (J / np.repeat(10.0 ** rng.uniform(-3.0, 3.0, bodies), 3)) @ J.T
+    angle = 2.0 * np.pi * np.arange(sides) / sides
+    fan = np.stack([0.0 * angle, np.cos(angle), np.sin(angle)])
+    rays = np.hstack([np.kron(np.eye(nc), np.eye(3, 1)), np.kron(np.eye(nc), fan)])
+    m, n = rays.shape[1], rays.shape[1] + nc
+    noise = rng.normal(size=(m, m))
+    matrix = np.zeros((n, n))
+    matrix[:m, :m] = rays.T @ W @ rays
+    matrix[:m, :m] += 1e-16 * np.abs(matrix).max() * (noise + noise.T)
+    ones = np.kron(np.eye(nc), np.ones((sides, 1)))
+    matrix[nc:m, m:], matrix[m:, nc:m], matrix[m:, :nc] = ones, -ones.T, 0.5 * np.eye(nc)
+    w = np.concatenate([rays.T @ (J @ rng.normal(size=3 * bodies)), np.zeros(nc)])
+    by_contact = [np.r_[k, nc + sides * k : nc + sides * (k + 1), m + k] for k in range(nc)]
+    rows = {"axis": np.arange(n), "contact": np.concatenate(by_contact), "any": rng.permutation(n)}[order]
+    return matrix[np.ix_(rows, rows)], w[rows]
+
+
+def test_round_off_in_place_of_zeros_is_never_wrong_with_status_0():
+    rng = np.random.default_rng(14)
+    problems = [octagon(rng, order) for order in ("axis", "contact", "any") for _ in range(20)]
+    W, w = map(np.stack, zip(*problems, strict=True))
+    z, info = jax.jit(jax.vmap(solve_lcp))(jnp.asarray(W), jnp.asarray(w))
+    slack = np.einsum("kij,kj->ki", W, z) + w
+    effect = np.einsum("kii->ki", np.abs(W))
+    effect = np.where(effect > 0, effect, np.abs(W).max(axis=1))
+    misfit = np.abs(np.minimum(effect * np.asarray(z), slack)).max(axis=1) / np.abs(w).max(axis=1)
+    good = np.asarray(info.status) == 0
+    assert good.sum() >= 57 and misfit[good].max() < 1e-9

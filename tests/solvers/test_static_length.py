@@ -34,14 +34,17 @@ def test_a_bounded_loop_ends_at_its_condition_or_its_limit(early_exit):
         bounded_loop, lambda x: x[0] < 7, lambda x: (x[0] + 1, x[1] * 2.0), early_exit=early_exit
     )
     start = (jnp.int32(0), jnp.float64(1.0))
-    assert loop(start, most=9)[1] == 2.0**7 and loop((jnp.int32(9), jnp.float64(3.0)), most=9)[1] == 3.0
-    assert bounded_loop(lambda x: True, lambda x: x + 1, jnp.int32(0), most=4, early_exit=False) == 4
+    assert (
+        loop(start, max_iters=9)[1] == 2.0**7
+        and loop((jnp.int32(9), jnp.float64(3.0)), max_iters=9)[1] == 3.0
+    )
+    assert bounded_loop(lambda x: True, lambda x: x + 1, jnp.int32(0), max_iters=4, early_exit=False) == 4
 
 
 def test_a_bounded_loop_of_static_length_has_a_reverse_mode():
     def power(x):
         return bounded_loop(
-            lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x), (0, x), most=5, early_exit=False
+            lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x), (0, x), max_iters=5, early_exit=False
         )[1]
 
     assert jax.grad(power)(2.0) == 4 * 2.0**3

@@ -13,9 +13,8 @@ from jaxcontact.ess import DormandPrince, integrate
 def trajectory():
     model = jc.models.affine_3d()
     coarse = DormandPrince(rtol=1e-6, atol=1e-8, longest=0.05)
-    return integrate(
-        model.system, model.params, model.initial_state(), 0.0, 0.5, eps=1e-2, ode=coarse, max_steps=256
-    )
+    settings = jc.ess.Settings(eps=1e-2, ode=coarse, max_steps=256)
+    return integrate(model, model.initial_state(), 0.0, 0.5, settings=settings)
 
 
 def test_a_trajectory_has_a_mark_at_every_crossing(trajectory, tmp_path):
@@ -42,13 +41,13 @@ def guards(x, params):
 
 
 def test_a_corner_shows_both_orders(tmp_path):
-    es = jc.ess.EventSystem(field, guards)
-    figure = jc.viz.plot_corner(es, None, jnp.zeros(2), eps=0.1, radius=0.5, duration=1.8, starts=5)
+    model = jc.Model(system=jc.ess.EventSystem(field, guards), params=None, initial=jnp.zeros(2))
+    figure = jc.viz.plot_corner(model, jnp.zeros(2), eps=0.1, radius=0.5, duration=1.8, starts=5)
     figure.savefig(tmp_path / "corner.png")
     labels = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
     assert labels == {"0, 1", "1, 0"}
     with pytest.raises(ValueError, match="x_corner"):
-        jc.viz.plot_corner(es, None, jnp.zeros(3), eps=0.1, radius=0.5, duration=1.0)
+        jc.viz.plot_corner(model, jnp.zeros(3), eps=0.1, radius=0.5, duration=1.0)
 
 
 def test_the_order_is_fitted(tmp_path):

@@ -14,18 +14,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.impact import inputs
+from jaxcontact.impact.laws.circular_cone import settle
 from jaxcontact.impact.laws.contact_space import (
     ImpactInfo,
     approaching,
     contact_space,
     energy_ratio,
-    friction_directions,
-    outcome,
-    residual_status,
     slowest_approach,
 )
-from jaxcontact.impact.laws.pivoting import solve_by_pivoting
 from jaxcontact.precision import jit
+from jaxcontact.solvers.friction_search import CoulombNewton
 from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -35,21 +33,24 @@ def anitescu_potra(
     terms: ContactTerms,
     v: jax.Array,
     *,
-    num_directions: int = 8,
-    solver: Lemke | None = None,
+    num_directions: int | None = None,
+    solver: Lemke | CoulombNewton | None = None,
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """Find one post-impact velocity of the simultaneous inelastic law with Coulomb friction.
 
-    Solves eq (31) of Halm & Posa as an LCP by Lemke's method. The law may have several solutions
-    (three on the compass gait); this is the solution that pivoting happens to find, see
-    `outcomes`. If no contact approaches, v is a solution.
+    Solves eq (31) of Halm & Posa with the circular friction cone by Newton's method and interior points, see
+    `solve_friction`; with a cone of sides as an LCP by Lemke's method. The law may have several solutions
+    (three on the compass gait); this is the one that the solver happens to find, see `outcomes`. If no
+    contact approaches, v is a solution.
 
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
-        num_directions: sides of the friction cone in space; no effect in the plane.
-        solver: pivoting solver.
+        num_directions: None for the circular friction cone; an even number >= 4 for a cone of as many
+            sides in space. In the plane both are the same law.
+        solver: settings of its search, `CoulombNewton` for the circular cone, `Lemke` for sides; None is
+            the default.
         clearance: (nc,) speed >= 0 at which each contact may still approach, m/s: J_n v_plus >= -clearance
             replaces J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996). None
             is zero.
@@ -62,7 +63,7 @@ def anitescu_potra(
             mass matrix that is not symmetric positive definite, penetration, a kinetic energy that
             overflows.
 
-    Status: the solver's bits, STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE,
+    Status: STALLED, and the solver's bits, for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE,
         INVALID, PENETRATION for bad numbers, with v returned unchanged.
 
     Derivative: of the contact modes at the solution, by v and all terms, any order, forward and
@@ -78,23 +79,19 @@ def anitescu_potra(
 def _anitescu_potra(
     terms: ContactTerms,
     v: jax.Array,
-    num_directions: int,
-    solver: Lemke | None,
+    num_directions: int | None,
+    solver: Lemke | CoulombNewton | None,
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
     clearance, trouble = inputs.prepare_clearance(clearance)
     status = status | trouble
-    directions = friction_directions(terms.J_t.shape[1], num_directions)
     space = contact_space(terms, clearance)
-    guess, solver_status = solve_by_pivoting(
-        lax.stop_gradient(space), lax.stop_gradient(v), directions, solver=solver
-    )
-    v_plus, impulse, worst = outcome(space, v, guess, directions)
+    v_plus, impulse, worst, solver_status = settle(space, v, num_directions, solver=solver)
     bad = status != 0
     info = ImpactInfo(
-        status=status | solver_status | residual_status(worst),
+        status=status | solver_status,
         residual=worst,
         impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
@@ -109,7 +106,7 @@ def sequential(
     order: tuple[int, ...],
     *,
     max_impacts: int,
-    num_directions: int = 8,
+    num_directions: int | None = None,
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """Resolve single inelastic impacts one after the other until no contact approaches.
@@ -122,7 +119,7 @@ def sequential(
         v: (nv,) velocity before the impact.
         order: cycle of contact indices, such as (0, 1).
         max_impacts: largest number of single impacts.
-        num_directions: sides of the friction cone in space; no effect in the plane.
+        num_directions: as `anitescu_potra`.
         clearance: (nc,) as `anitescu_potra`.
 
     Returns:
@@ -150,7 +147,7 @@ def _sequential(
     v: jax.Array,
     order: tuple[int, ...],
     max_impacts: int,
-    num_directions: int,
+    num_directions: int | None,
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     v_in = v
@@ -172,7 +169,7 @@ def _sequential(
         where = (place + jnp.min(ahead)) % length
         contact = cycle[where]
         single = jax.tree.map(lambda leaf: leaf[contact][None], (terms.J_n, terms.J_t, terms.mu))
-        one = ContactTerms(
+        terms_of_contact = ContactTerms(
             M=terms.M,
             J_n=single[0],
             J_t=single[1],
@@ -180,8 +177,8 @@ def _sequential(
             mu=single[2],
             active=needed[None],
         )
-        own = None if clearance is None else clearance[contact][None]
-        v_next, info = _anitescu_potra(one, v, num_directions, None, own)
+        contact_clearance = None if clearance is None else clearance[contact][None]
+        v_next, info = _anitescu_potra(terms_of_contact, v, num_directions, None, contact_clearance)
         return (
             jnp.where(needed, v_next, v),
             jnp.where(needed, (where + 1) % length, place),

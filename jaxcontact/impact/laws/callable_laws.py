@@ -32,10 +32,10 @@ class AnitescuPotra(Record):
     """All contacts at once, inelastic, Coulomb friction; see `anitescu_potra`.
 
     Attributes:
-        num_directions: sides of the friction cone in space.
+        num_directions: None for the circular friction cone, or its number of sides in space.
     """
 
-    num_directions: int = static(default=8)
+    num_directions: int | None = static(default=None)
 
     def __call__(
         self,
@@ -55,12 +55,12 @@ class Sequential(Record):
     Attributes:
         order: cycle of contact indices; None is 0, 1, 2, ...
         max_impacts: largest number of single impacts.
-        num_directions: sides of the friction cone in space.
+        num_directions: None for the circular friction cone, or its number of sides in space.
     """
 
     order: tuple[int, ...] | None = static(default=None)
     max_impacts: int = static(default=64)
-    num_directions: int = static(default=8)
+    num_directions: int | None = static(default=None)
 
     def __call__(
         self,
@@ -81,11 +81,11 @@ class Newton(Record):
 
     Attributes:
         restitution: e in 0..1, a number or (nc,).
-        num_directions: sides of the friction cone in space.
+        num_directions: None for the circular friction cone, or its number of sides in space.
     """
 
     restitution: Any
-    num_directions: int = static(default=8)
+    num_directions: int | None = static(default=None)
 
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
@@ -99,11 +99,11 @@ class Poisson(Record):
 
     Attributes:
         restitution: e in 0..1, a number or (nc,).
-        num_directions: sides of the friction cone in space.
+        num_directions: None for the circular friction cone, or its number of sides in space.
     """
 
     restitution: Any
-    num_directions: int = static(default=8)
+    num_directions: int | None = static(default=None)
 
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None

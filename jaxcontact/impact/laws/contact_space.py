@@ -95,8 +95,8 @@ def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> Co
     response = implicit.solve_spd(terms.M, jacobian.T)
     diagonal = lax.stop_gradient(jnp.sum(jacobian.T * response, axis=0)).reshape(nc, 1 + nt)
     # A direction without motion is set to exact zero against round-off; its derivative stays.
-    least = NO_MOTION * float(jnp.finfo(diagonal.dtype).eps) ** 2 * jnp.max(diagonal, axis=1, keepdims=True)
-    moves = diagonal > least
+    share = NO_MOTION * float(jnp.finfo(diagonal.dtype).eps) ** 2
+    moves = diagonal > share * jnp.max(diagonal, axis=1, keepdims=True)
     jacobian, response = (
         x - jnp.where(moves.reshape(shape), 0.0, lax.stop_gradient(x))
         for x, shape in ((jacobian, (-1, 1)), (response, (1, -1)))
@@ -295,11 +295,14 @@ def residual(
     space: ContactSpace,
     v: jax.Array,
     impulse: jax.Array,
-    directions: np.ndarray,
+    directions: np.ndarray | None,
     impulse_max: jax.Array | None = None,
     impulse_min: jax.Array | None = None,
 ) -> jax.Array:
-    """Measure the violation of the law by a scaled impulse (r,); see `ImpactInfo.residual`. No derivative."""
+    """Measure the violation of the law by a scaled impulse (r,); see `ImpactInfo.residual`. No derivative.
+
+    `directions` (k, nt) are the corners of the friction cone; None is the circular cone.
+    """
     space, v, impulse = lax.stop_gradient((space, v, impulse))
     nc, nt = space.mu.shape[0], space.num_tangents
     speed = mass_norm(space.mass, v)
@@ -310,19 +313,28 @@ def residual(
     cap = jnp.inf if impulse_max is None else lax.stop_gradient(impulse_max)
     floor = 0.0 if impulse_min is None else lax.stop_gradient(impulse_min)
     normal = jnp.abs(lam[:, 0] - jnp.clip(lam[:, 0] - out[:, 0], floor, cap)) * per_speed
-    fan = jnp.asarray(directions, v.dtype)
-    reach = float(np.cos(np.pi / len(directions))) if nt == 2 else 1.0
-    # |lam_t| in the polyhedral norm whose unit ball is conv(directions)
-    facets = fan if nt == 1 else (fan + jnp.roll(fan, -1, axis=0)) / (2.0 * reach)
-    used = jnp.max(jnp.sum(facets[None] * lam[:, None, 1:], axis=-1), axis=1) / reach
+    used, best = _friction_sizes(lam[:, 1:], out[:, 1:], directions)
     limit = space.mu * lam[:, 0]
     unit = jnp.maximum(limit, 0.0) + speed
     cone = jnp.maximum(used - limit, 0.0) / unit
-    best = jnp.max(-jnp.sum(fan[None] * out[:, None, 1:], axis=-1), axis=1)
     dissipation = jnp.sum(lam[:, 1:] * out[:, 1:], axis=1) + limit * best
     dissipation = jnp.abs(dissipation) * per_speed / unit
     worst = jnp.max(jnp.maximum(jnp.maximum(normal, cone), dissipation) * space.active)
     return jnp.where(jnp.isfinite(worst), worst, jnp.inf)
+
+
+def _friction_sizes(
+    friction: jax.Array, slip: jax.Array, directions: np.ndarray | None
+) -> tuple[jax.Array, jax.Array]:
+    """Compute the size (nc,) of friction in the norm of its cone, and the largest power per unit of it."""
+    if directions is None:
+        return jnp.sqrt(jnp.sum(friction**2, axis=1)), jnp.sqrt(jnp.sum(slip**2, axis=1))
+    fan, nt = jnp.asarray(directions, friction.dtype), friction.shape[1]
+    reach = float(np.cos(np.pi / len(directions))) if nt == 2 else 1.0
+    # |lam_t| in the polyhedral norm whose unit ball is conv(directions)
+    facets = fan if nt == 1 else (fan + jnp.roll(fan, -1, axis=0)) / (2.0 * reach)
+    used = jnp.max(jnp.sum(facets[None] * friction[:, None], axis=-1), axis=1) / reach
+    return used, jnp.max(-jnp.sum(fan[None] * slip[:, None], axis=-1), axis=1)
 
 
 def energy_ratio(mass: jax.Array, v: jax.Array, v_plus: jax.Array) -> jax.Array:

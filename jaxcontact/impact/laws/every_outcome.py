@@ -33,6 +33,7 @@ from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+DEFAULT_SIDES = 8  # of a friction cone whose sides the law leaves open; the modes of a circle are a continuum
 MOST_OUTCOMES = 64  # largest number returned for a step in space; bounds the close comparison of modes
 
 
@@ -55,7 +56,8 @@ def outcomes(
 
     Exhaustive for up to five contacts in the plane; in space for up to four whose friction cone has four
     sides, three with eight. Of more candidates only the active contacts count, outside of jit. Outcomes
-    closer than 1e-7 |v|_M count as one.
+    closer than 1e-7 |v|_M count as one. Modes of the circular cone are a continuum: for it the cone has eight
+    sides.
 
     Args:
         terms: contact terms, nc contacts.
@@ -88,12 +90,13 @@ def outcomes(
     if isinstance(law, RouthStep):
         impulse_max = law.impulse_max
         inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
-    touching = touching_contacts(terms, law.num_directions)
+    sides = DEFAULT_SIDES if law.num_directions is None else law.num_directions
+    touching = touching_contacts(terms, sides)
     if touching is not None:
         terms = terms.take(touching)
         impulse_max = None if impulse_max is None else jnp.asarray(impulse_max)[touching]
-    check_enumeration(terms, law.num_directions, "outcomes")
-    velocities, valid, info = _outcomes(terms, v, impulse_max, law.num_directions)
+    check_enumeration(terms, sides, "outcomes")
+    velocities, valid, info = _outcomes(terms, v, impulse_max, sides)
     return (velocities, valid), info
 
 
@@ -128,11 +131,12 @@ def all_outcomes(
     violation = contact_modes.evaluate(table, x)
     feasible = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
     if space.num_tangents == 2:  # so many modes that only distinct ones are examined closely
-        most = min(MOST_OUTCOMES, table.regular.shape[0])
-        modes, count = mode_choice.distinct(feasible, contact_modes.apply(table.score, x), speed, most)
+        max_outcomes = min(MOST_OUTCOMES, table.regular.shape[0])
+        score = contact_modes.apply(table.score, x)
+        modes, count = mode_choice.distinct(feasible, score, speed, max_outcomes)
         table = jax.tree.map(lambda leaf: leaf[..., modes], table)
-        feasible = jnp.arange(most) < count
-        status = status | flag((status == 0) & (count > most), Status.MAX_ITERS)
+        feasible = jnp.arange(max_outcomes) < count
+        status = status | flag((status == 0) & (count > max_outcomes), Status.MAX_ITERS)
     impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
     velocities, _, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
         jnp.where(feasible[:, None], impulses, 0.0)

@@ -126,12 +126,7 @@ def kelvin_voigt(
 
     Derivative: none; a host-level driver. It computes in float64 for every dtype of the inputs.
     """
-    if not inputs.is_concrete(model.params, state, stiffness, damping_ratio):
-        raise ValueError("kelvin_voigt: a driver for the host, not traceable by jit, vmap or grad")
-    _check_state(model.params, state)
-    if method not in METHODS:
-        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
-    inputs.check_count("max_steps", max_steps)
+    _check_call(model, state, (stiffness, damping_ratio), method, max_steps)
     dtype = jnp.asarray(state.v).dtype
     with jax.enable_x64(True):  # slip speeds of 1e-10 m/s are below the round-off of float32
         model, state = jax.tree.map(_double, (model, state))
@@ -139,12 +134,30 @@ def kelvin_voigt(
         law, speed, impulse_bound = _settings(
             model, state, span, stiffness, damping_ratio, mass, slip_speed, stop_speed, min_impulse
         )
-        tolerances = {
-            "rtol": float(_positive("rtol", rtol)),
-            "atol": float(_positive("atol", 0.1 * slip_speed if atol is None else atol)),
-        }
+        tolerances = _tolerances(rtol, 0.1 * slip_speed if atol is None else atol)
         impact = _Impact(model, state, law, speed, impulse_bound)
-        time, path, status, evaluations = impact.integrate(span, method, int(max_steps), **tolerances)
+        end = impact.integrate(span, method, int(max_steps), **tolerances)
+    return _outcome(impact, end, keep_path, dtype)
+
+
+def _check_call(model: Model, state: State, numbers: Any, method: str, max_steps: int) -> None:
+    """Raise ValueError or TypeError if an argument of `kelvin_voigt` is traced or out of range."""
+    if not inputs.is_concrete(model.params, state, numbers):
+        raise ValueError("kelvin_voigt: a driver for the host, not traceable by jit, vmap or grad")
+    _check_state(model.params, state)
+    if method not in METHODS:
+        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    inputs.check_count("max_steps", max_steps)
+
+
+def _tolerances(rtol: Any, atol: Any) -> dict[str, float]:
+    """Check the tolerances of the solver."""
+    return {"rtol": float(_positive("rtol", rtol)), "atol": float(_positive("atol", atol))}
+
+
+def _outcome(impact: _Impact, end: _End, keep_path: bool, dtype: Any) -> tuple[jax.Array, CompliantInfo]:
+    """Make the last velocity and the info of an integrated impact."""
+    time, path, status, evaluations = end
     q, v, impulses = impact.split(path)
     info = CompliantInfo(
         status=jnp.asarray(int(status), jnp.uint32),
@@ -160,6 +173,7 @@ def kelvin_voigt(
     return jnp.asarray(v[-1], dtype), info
 
 
+_End = tuple[np.ndarray, np.ndarray, Status, int]  # times (n,), rows (n, ny), status, evaluations of the rate
 Law = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # initial penetration, k, damping (nc,); slip speed
 
 
@@ -254,9 +268,7 @@ class _Impact:
             return False
         return bool(_approach(*self.problem, y) >= -self.stop_speed)
 
-    def integrate(
-        self, span: float, method: str, max_steps: int, **tolerances: float
-    ) -> tuple[np.ndarray, np.ndarray, Status, int]:
+    def integrate(self, span: float, method: str, max_steps: int, **tolerances: float) -> _End:
         """Solve up to the end of the impact; return times (n,), rows y (n, ny), status and evaluations."""
         from scipy import integrate  # imported late because its import is slow
 

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import mass_norm
 from jaxcontact.impact.laws.reflections import (
@@ -157,7 +158,7 @@ def _follow(unit_normals: Normals, speed: jax.Array, k: int, length: int) -> _Fr
         full=jnp.bool_(False),
         stage=jnp.int32(0),
     )
-    last_front = lax.while_loop(lambda f: jnp.any(f.alive) & (f.stage < length), stage, start)
+    last_front = bounded_loop(lambda f: jnp.any(f.alive) & (f.stage < length), stage, start, max_iters=length)
     return lax.cond(
         jnp.any(last_front.alive),
         lambda f: _harvest(f, approaching, rates, speed, k),

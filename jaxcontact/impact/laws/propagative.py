@@ -33,7 +33,8 @@ class PropagateInfo(Record):
         impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s; no friction.
         energy_ratio: kinetic energy after / before; 1 without energy before.
         num_solves: number of single impacts.
-        sequence: (max_reflections,) int32 contacts in the order of their impacts, -1 after the last.
+        sequence: (max_reflections,) int32 contacts in the order of their impacts, -1 after the last; of
+            contacts that strike together the first one.
     """
 
     status: jax.Array
@@ -66,7 +67,9 @@ def propagate(
         v: (nv,) velocity before the impact.
         key: not used; every impact law takes a key.
         order: choice of the next approaching contact: "most_violated" or "least_violated", by the rate along
-            its unit normal, the first contact at ties; or a cycle of contact indices such as (1, 0).
+            its unit normal; or a cycle of contact indices such as (1, 0). The rules leave open which of
+            several contacts with the same rate strikes first: they strike together, with equal impulses
+            along their unit normals, so that a symmetric impact has a symmetric outcome.
         restitution: R in 0..1; 0 is `plastic`, 1 elastic.
         unilateral: choice of the plastic outcome, see `plastic`.
         max_reflections: largest number of single impacts. Two contacts need at most ceil(pi / (2 gamma)) with

@@ -17,10 +17,12 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact import inputs
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
 
+TIE_DIGITS = 0.6  # power of eps; rates of approach closer than that, relative, have no order
 Order = str | tuple[int, ...]
 
 
@@ -104,6 +106,22 @@ def tolerance(dtype: jnp.dtype) -> float:
     return float(jnp.finfo(dtype).eps) ** 0.7
 
 
+def tied(rate: jax.Array, k: jax.Array, active: jax.Array) -> jax.Array:
+    """Find the contacts (nc,) that approach at the rate of contact k, within round-off."""
+    tie = float(jnp.finfo(rate.dtype).eps) ** TIE_DIGITS
+    return active & (jnp.abs(rate - rate[k]) <= tie * jnp.abs(rate[k]))
+
+
+def reflect_together(gram: jax.Array, rate: jax.Array, together: jax.Array) -> jax.Array:
+    """Compute the equal impulses (nc,) of contacts `together` (nc,) that keep the energy.
+
+    It is the reflection along the sum of their normals, for a single contact -2 times its rate.
+    """
+    weights = together.astype(rate.dtype)
+    square = weights @ gram @ weights
+    return weights * (-2.0 * (weights @ rate) / jnp.where(square > 0, square, 1.0))
+
+
 def reflection(
     unit_normals: Normals, threshold: jax.Array, order: str | jax.Array
 ) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]:
@@ -112,7 +130,8 @@ def reflection(
     Args:
         threshold: () or (nc,) rate of approach above which a contact counts as approaching.
         order: "most_violated", "least_violated", or a cycle (m,) of contact indices; `place` is the
-            position in the cycle at which the search for the next impact begins.
+            position in the cycle at which the search for the next impact begins. Contacts that tie for a
+            rule strike together, and the first of them is returned.
     """
 
     def next_impact(impulse: jax.Array, place: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -122,12 +141,14 @@ def reflection(
             sign = 1.0 if order == "most_violated" else -1.0
             k = jnp.argmin(jnp.where(approaches, sign * rate, jnp.inf)).astype(jnp.int32)
             needed = jnp.any(approaches)
-        else:
-            cycle = order.shape[0]
-            ahead = jnp.where(approaches[order], (jnp.arange(cycle, dtype=jnp.int32) - place) % cycle, cycle)
-            position = (place + jnp.min(ahead)) % cycle
-            k, needed = order[position], jnp.min(ahead) < cycle
-            place = jnp.where(needed, (position + 1) % cycle, place)
+            together = needed & tied(rate, k, unit_normals.active)
+            impulse = impulse + reflect_together(unit_normals.gram, rate, together)
+            return impulse, place, jnp.where(needed, k, -1)
+        cycle = order.shape[0]
+        ahead = jnp.where(approaches[order], (jnp.arange(cycle, dtype=jnp.int32) - place) % cycle, cycle)
+        position = (place + jnp.min(ahead)) % cycle
+        k, needed = order[position], jnp.min(ahead) < cycle
+        place = jnp.where(needed, (position + 1) % cycle, place)
         impulse = impulse.at[k].add(jnp.where(needed, -2.0 * rate[k], 0.0))
         return impulse, place, jnp.where(needed, k, -1)
 
@@ -181,19 +202,25 @@ def reflect_while_any(
 
     no_contacts = jnp.full(max_reflections, -1, jnp.int32)
     start = (jnp.zeros_like(unit_normals.rate), no_contacts, jnp.int32(0), jnp.bool_(True), jnp.int32(0))
-    impulse, sequence, *_ = lax.while_loop(unfinished, step, start)
+    impulse, sequence, *_ = bounded_loop(unfinished, step, start, max_iters=max_reflections)
     still_approaching = unit_normals.active & (unit_normals.rate + unit_normals.gram @ impulse < -threshold)
     return impulse, sequence, jnp.any(still_approaching)
 
 
-def repeat_reflections(unit_normals: Normals, sequence: jax.Array) -> jax.Array:
+def repeat_reflections(unit_normals: Normals, sequence: jax.Array, *, ties: bool = False) -> jax.Array:
     """Compute the impulses x (nc,) of a sequence (k,) of reflections, -1 after the last.
+
+    With `ties` each contact strikes together with those that approach as fast.
 
     Derivative: exact, forward and reverse.
     """
 
     def step(impulse: jax.Array, contact: jax.Array) -> tuple[jax.Array, None]:
         index = jnp.maximum(contact, 0)
+        if ties:
+            rates = unit_normals.rate + unit_normals.gram @ impulse
+            together = (contact >= 0) & tied(rates, index, unit_normals.active)
+            return impulse + reflect_together(unit_normals.gram, rates, together), None
         rate = unit_normals.rate[index] + unit_normals.gram[index] @ impulse
         return impulse.at[index].add(jnp.where(contact >= 0, -2.0 * rate, 0.0)), None
 

@@ -140,7 +140,7 @@ class _PathData(NamedTuple):
 
 
 # Velocity, impulse, stored energy, status, worst violation, number of pieces, phase.
-_PathCarry = tuple[jax.Array, ...]
+_PathCarry = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 @functools.partial(jit, static_argnums=4)

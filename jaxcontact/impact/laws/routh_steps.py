@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_enumeration import mode_table
 from jaxcontact.impact.laws.contact_space import (
@@ -125,16 +126,15 @@ def _step(
     table: contact_modes.ModeMaps | contact_modes.ModeInverses | None,
     directions: np.ndarray,
     v: jax.Array,
-    impulse_max: jax.Array,
-    pick: jax.Array,
+    draw: ImpactDraws,
     needed: jax.Array,
-    solution: jax.Array | None,
     early_exit: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Solve one step; return v_next, the scaled impulse (r,), zero if not needed, residual and solver status.
 
-    `solution` (r,) is the scaled impulse if another solver has found it.
+    `draw` has the numbers of this step.
     """
+    impulse_max, pick, solution = draw
     rows = 1 + space.num_tangents
     cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
     fixed, v_fixed, cap_fixed = lax.stop_gradient((space, v, cap))
@@ -210,14 +210,13 @@ class _RouthImpact:
         needed = (
             jnp.any(approaching(original, v, self.slowest)) if settings.until_separated else jnp.array(True)
         )
-        cap, pick, solution = draw
         space, table, angle = original, self.table, None
         if settings.turn_polygon:
-            angle = random_angles(pick, space.mu.shape[0])
+            angle = random_angles(draw.pick, space.mu.shape[0])
             space = turned(original, angle)
             table = self._tabulate(space)
         v_next, change, misfit, solver = _step(
-            space, table, self.directions, v, cap, pick, needed, solution, settings.early_exit
+            space, table, self.directions, v, draw, needed, settings.early_exit
         )
         solver = solver | residual_status(misfit)
         # If no contact approaches at all, v stays, but contacts at rest stay at rest to first order.
@@ -229,7 +228,7 @@ class _RouthImpact:
             assert self.elastic is not None
             moved |= jnp.any(energetic_restitution.loaded(stored, self.slowest))
             change = jnp.where(needed, change, 0.0)
-            cap = jnp.where(space.active, cap / space.scale[:: 1 + space.num_tangents], 0.0)
+            cap = jnp.where(space.active, draw.impulse_max / space.scale[:: 1 + space.num_tangents], 0.0)
             u, u_next = space.jacobian @ v, space.jacobian @ v_next
             compression = energetic_restitution.Compression(
                 space, self.elastic, cap, u, u_next, change, stored, self.speed, self.slowest
@@ -295,5 +294,5 @@ def needed_steps(
     def unfinished(carry: tuple[ImpactSteps, jax.Array]) -> jax.Array:
         return (carry[1] < number) & impact.unfinished(carry[0])
 
-    end, _ = lax.while_loop(unfinished, body, (impact.start(v, status), jnp.int32(0)))
+    end, _ = bounded_loop(unfinished, body, (impact.start(v, status), jnp.int32(0)), max_iters=number)
     return impact.end(end)

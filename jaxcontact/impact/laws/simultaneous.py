@@ -11,38 +11,35 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jaxcontact.impact import inputs
+from jaxcontact.impact.laws.circular_cone import settle
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
     contact_space,
     energy_ratio,
-    friction_directions,
     mass_norm,
-    outcome,
-    residual_status,
+    residual_limit,
 )
-from jaxcontact.impact.laws.pivoting import solve_by_pivoting
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
 
 def newton(
-    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int = 8
+    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int | None = None
 ) -> tuple[jax.Array, ImpactInfo]:
     """Resolve all contacts at once by Newton's law: speeds of separation are e times those of approach.
 
     Moreau's generalised law (1988): 0 <= lam_n perp J_n v_plus + e min(J_n v, 0) >= 0, with Coulomb friction
-    on J_t v_plus. If several solutions exist, this is the one that pivoting finds.
+    on J_t v_plus. If several solutions exist, this is the one that the solver finds.
 
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
         restitution: e in 0..1, a number or (nc,); 0 is `anitescu_potra`.
-        num_directions: sides of the friction cone in space; no effect in the plane.
+        num_directions: None for the circular friction cone, or its sides; see `anitescu_potra`.
 
     Returns:
         v_plus (nv,) and ImpactInfo.
@@ -51,7 +48,7 @@ def newton(
         ValueError, TypeError: as `anitescu_potra`; e of another shape or outside 0..1.
 
     Status: ENERGY if the kinetic energy rises, which friction or different coefficients can cause (Kane's
-        paradox); RAY if the law has no solution, as when friction drives a contact in; as
+        paradox); STALLED or RAY if the law has no solution, as when friction drives a contact in; as
         `anitescu_potra`; inside jit INVALID for e outside 0..1.
 
     Derivative: as `anitescu_potra`, also by e. Of min(J_n v, 0) at 0 that of rest.
@@ -62,7 +59,7 @@ def newton(
 
 
 def poisson(
-    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int = 8
+    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int | None = None
 ) -> tuple[jax.Array, ImpactInfo]:
     """Resolve all contacts at once by Poisson's law: expansion gives e times the impulse of compression.
 
@@ -102,39 +99,31 @@ def _prepare(
 
 @functools.partial(jit, static_argnums=3)
 def _newton(
-    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int
+    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None
 ) -> tuple[jax.Array, ImpactInfo]:
     v_in = v
     terms, v, e, bad = _prepare(terms, v, restitution)
     rate = terms.J_n @ v
     space = contact_space(terms, e * jnp.where(rate < 0, rate, 0.0))
-    directions = friction_directions(terms.J_t.shape[1], num_directions)
-    guess, solver_status = solve_by_pivoting(lax.stop_gradient(space), lax.stop_gradient(v), directions)
-    v_plus, impulse, worst = outcome(space, v, guess, directions)
-    status = bad | solver_status | residual_status(worst)
-    return _answer(terms, space, (v_in, v, v_plus), impulse, (status, bad, worst))
+    v_plus, impulse, worst, status = settle(space, v, num_directions)
+    return _answer(terms, space, (v_in, v, v_plus), impulse, (bad | status, bad, worst))
 
 
 @functools.partial(jit, static_argnums=3)
 def _poisson(
-    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int
+    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None
 ) -> tuple[jax.Array, ImpactInfo]:
     v_in = v
     terms, v, e, bad = _prepare(terms, v, restitution)
     space = contact_space(terms)
-    directions = friction_directions(terms.J_t.shape[1], num_directions)
-    fixed = lax.stop_gradient(space)
-    guess, first_status = solve_by_pivoting(fixed, lax.stop_gradient(v), directions)
-    compressed, first, worst = outcome(space, v, guess, directions)
+    compressed, first, worst, first_status = settle(space, v, num_directions)
     stored = e * jnp.maximum(first[:: 1 + space.num_tangents], 0.0)
-    floor = lax.stop_gradient(stored)
-    guess, second_status = solve_by_pivoting(
-        fixed, lax.stop_gradient(compressed), directions, impulse_min=floor
-    )
-    v_plus, second, last = outcome(space, compressed, guess, directions, impulse_min=stored)
+    v_plus, second, last, second_status = settle(space, compressed, num_directions, impulse_min=stored)
     # Relative to the speed before the impact, because compression may end at rest.
-    worst = jnp.maximum(worst, last * _speed_unit(terms, compressed) / _speed_unit(terms, v))
-    status = bad | first_status | second_status | residual_status(worst)
+    last = last * _speed_unit(terms, compressed) / _speed_unit(terms, v)
+    worst = jnp.maximum(worst, last)
+    second_status = jnp.where(last <= residual_limit(v.dtype), jnp.uint32(0), second_status)
+    status = bad | first_status | second_status
     return _answer(terms, space, (v_in, v, v_plus), first + second, (status, bad, worst))
 
 

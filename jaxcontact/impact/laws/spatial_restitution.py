@@ -93,13 +93,14 @@ def give_back_in_space(compression: Compression, directions: np.ndarray) -> tupl
 
 def give_back_in_lanes(compression: Compression, directions: np.ndarray) -> tuple[jax.Array, jax.Array]:
     """Run `give_back_in_space` on lanes, the last axis of cap, u, u_next, change, stored and results."""
-    names = ("cap", "u", "u_next", "change", "stored")
 
-    def give_back_in_lane(*arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
-        lane = compression._replace(**dict(zip(names, arrays, strict=True)))
+    def give_back_in_lane(
+        cap: jax.Array, u: jax.Array, u_next: jax.Array, change: jax.Array, stored: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        lane = compression._replace(cap=cap, u=u, u_next=u_next, change=change, stored=stored)
         return give_back_in_space(lane, directions)
 
-    lanes = (getattr(compression, name) for name in names)
+    _, _, *lanes, _, _ = compression
     return jax.vmap(give_back_in_lane, in_axes=-1, out_axes=-1)(*lanes)
 
 

@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.batching import all_cores
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
@@ -195,8 +196,16 @@ def resolve_lanes(problem: LaneProblem, samples: SampleBatch, settings: LaneSett
 
     results = _make_empty_results(problem.table, n, settings, problem.v.dtype)
     start = begin(jnp.arange(settings.tile, dtype=jnp.int32)), jnp.int32(settings.tile), results
-    final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0].slot < size), body, start)[-1]
+    final: LaneResults = bounded_loop(
+        lambda carry: jnp.any(carry[0].slot < size), body, start, max_iters=_most_turns(n, settings)
+    )[-1]
     return final
+
+
+def _most_turns(n: int, settings: LaneSettings) -> int:
+    """Bound the turns of a tile of lanes that resolve n samples, each lane taking the next one when done."""
+    steps = 1 if settings.once else settings.max_steps
+    return -(-n * steps // settings.tile) + steps
 
 
 def _prepare(problem: LaneProblem, num_directions: int) -> _Impact:

@@ -137,7 +137,7 @@ class Choice(NamedTuple):
 
 
 def choose_modes(
-    here: Accelerations, u: jax.Array, near: jax.Array, ended: jax.Array, pick: jax.Array | None
+    rates: Accelerations, u: jax.Array, near: jax.Array, ended: jax.Array, pick: jax.Array | None
 ) -> Choice:
     """Choose the modes of the closed contacts at scaled contact velocities u (r,); below `near` they are 0.
 
@@ -145,7 +145,7 @@ def choose_modes(
         ended: (nc, 4) bool, modes that end here.
         pick: in [0, 1), chooses among the distinct solutions; None takes the first.
     """
-    space, rate, size = here.space, here.rate, here.size
+    space, rate, size = rates.space, rates.rate, rates.size
     u_t = u[1::2]
     slides = space.active & (jnp.abs(u_t) > near[1::2])
     table, violation = force_modes(space, rate, slides, u_t > 0, size, friction_directions(1, 2))
@@ -164,6 +164,6 @@ def choose_modes(
     direction = jnp.where(jnp.where(slides, u_t, out[1::2]) > 0, REST_PLUS, REST_MINUS)
     shared = jnp.where(space.active & rests, jnp.where(sticks, REST_STICK, direction), SEPARATE)
     inside = in_cones(space, forces_in_modes(space, rate, shared)) >= -noise
-    taken = jnp.take_along_axis(ended, shared[:, None], axis=1)
-    fits = jnp.all(inside) & ~jnp.any(taken) & (count > 0)
+    has_ended = jnp.take_along_axis(ended, shared[:, None], axis=1)
+    fits = jnp.all(inside) & ~jnp.any(has_ended) & (count > 0)
     return Choice(jnp.where(fits, shared, codes).astype(jnp.int32), count, violation[mode])

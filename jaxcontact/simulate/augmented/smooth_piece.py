@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import contact_space
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.system import Model, State
@@ -63,7 +64,7 @@ class Piece(NamedTuple):
         force: (nc, dim) contact forces at its start, N.
         next_step: the step to try next, s.
         event: bool, whether a mode ends; else the step is over.
-        who: (nc,) bool, the contact whose mode ends.
+        ending: (nc,) bool, the contact whose mode ends.
         failed: bool, no step is small enough.
     """
 
@@ -72,7 +73,7 @@ class Piece(NamedTuple):
     force: jax.Array
     next_step: jax.Array
     event: jax.Array
-    who: jax.Array
+    ending: jax.Array
     failed: jax.Array
 
 
@@ -102,10 +103,10 @@ def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: od
 
     def field(t: jax.Array, y: jax.Array) -> jax.Array:
         state = state_of(t, y)
-        here, force = _forces(model, state, smooth.codes)
-        normal = jnp.sum((here.space.scale * force)[0::2])
+        rates, force = _forces(model, state, smooth.codes)
+        normal = jnp.sum((rates.space.scale * force)[0::2])
         qdot = position_rate(model.system, state.q, state.v)
-        return jnp.concatenate([qdot, here.free + here.space.response @ force, (1.0 + normal)[None]])
+        return jnp.concatenate([qdot, rates.free + rates.space.response @ force, (1.0 + normal)[None]])
 
     def look(t: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _events(model, smooth, state_of(t, y), y[-1])
@@ -113,7 +114,7 @@ def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: od
     y0 = jnp.concatenate([start.q, start.v, smooth.s[None]])
     k0 = field(start.t, y0)
     shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
-    least = _least(smooth, eps)
+    depth = _event_depths(smooth, eps)
     returns = jnp.full(3 * nc + 1, jnp.nan, dtype).at[: 3 * nc : 3].set(smooth.leaving)
 
     def attempt(c: _Trial) -> _Trial:
@@ -122,10 +123,10 @@ def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: od
         ys = ys.at[-1].set(trial.x1)
         raw, forces = lax.map(lambda row: look(*row), (start.t + shares * c.h, ys))
         ratio = ode.error_ratio(trial, solver)
-        happened = raw < -least[None]
+        happened = raw < -depth[None]
         # A value negative at the start through round-off counts as an event only after it has been positive;
         # a gap that starts at zero and grows has its next zero where its mean rate has one.
-        value = raw + jnp.where(raw[0] > least, 0.0, least)[None]
+        value = raw + jnp.where(raw[0] > depth, 0.0, depth)[None]
         times = (shares * c.h)[:, None]
         back = jnp.where(times > 0, raw / jnp.where(times > 0, times, 1.0), returns[None])
         value = jnp.where(jnp.isnan(returns)[None], value, back)
@@ -143,9 +144,9 @@ def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: od
         bracket=Bracket(zero, zero, zero, zero, jnp.array(True)), last=none,
         force=jnp.zeros(2 * nc, dtype),
     )  # fmt: skip
-    end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
+    end = bounded_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first, max_iters=MAX_TRIALS)
     worst = jnp.argmin(jnp.where(end.suspects, end.last / end.size, jnp.inf))
-    who = end.searching & (jnp.arange(nc) == worst // 3)
+    ending = end.searching & (jnp.arange(nc) == worst // 3)
     over = end.searching & (worst == 3 * nc)
     state = _settled(model, state_of(start.t + end.h, end.y), smooth.codes)
     return Piece(
@@ -154,15 +155,15 @@ def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: od
         force=end.force.reshape(nc, 2),
         next_step=end.chosen,
         event=end.searching & ~over,
-        who=who,
+        ending=ending,
         failed=~end.done | ~jnp.all(jnp.isfinite(end.y)),
     )
 
 
 def _forces(model: Model, state: State, codes: jax.Array) -> tuple[Accelerations, jax.Array]:
     """Compute the accelerations with the contacts that are not separate, and their scaled forces (r,)."""
-    here = accelerations(model, state, codes != SEPARATE)
-    return here, forces_in_modes(here.space, here.rate, codes)
+    rates = accelerations(model, state, codes != SEPARATE)
+    return rates, forces_in_modes(rates.space, rates.rate, codes)
 
 
 def _events(model: Model, smooth: SmoothMotion, state: State, s: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -171,28 +172,28 @@ def _events(model: Model, smooth: SmoothMotion, state: State, s: jax.Array) -> t
     The values are three of each contact, then the rest of s. An open contact has its gap; a sticking one its
     distances inside the cone; a sliding one its normal force and its velocity along the direction of sliding.
     """
-    here, force = _forces(model, state, smooth.codes)
-    cone = in_cones(here.space, force) / here.size
-    slip = (here.space.jacobian @ state.v)[1::2] / smooth.near[1::2]
-    codes, one = smooth.codes, jnp.ones_like(slip)
+    rates, force = _forces(model, state, smooth.codes)
+    cone = in_cones(rates.space, force) / rates.size
+    slip = (rates.space.jacobian @ state.v)[1::2] / smooth.near[1::2]
+    codes, ones = smooth.codes, jnp.ones_like(slip)
     speed = jnp.where(codes == REST_PLUS, slip, -slip)
-    gap = jnp.stack([here.terms.phi - smooth.base, one, one], axis=1)
-    slide = jnp.stack([cone[:, 0], speed, one], axis=1)
+    gap = jnp.stack([rates.terms.phi - smooth.base, ones, ones], axis=1)
+    slide = jnp.stack([cone[:, 0], speed, ones], axis=1)
     closed = jnp.where((codes == REST_STICK)[:, None], cone, slide)
     values = jnp.where((codes == SEPARATE)[:, None], gap, closed).reshape(-1)
-    return jnp.concatenate([values, (smooth.length - s)[None]]), here.space.scale * force
+    return jnp.concatenate([values, (smooth.length - s)[None]]), rates.space.scale * force
 
 
-def _least(smooth: SmoothMotion, eps: float) -> jax.Array:
+def _event_depths(smooth: SmoothMotion, eps: float) -> jax.Array:
     """Compute the depths below zero (3 nc + 1,) beyond which an event has happened."""
     force = jnp.full_like(smooth.base, eps**FORCE_TOLERANCE)
-    one = jnp.ones_like(force)
-    gap = jnp.stack([512.0 * eps * one, one, one], axis=1)
-    slide = jnp.stack([force, one, one], axis=1)
+    ones = jnp.ones_like(force)
+    gap = jnp.stack([512.0 * eps * ones, ones, ones], axis=1)
+    slide = jnp.stack([force, ones, ones], axis=1)
     stick = jnp.stack([force] * 3, axis=1)
     codes = smooth.codes[:, None]
-    least = jnp.where(codes == SEPARATE, gap, jnp.where(codes == REST_STICK, stick, slide))
-    return jnp.concatenate([least.reshape(-1), jnp.zeros(1, force.dtype)])
+    depths = jnp.where(codes == SEPARATE, gap, jnp.where(codes == REST_STICK, stick, slide))
+    return jnp.concatenate([depths.reshape(-1), jnp.zeros(1, force.dtype)])
 
 
 def _stepped(
@@ -232,9 +233,9 @@ def _stepped(
 
 def _narrowed(c: _Trial, y: jax.Array, value: jax.Array, eps: float) -> _Trial:
     """Narrow the bracket of the search by the Illinois rule; every eighth trial halves it."""
-    here = jnp.min(jnp.where(c.suspects, value / c.size, jnp.inf))
-    trial, bracket = illinois(c.h, here, c.bracket, c.tries % 8 == 7)
-    done = (jnp.abs(here) <= 8.0 * eps) | (bracket.high - bracket.low <= 4.0 * eps * bracket.high)
+    lowest = jnp.min(jnp.where(c.suspects, value / c.size, jnp.inf))
+    trial, bracket = illinois(c.h, lowest, c.bracket, c.tries % 8 == 7)
+    done = (jnp.abs(lowest) <= 8.0 * eps) | (bracket.high - bracket.low <= 4.0 * eps * bracket.high)
     return c._replace(
         h=jnp.where(done, c.h, trial),
         y=y,

@@ -112,11 +112,11 @@ def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -
     left = limit.t - t[0]
     # The error in the time that is left from the difference of the two ratios.
     doubt = left * jnp.abs(ratios[0] - ratios[1]) / (1.0 - jnp.max(ratios))
-    fine = doubt <= eps**0.6 * dt + 64.0 * eps * jnp.abs(t[0])
+    is_precise = doubt <= eps**0.6 * dt + 64.0 * eps * jnp.abs(t[0])
     alike = jnp.all(chatter.who[0] == chatter.who[2]) & jnp.all(chatter.who[2] == chatter.who[4])
     shrinks = jnp.all(intervals > 0) & jnp.all(ratios < 1.0 - 1e-3)
     full = chatter.used >= LENGTH
-    series = full & alike & shrinks & fine & (left > 0) & jnp.all(jnp.isfinite(limit.q))
+    series = full & alike & shrinks & is_precise & (left > 0) & jnp.all(jnp.isfinite(limit.q))
     over = limit.t - t_end
     share = jnp.where(over > 0, over, 1.0) / jnp.where(left > 0, left, 1.0)
     turns = jnp.floor(jnp.log(share) / jnp.log(_ratio(t)))

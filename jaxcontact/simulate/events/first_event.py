@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.system import State, System
 from jaxcontact.simulate.augmented.contact_forces import FORCE_TOLERANCE
 from jaxcontact.simulate.events.stretch import StretchMotion, step
@@ -79,8 +80,8 @@ def first_event(
     nc = motion.modes.kind.shape[0]
     dtype, eps = state.q.dtype, float(jnp.finfo(state.q.dtype).eps)
     gaps = motion.modes.kind == SEPARATE
-    least, floor = _least(motion.modes.kind, near, state), _floor(motion.modes.kind, state, eps)
-    least = jnp.where(ignores, jnp.inf, least)
+    depth, floor = _event_depths(motion.modes.kind, near, state), _floor(motion.modes.kind, state, eps)
+    depth = jnp.where(ignores, jnp.inf, depth)
     shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
 
     def error(trial: ode.OdeStep) -> jax.Array:
@@ -94,7 +95,7 @@ def first_event(
         leaves = gaps & touching & (start.rate > near)
         raw = rows.value.at[:, :, 0].add(-base[None])
         samples = _Samples(raw, rows.rate, shares * c.h, gaps, leaves)
-        value = _values_for_roots(samples, least, floor[:, 0])
+        value = _values_for_roots(samples, depth, floor[:, 0])
         # A mean rate has the round-off of the gap over its time, or, if that is too large, that of rates.
         rough = leaves & _rough(samples, floor[:, 0])[-1]
         noise = floor[:, 0] / jnp.where(leaves, jnp.where(rough, jnp.inf, c.h), 1.0)
@@ -103,7 +104,7 @@ def first_event(
         return lax.cond(
             c.searching,
             lambda: _narrowed(c, value[-1], noise, eps),
-            lambda: _stepped(c, samples, value, error(trial), least),
+            lambda: _stepped(c, samples, value, error(trial), depth),
         )
 
     zero, none = jnp.zeros((), dtype), jnp.zeros((nc, 2), dtype)
@@ -112,13 +113,13 @@ def first_event(
         size=none + 1.0, bracket=Bracket(zero, zero, zero, zero, jnp.array(True)),
         last=none, y=y0, friction=motion.modes.heading, along=none[:, 0],
     )  # fmt: skip
-    end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
+    end = bounded_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first, max_iters=MAX_TRIALS)
     share = jnp.where(end.suspects, end.last / end.size, jnp.inf)
     nearest = jnp.min(share, initial=jnp.inf)
     event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only seem to close
     first_one = jnp.arange(2 * nc) == jnp.argmin(share) if nc else jnp.zeros(0, bool)
-    fine = (end.done | event) & jnp.isfinite(end.h)  # an event that round-off hides is found well enough
-    return Found(end.h, end.y, end.friction, end.along, event, first_one.reshape(nc, 2) & event, fine)
+    converged = (end.done | event) & jnp.isfinite(end.h)  # an event that round-off hides is found well enough
+    return Found(end.h, end.y, end.friction, end.along, event, first_one.reshape(nc, 2) & event, converged)
 
 
 class _Samples(NamedTuple):
@@ -133,14 +134,14 @@ class _Samples(NamedTuple):
 
 def _floor(kind: jax.Array, state: State, eps: float) -> jax.Array:
     """Compute the sizes (nc, 2) of values that are round-off."""
-    one = jnp.ones(kind.shape[0], state.q.dtype)
+    ones = jnp.ones(kind.shape[0], state.q.dtype)
     length = jnp.maximum(1.0, jnp.max(jnp.abs(state.q)))  # m; a mechanism has lengths that q does not show
-    gap, speed = 4.0 * eps * length * one, eps * jnp.max(jnp.abs(state.v)) * one
+    gap, speed = 4.0 * eps * length * ones, eps * jnp.max(jnp.abs(state.v)) * ones
     root = jnp.where(kind == SEPARATE, gap, 8.0 * eps)
     return jnp.stack([root, jnp.where(kind == SLIDE, speed, 8.0 * eps)], axis=1)
 
 
-def _least(kind: jax.Array, near: jax.Array, state: State) -> jax.Array:
+def _event_depths(kind: jax.Array, near: jax.Array, state: State) -> jax.Array:
     """Compute the depths below zero (nc, 2) beyond which an event has happened."""
     force = jnp.full_like(near, float(jnp.finfo(near.dtype).eps) ** FORCE_TOLERANCE)
     gap = jnp.full_like(near, 2.0) * allowed_depth(state.q)
@@ -152,7 +153,7 @@ def _rough(samples: _Samples, floor: jax.Array) -> jax.Array:
     return floor[None] >= ROUGH * samples.times[:, None] * jnp.abs(samples.rates[:1])
 
 
-def _values_for_roots(samples: _Samples, least: jax.Array, floor: jax.Array) -> jax.Array:
+def _values_for_roots(samples: _Samples, depth: jax.Array, floor: jax.Array) -> jax.Array:
     """Compute values (k, nc, 2) with the roots that are looked for, and no others.
 
     A value negative at the start through round-off counts as an event only after it has been positive. A gap
@@ -160,20 +161,20 @@ def _values_for_roots(samples: _Samples, least: jax.Array, floor: jax.Array) -> 
     mean rate is the mean of two rates.
     """
     raw, times = samples.raw, samples.times
-    shift = jnp.where(raw[0] > least, 0.0, least)
+    shift = jnp.where(raw[0] > depth, 0.0, depth)
     value = raw + shift[None]
     later = jnp.where(times > 0, times, 1.0)[:, None]
     mean = jnp.where(_rough(samples, floor), 0.5 * (samples.rates[:1] + samples.rates), raw[:, :, 0] / later)
     return value.at[:, :, 0].set(jnp.where(samples.leaves[None], mean, value[:, :, 0]))
 
 
-def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, least: jax.Array) -> _Trial:
+def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, depth: jax.Array) -> _Trial:
     """Continue after a step: retry a shorter one if its error is too large, search an event, or finish."""
     good = ratio <= 1.0
-    behind = samples.raw[1:] < -least[None]
+    behind = samples.raw[1:] < -depth[None]
     gap, slope = samples.raw[:, :, 0], samples.rates * (c.h / SAMPLES)
     dip, where = cubic_dip(gap[:-1], gap[1:], slope[:-1], slope[1:])
-    dips = (dip < -least[None, :, 0]) & samples.gaps[None] & ~behind[:, :, 0]
+    dips = (dip < -depth[None, :, 0]) & samples.gaps[None] & ~behind[:, :, 0]
     happened = behind.at[:, :, 0].set(behind[:, :, 0] | dips)
     any_yet = jnp.any(happened, axis=(1, 2))
     at = jnp.argmax(any_yet)
@@ -205,10 +206,10 @@ def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, l
 def _narrowed(c: _Trial, value: jax.Array, floor: jax.Array, eps: float) -> _Trial:
     """Narrow the bracket of the search by the Illinois rule; every eighth trial halves it."""
     share = jnp.where(c.suspects, value / c.size, jnp.inf)
-    here = jnp.min(share, initial=jnp.inf)
-    noise = jnp.max(jnp.where(share == here, floor / c.size, 0.0), initial=0.0)
-    trial, bracket = illinois(c.h, here, c.bracket, c.tries % 8 == 0)
-    done = (jnp.abs(here) <= noise) | (bracket.high - bracket.low <= 4.0 * eps * bracket.high)
+    lowest = jnp.min(share, initial=jnp.inf)
+    noise = jnp.max(jnp.where(share == lowest, floor / c.size, 0.0), initial=0.0)
+    trial, bracket = illinois(c.h, lowest, c.bracket, c.tries % 8 == 0)
+    done = (jnp.abs(lowest) <= noise) | (bracket.high - bracket.low <= 4.0 * eps * bracket.high)
     return c._replace(
         h=jnp.where(done, c.h, trial),
         done=done,

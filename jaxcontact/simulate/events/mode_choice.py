@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.augmented.contact_forces import Accelerations, accelerations, shortest_forces
@@ -68,15 +68,15 @@ def choose_modes(
     is chosen again only if no other mode continues the motion. If no finite forces do (Painleve), the
     impulses of an inelastic impact with friction are looked for.
     """
-    here = accelerations(model, state, closed, controls, dt)
+    rates = accelerations(model, state, closed, controls, dt)
     nc = near.shape[0]
-    u = (here.space.jacobian @ state.v).reshape(nc, -1)
-    rate, scale = here.rate.reshape(nc, -1), here.space.scale.reshape(nc, -1)
+    u = (rates.space.jacobian @ state.v).reshape(nc, -1)
+    rate, scale = rates.rate.reshape(nc, -1), rates.space.scale.reshape(nc, -1)
     speed = jnp.sqrt(jnp.sum(u[:, 1:] ** 2, axis=1))
     slides = closed & (speed > near * scale[:, 1])
     way = u[:, 1:] / jnp.where(speed > 0, speed, 1.0)[:, None]
     hard = jnp.where(slides, speed, 0.0)
-    stops = jnp.concatenate([hard[:, None], -(here.space.mu * hard)[:, None] * way], axis=1)
+    stops = jnp.concatenate([hard[:, None], -(rates.space.mu * hard)[:, None] * way], axis=1)
 
     def wanted(carry: tuple[ModeChoice, jax.Array]) -> jax.Array:
         choice, k = carry
@@ -94,15 +94,15 @@ def choose_modes(
             rows=jnp.where(jam, u, rate),
             guess=jnp.where(jam, stops, 0.0),
         )
-        lam, fine = _impulses(here.space, closed, question)
-        change = jnp.max(jnp.abs(here.space.delassus @ lam.reshape(-1)), initial=0.0)
-        happens = jam & fine & (change > LEAST * jnp.max(hard, initial=0.0))
-        modes, agrees = _modes(here, closed, question, lam)
-        return ModeChoice(modes, fine & agrees & ~jam, happens, scale * jnp.where(happens, lam, 0.0)), k + 1
+        lam, found = _impulses(rates.space, closed, question)
+        change = jnp.max(jnp.abs(rates.space.delassus @ lam.reshape(-1)), initial=0.0)
+        happens = jam & found & (change > LEAST * jnp.max(hard, initial=0.0))
+        modes, agrees = _modes(rates, closed, question, lam)
+        return ModeChoice(modes, found & agrees & ~jam, happens, scale * jnp.where(happens, lam, 0.0)), k + 1
 
     no = jnp.array(False)
     nothing = ModeChoice(Modes(jnp.full(nc, SEPARATE, jnp.int32), way), no, no, jnp.zeros_like(u))
-    return lax.while_loop(wanted, attempt, (nothing, jnp.int32(0)))[0]
+    return bounded_loop(wanted, attempt, (nothing, jnp.int32(0)), max_iters=3)[0]
 
 
 def _impulses(space: ContactSpace, closed: jax.Array, question: _Question) -> tuple[jax.Array, jax.Array]:
@@ -114,20 +114,20 @@ def _impulses(space: ContactSpace, closed: jax.Array, question: _Question) -> tu
     columns = space.delassus.reshape(-1, nc, dim)
     pushed = columns.at[:, :, 0].add(jnp.einsum("rct,ct->rc", columns[:, :, 1:], share))
     mu = jnp.where(slides, 0.0, space.mu)
-    lam, fine = contact_impulses(
+    lam, found = contact_impulses(
         pushed.reshape(space.delassus.shape), question.rows, mu, closed & ~question.released, question.guess
     )
-    return lam.at[:, 1:].add(share * lam[:, :1]), fine
+    return lam.at[:, 1:].add(share * lam[:, :1]), found
 
 
 def _modes(
-    here: Accelerations, closed: jax.Array, question: _Question, lam: jax.Array
+    rates: Accelerations, closed: jax.Array, question: _Question, lam: jax.Array
 ) -> tuple[Modes, jax.Array]:
     """Find the modes of these forces, and whether they agree with the question."""
-    space, nc = here.space, closed.shape[0]
+    space, nc = rates.space, closed.shape[0]
     slides, way = question.slides, question.way
-    rate = (here.rate + space.delassus @ lam.reshape(-1)).reshape(nc, -1)
-    noise = 100.0 * contact_modes.feasibility_tolerance(rate.dtype) * here.size
+    rate = (rates.rate + space.delassus @ lam.reshape(-1)).reshape(nc, -1)
+    noise = 100.0 * contact_modes.feasibility_tolerance(rate.dtype) * rates.size
     turned = jnp.sqrt(jnp.sum(rate[:, 1:] ** 2, axis=1))
     held = jnp.abs(rate[:, 0]) <= noise
     rough = space.mu > 0  # without friction a contact neither sticks nor has a direction of sliding
@@ -140,7 +140,7 @@ def _modes(
 
     # If a load can be shared in many ways, the shortest forces vary less than any others.
     shared = kinds(held & ~question.released)
-    push, left = pushes(space, shortest_forces(space, here.rate, shared, heading))
+    push, left = pushes(space, shortest_forces(space, rates.rate, shared, heading))
     inside = (push >= -noise) & ((left >= -noise) | (shared != STICK))
     fits = jnp.all(inside | (shared == SEPARATE))
     backwards = question.slipped & (lam[:, 0] > 0) & (jnp.sum(rate[:, 1:] * way, axis=1) < -noise)

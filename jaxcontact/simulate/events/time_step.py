@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Model, State, System, is_inertia, usable_numbers
 from jaxcontact.precision import jit
@@ -134,7 +135,7 @@ def run(system: System, max_events: int, given: Given, memory: EventMemory) -> E
         wanted = ~c.over | jnp.any(c.contacts.strikes) | jnp.any(c.stops)
         return wanted & (bad == 0) & _finite(c.carry.state) & (c.made < max_events)
 
-    end = lax.while_loop(unfinished, lambda c: _piece(here, c), begin)
+    end = bounded_loop(unfinished, lambda c: _piece(here, c), begin, max_iters=max_events)
     last = end.contacts
     late = (bad == 0) & ~end.over | jnp.any(last.strikes)
     status = end.status | flag(late & (end.made >= max_events), Status.MAX_ITERS)

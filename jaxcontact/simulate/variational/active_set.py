@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 
 TRIES = 8  # iterations of Newton's method for a step, and at first for the law itself
 MAX_TRIES = 800  # iterations in all; a search that needs more is not settled
@@ -126,7 +127,7 @@ def contact_impulses(
         guess, none, jnp.zeros_like(reference), jnp.zeros_like(delassus), modes_of(guess, *law),
         jnp.array(False), jnp.int32(TRIES), jnp.int32(0),
     )  # fmt: skip
-    end = lax.while_loop(searching, improve, first)
+    end = bounded_loop(searching, improve, first, max_iters=MAX_TRIES)
     rows, rhs = _equations(delassus, velocity, mu, scale, lax.stop_gradient(end.modes))
     exact = implicit.refine(rows, rhs, lax.stop_gradient(end.lam).reshape(-1), end.inverse).reshape(nc, dim)
     # Nearly singular equations may lead away from the solution that was found.

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit, rotations, small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import energies
 from jaxcontact.mechanics.robot import actuator_forces
@@ -188,7 +189,7 @@ def take_step(
     none = jnp.zeros(contacts.rows.shape[:2], dtype)
     zeros, far = jnp.zeros((v.shape[0], v.shape[0]), dtype), jnp.asarray(jnp.inf, dtype)
     first = (v, none, zeros, far, jnp.array(False), jnp.int32(0))
-    w, impulse, inverse, change, *_ = lax.while_loop(unsolved, iterate, first)
+    w, impulse, inverse, change, *_ = bounded_loop(unsolved, iterate, first, max_iters=MAX_NEWTON)
 
     def last(h: jax.Array) -> tuple[EndRates, MidpointStep]:
         step = repeat_step(model, start, w, impulse, inverse, contacts, h)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Model, Params, State, System, is_inertia, usable_numbers
 from jaxcontact.precision import jit
@@ -198,7 +199,7 @@ def run(
                 located=jnp.where(used, ~whole, c.located), over=jnp.where(used, whole, c.over),
             )  # fmt: skip
 
-        end = lax.while_loop(moving, turn, begin)
+        end = bounded_loop(moving, turn, begin, max_iters=MAX_TURNS)
         status = end.status | flag(end.turns >= MAX_TURNS, Status.MAX_ITERS)
         status = status | flag(~jnp.all(jnp.isfinite(end.node.p)), Status.NONFINITE)
         status = status | bad | jnp.where(k == 0, deep, 0)
@@ -414,6 +415,6 @@ def _loads(
         load, gross = loads(here.model, each, node.closed, dt, guess, here.controls)
         return pushes.at[k].set(load), size.at[k].set(gross), k + 1
 
-    pushes, sizes, _ = lax.while_loop(wanted, find, start)
+    pushes, sizes, _ = bounded_loop(wanted, find, start, max_iters=2)
     size = jnp.where(sizes[1] > 0, sizes[1], 1.0)
     return pushes[0] / size, pushes[1] / size, size

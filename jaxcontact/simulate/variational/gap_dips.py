@@ -26,7 +26,7 @@ DOUBT = 0.1  # possible error of a dip, as a fraction of its depth below the low
 
 def looked_between(
     node: Node, before: EventSearch, after: EventSearch, step: MidpointStep, value: jax.Array,
-    rate: jax.Array, crossed: jax.Array, taken: jax.Array,
+    rate: jax.Array, crossed: jax.Array, accepted: jax.Array,
 ) -> tuple[EventSearch, jax.Array, jax.Array]:  # fmt: skip
     """Look for gap dips after a trial; return the search, and whether its step is taken.
 
@@ -40,19 +40,19 @@ def looked_between(
     """
     gap = behind_closing(node, step)[0]
     begin = Ends(jnp.zeros_like(gap), gap, node.terms.J_n @ node.v)
-    here = Ends(jnp.full_like(gap, before.h), value, rate)
+    end = Ends(jnp.full_like(gap, before.h), value, rate)
     look = before.look
     between, again = look.between & ~crossed, ~look.between & (look.goal == before.h)
-    falls = here.rate < 0
-    left = jax.tree.map(lambda a, b, c: jnp.where(between, jnp.where(falls, a, b), c), here, look.left, begin)
-    right = jax.tree.map(lambda a, b: jnp.where(between & falls, b, a), here, look.right)
+    falls = end.rate < 0
+    left = jax.tree.map(lambda a, b, c: jnp.where(between, jnp.where(falls, a, b), c), end, look.left, begin)
+    right = jax.tree.map(lambda a, b: jnp.where(between & falls, b, a), end, look.right)
     span = right.h - left.h
     dip, share = cubic_dip(left.gap, right.gap, span * left.rate, span * right.rate)
     lowest = dip - DOUBT * (jnp.minimum(left.gap, right.gap) - dip)
     below = ~node.closed & (lowest < -round_off(dip.dtype)) & (look.number < MOST)
     deepest = jnp.argmin(jnp.where(below, dip, jnp.inf))
     length = left.h[deepest] + share[deepest] * span[deepest]
-    first = taken & ~look.between & ~again & jnp.any(below)
+    first = accepted & ~look.between & ~again & jnp.any(below)
     goes_on = first | (between & jnp.any(below))
     goal = jnp.where(first, before.h, jnp.where(look.between & crossed, 0.0, look.goal))
     search = jax.tree.map(lambda a, b: jnp.where(between, a, b), before, after)
@@ -63,4 +63,4 @@ def looked_between(
         tries=after.tries,
         look=GapLook(goes_on, goal, left, right, look.number + goes_on),
     )
-    return search, (taken | again) & ~goes_on & ~between, again
+    return search, (accepted | again) & ~goes_on & ~between, again

@@ -63,7 +63,8 @@ def strike(
         chosen = order if isinstance(order, str) else jnp.asarray(order, jnp.int32)
         bounces, sequence, left = reflect_while_any(rows, least, chosen, MAX_REFLECTIONS)
     else:
-        bounces, left = repeat_reflections(rows, sequence), jnp.array(False)
+        bounces = repeat_reflections(rows, sequence, ties=isinstance(order, str))
+        left = jnp.array(False)
     alpha = share(rows, bounces, stops, jnp.where(plastic, 0.0, restitution))
     impulse = alpha * bounces + (1.0 - alpha) * stops
     status = status | flag(left & ~plastic, Status.UNTERMINATED)

@@ -136,8 +136,8 @@ def _check_numbers(model: Model, state: State, restitution: Any, zeno: Any) -> N
             usable = bool(is_inertia(jnp.asarray(inertia)))
         if not usable:
             raise ValueError(f"params.inertia: expected no negative eigenvalue, got {np.asarray(inertia)}")
-    least = {"params.mass": model.params.mass, "params.mu": model.params.mu}
-    for name, value in {**least, "restitution": restitution, "zeno": zeno}.items():
+    nonnegative = {"params.mass": model.params.mass, "params.mu": model.params.mu}
+    for name, value in {**nonnegative, "restitution": restitution, "zeno": zeno}.items():
         if is_concrete(value):
             check_number(name, value, 0.0)
     if is_concrete(restitution) and np.any(np.asarray(restitution) > 1):
@@ -152,9 +152,9 @@ def _check_numbers(model: Model, state: State, restitution: Any, zeno: Any) -> N
 
 
 def _check_order(order: str | tuple[int, ...], nc: int) -> None:
-    known = ("most_violated", "least_violated")
-    good = order in known if isinstance(order, str) else order and all(0 <= k < nc for k in order)
+    names = ("most_violated", "least_violated")
+    good = order in names if isinstance(order, str) else order and all(0 <= k < nc for k in order)
     if not good:
         raise ValueError(
-            f"order: expected {known[0]!r}, {known[1]!r} or indices in 0..{nc - 1}, got {order!r}"
+            f"order: expected {names[0]!r}, {names[1]!r} or indices in 0..{nc - 1}, got {order!r}"
         )

@@ -44,10 +44,10 @@ def jolt(node: Node, closed: jax.Array, guess: jax.Array) -> tuple[Node, jax.Arr
     response = implicit.solve_spd(node.terms.M, rows.T)
     delassus = rows @ response
     u = (rows @ node.v).reshape(nc, dim)
-    push, fine = contact_impulses(delassus, u, node.terms.mu, closed, guess)
+    push, found = contact_impulses(delassus, u, node.terms.mu, closed, guess)
     push = jnp.where(closed[:, None], push, 0.0)
     change = jnp.abs(delassus @ push.reshape(-1)).reshape(nc, dim)
     slip = jnp.max(jnp.where(closed[:, None], jnp.abs(u[:, 1:]), 0.0), initial=0.0)
-    happens = fine & (jnp.max(change, initial=0.0) > LEAST * slip) & (slip > 0)
+    happens = found & (jnp.max(change, initial=0.0) > LEAST * slip) & (slip > 0)
     p = node.p + rows.T @ push.reshape(-1)
     return arrive(node.terms, node.q, p, node.t), push, happens

@@ -398,3 +398,21 @@ def test_resting_contacts_take_part_and_inactive_ones_do_not():
     still, info = impact.propagate(terms, -model.initial_state().v)
     np.testing.assert_allclose(still, -model.initial_state().v)
     assert int(info.num_solves) == 0
+
+
+def test_a_flat_box_rises_as_it_came():
+    """Four corners approach at the same speed: no order, no spin; -e v for every restitution e."""
+    model = jc.models.box_drop_3d()
+    terms = jc.contact_terms(model, model.initial_state())
+    terms = terms.replace(phi=jnp.zeros(4), active=jnp.ones(4, bool))
+    v = jnp.array([0.0, 0.0, -3.0, 0.0, 0.0, 0.0])
+    bounce = jax.jit(lambda v, e: jc.impact.propagate(terms, v, restitution=e))
+    for e in (1.0, 0.5):
+        v_plus, info = bounce(v, e)
+        assert int(info.status) == 0
+        np.testing.assert_allclose(v_plus, -e * v, atol=1e-12)
+        np.testing.assert_allclose(jnp.sum(info.impulse[:, 0]), (1.0 + e) * 3.0 * terms.M[0, 0], rtol=1e-12)
+    turning = v.at[4].set(1e-3)  # an order, of two pairs: energy stays, and nothing approaches
+    v_plus, info = bounce(turning, 1.0)
+    np.testing.assert_allclose(v_plus @ terms.M @ v_plus, turning @ terms.M @ turning, rtol=1e-12)
+    assert float(jnp.min(terms.J_n @ v_plus)) > -1e-9

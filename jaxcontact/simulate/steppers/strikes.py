@@ -1,0 +1,281 @@
+"""Strikes of `TimeStepping`: impacts at their times within a step, by the motion between contacts.
+
+Entries `step_with_strikes`, and `step_at_once` for laws of every step. Page: docs/methods/motion.md.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.algebra import implicit
+from jaxcontact.impact.laws.callable_laws import Law
+from jaxcontact.impact.laws.contact_space import collision_tolerance, mass_norm
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
+from jaxcontact.mechanics.motion_equations import kinematics_of
+from jaxcontact.mechanics.system import Model, Params, State, System
+from jaxcontact.simulate.projection import constraint_values
+from jaxcontact.solvers.roots import Bracket, illinois
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms, touch_tolerance, unilateral_terms
+
+LEAST_REST = 1e-9  # of dt; the shortest time after a strike, so that gaps over times stay finite
+SLOW_FRACTION = 0.25  # of the speed that forces make in a step; slower, open contacts strike too often in it
+SEARCHES = 40  # iterations of the search for the time of a strike; eight are usual
+HALVE_EVERY = 4  # iterations; every fourth takes the middle, so that no end stays
+
+
+class Answer(NamedTuple):
+    """The answer of laws to a velocity: v (nv,), impulse (nu, 1 + nt), status, residual, number of solves."""
+
+    v: jax.Array
+    impulse: jax.Array
+    status: jax.Array
+    residual: jax.Array
+    num_solves: jax.Array
+
+
+class Progress(NamedTuple):
+    """A step so far: state and terms after its last strike, and the account of all laws.
+
+    `terms` has no gap below zero. `left` is what is left of dt; `more` is False at the end of the step.
+    """
+
+    state: State
+    terms: ContactTerms
+    left: jax.Array
+    account: Answer
+    more: jax.Array
+
+
+class _Path(NamedTuple):
+    """Motion within a step without strikes: q(s) = q (+) s (v + s (rate - v) / left)."""
+
+    params: Params
+    q: jax.Array
+    v: jax.Array
+    rate: jax.Array
+    left: jax.Array
+
+
+class Laws(NamedTuple):
+    """The law of strikes, that of contacts that press, and the key of the step or None."""
+
+    strike: Law
+    press: Law
+    key: Any
+
+
+def no_answer(v: jax.Array, impulse: jax.Array) -> Answer:
+    """Return the answer v without impulses."""
+    return Answer(v, impulse, jnp.uint32(0), jnp.zeros((), v.dtype), jnp.int32(0))
+
+
+def start_of_constraints(free: FreeStep) -> jax.Array:
+    """Compute the velocity (nv,) that impulses of contacts and limits start from."""
+    return free.v + implicit.solve_spd(free.M, free.push[:, None])[:, 0]
+
+
+def within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array:
+    """Find the contacts (nu,) that can close within the step.
+
+    No law adds energy, so |J v+| <= |J|_g |v|_M.
+    """
+    terms, v, dt = lax.stop_gradient((terms, v, dt))
+    size = jnp.sqrt(jnp.sum(terms.J_n.T * implicit.solve_spd(terms.M, terms.J_n.T), axis=0))
+    return terms.phi <= jnp.maximum(dt * size * mass_norm(terms.M, v), touch_tolerance(terms.J_n))
+
+
+def press(laws: Laws, terms: ContactTerms, free: FreeStep, allowed: Any, dt: jax.Array) -> Answer:
+    """Apply the law of contacts that press to the `allowed` contacts (nu,) within reach, over dt."""
+    ahead = start_of_constraints(free)
+    terms = terms.replace(M=free.M)
+    terms = terms.replace(active=within_reach(terms, ahead, dt) & allowed)
+    v, info = laws.press(terms, ahead, laws.key, clearance=terms.phi / dt)
+    return Answer(v, info.impulse, info.status, info.residual, info.num_solves)
+
+
+def touched_velocities(terms: ContactTerms, impulse: jax.Array) -> jax.Array:
+    """Find the velocities (nv,) that pushing contacts move."""
+    return jnp.any((impulse[:, :1] > 0) & (terms.J_n != 0), axis=0)
+
+
+def step_at_once(
+    laws: Laws, model: Model, state: State, terms: ContactTerms, controls: jax.Array, dt: jax.Array
+) -> tuple[State, Answer]:
+    """Make a step in which contacts press and none strikes; return the end, with depth, and the answer."""
+    free = free_step(model, state, controls, dt, terms.M, kinematics_of(model, state.q))
+    answer = press(laws, terms, free, True, dt)
+    v, rate = take_free_step(model.system, free, answer.v, touched_velocities(terms, answer.impulse))
+    q = retract(model.system, state.q, dt * rate)
+    status = answer.status | flag(~free.settled, Status.MAX_ITERS)
+    return State(q=q, v=v, t=state.t + dt), answer._replace(status=status)
+
+
+def step_with_strikes(
+    laws: Laws,
+    model: Model,
+    state: State,
+    terms: ContactTerms,
+    controls: jax.Array,
+    dt: jax.Array,
+    max_strikes: int,
+) -> tuple[State, Answer]:
+    """Make a step with strikes at their times, the first time at which a contact closes, and so on.
+
+    A contact that touches strikes if it approaches faster than the forces of one step make it, an open one
+    from a quarter of that speed on. After `max_strikes` times those that are left of the step come at once
+    (UNTIMED). Returns as `step_at_once`.
+    """
+    none = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), dt.dtype)
+    progress = Progress(state, terms, dt, no_answer(state.v, none), jnp.asarray(True))
+
+    def advance(progress: Progress, number: jax.Array) -> tuple[Progress, None]:
+        key = None if laws.key is None else jax.random.fold_in(laws.key, number)
+        more = max_strikes - number  # strikes at their times; zero is one at once, below zero none
+        go = functools.partial(_to_next_strike, laws._replace(key=key), model, controls, dt, more)
+        return lax.cond(progress.more, go, lambda progress: progress, progress), None
+
+    progress, _ = lax.scan(advance, progress, jnp.arange(max_strikes + 2))
+    return progress.state, progress.account
+
+
+def _to_next_strike(
+    laws: Laws, model: Model, controls: jax.Array, dt: jax.Array, more: jax.Array, progress: Progress
+) -> Progress:
+    """Advance to the next strike in what is left of the step, else to its end."""
+    state, terms, left = progress.state, progress.terms, progress.left
+    free = free_step(model, state, controls, left, terms.M, kinematics_of(model, state.q))
+    ahead = start_of_constraints(free)
+    rate = terms.J_n @ state.v
+    slowest = jnp.abs(terms.J_n @ ahead - rate) * (dt / left) + collision_tolerance(rate.dtype)
+    touches = terms.phi <= touch_tolerance(terms.J_n)
+    fast = progress.more & (more >= 0) & (rate < -jnp.where(touches, 1.0, SLOW_FRACTION) * slowest)
+    pressed = press(laws, terms, free, ~fast, left)
+    pressed = pressed._replace(status=pressed.status | flag(~free.settled, Status.MAX_ITERS))
+    v, rate_of_q = take_free_step(model.system, free, pressed.v, touched_velocities(terms, pressed.impulse))
+    path = _Path(model.params, state.q, state.v, rate_of_q, left)
+    # A contact that closes at the very end, but for round-off, strikes now, and not at rest in the next step.
+    end = collision_tolerance(rate.dtype) * left * jnp.abs(terms.J_n @ v)
+    closes = fast & (_gaps_on(model.system, path, left) <= end)
+
+    def strike() -> Progress:
+        share, first = _first_time(model.system, path, closes)
+        share = jnp.where(more > 0, share, 0.0)
+        then = State(
+            q=_place_on(model.system, path, share * left),
+            v=state.v + share * (v - state.v),
+            t=state.t + share * left,
+        )
+        at_strike = unilateral_terms(model, then)
+        near = at_strike.phi <= touch_tolerance(at_strike.J_n)
+        near |= jnp.where(more > 0, first, closes) | (pressed.impulse[:, 0] > 0)
+        at_strike = at_strike.replace(phi=jnp.maximum(at_strike.phi, 0.0), active=near & jnp.any(closes))
+        answer = _ask(laws, at_strike, then.v)
+        answer = answer._replace(status=answer.status | flag(more == 0, Status.UNTIMED))
+        rest = left - share * left
+        rest = rest + lax.stop_gradient(jnp.maximum(LEAST_REST * dt - rest, 0.0))
+        account = add_answers(add_answers(progress.account, pressed, share), answer, 1.0)
+        return Progress(then.replace(v=answer.v), at_strike, rest, account, jnp.asarray(True))
+
+    def finish() -> Progress:
+        q = retract(model.system, state.q, left * rate_of_q)
+        then = State(q=q, v=v, t=state.t + left)
+        return Progress(then, terms, left, add_answers(progress.account, pressed, 1.0), jnp.asarray(False))
+
+    return lax.cond(jnp.any(closes), strike, finish)
+
+
+def _ask(laws: Laws, terms: ContactTerms, v: jax.Array) -> Answer:
+    """Apply the law of strikes, of which only v_plus, status and impulse are known."""
+    v_plus, info = laws.strike(terms, v, laws.key)
+    impulse = info.impulse
+    if impulse.ndim == 1:
+        none = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype)
+        impulse = none.at[:, 0].set(impulse)
+    residual = jnp.asarray(getattr(info, "residual", 0.0), v.dtype)
+    solves = jnp.asarray(getattr(info, "num_solves", 1), jnp.int32)
+    return Answer(v_plus, impulse, jnp.asarray(info.status, jnp.uint32), residual, solves)
+
+
+def add_answers(account: Answer, answer: Answer, share: jax.Array | float) -> Answer:
+    """Add a share of the impulses of an answer to the account of a step, which keeps its v."""
+    return Answer(
+        account.v,
+        account.impulse + share * answer.impulse,
+        account.status | answer.status,
+        jnp.maximum(account.residual, answer.residual),
+        account.num_solves + answer.num_solves,
+    )
+
+
+def _place_on(system: System, path: _Path, time: jax.Array) -> jax.Array:
+    """Compute the configuration (nq,) at a time of the path."""
+    mean = path.v + (time / path.left) * (path.rate - path.v)
+    return retract(system, path.q, time * mean)
+
+
+def _gaps_on(system: System, path: _Path, time: jax.Array) -> jax.Array:
+    """Compute the gaps and limits (nu,) at a time of the path."""
+    model = Model(system=system, params=path.params)
+    return constraint_values(model, _place_on(system, path, time))[1]
+
+
+def _gap_of(system: System, data: tuple[_Path, jax.Array], share: jax.Array) -> jax.Array:
+    """Compute the gap of the contact that `first` (nu,) marks, at a share of the path."""
+    path, first = data
+    return first @ _gaps_on(system, path, share * path.left)
+
+
+def _divide_by_slope(
+    system: System, data: tuple[_Path, jax.Array], share: jax.Array, residual: jax.Array
+) -> jax.Array:
+    """Divide a gap by its derivative along the path."""
+    slope = lax.stop_gradient(jax.grad(functools.partial(_gap_of, system, data))(share))
+    return residual / jnp.where(slope < 0, slope, -jnp.inf)
+
+
+def _first_time(system: System, path: _Path, closes: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Find the share of the path at which the first contact of `closes` (nu,) closes, and mark that contact.
+
+    Derivative: by the path, from the root of the gap of that contact.
+    """
+    fixed = lax.stop_gradient(path)
+
+    def smallest(share: jax.Array) -> jax.Array:
+        return jnp.min(jnp.where(closes, _gaps_on(system, fixed, share * fixed.left), jnp.inf))
+
+    zero, unit = jnp.zeros((), path.q.dtype), jnp.ones((), path.q.dtype)
+    begin, end = smallest(zero), smallest(unit)
+    rounding = float(jnp.finfo(zero.dtype).eps)
+    enough = rounding * (begin - end)
+
+    def searching(carry: Any) -> jax.Array:
+        count, _, bracket, _, size = carry
+        return (count < SEARCHES) & (size > enough) & (bracket.high - bracket.low > rounding * bracket.high)
+
+    def improve(carry: Any) -> Any:
+        count, trial, bracket, best, size = carry
+        value = smallest(trial)
+        better = jnp.abs(value) < size
+        best, size = jnp.where(better, trial, best), jnp.where(better, jnp.abs(value), size)
+        trial, bracket = illinois(trial, value, bracket, count % HALVE_EVERY == HALVE_EVERY - 1)
+        return count + 1, trial, bracket, best, size
+
+    inside = (begin > 0) & (end < 0)
+    bracket = Bracket(zero, unit, begin, end, jnp.asarray(True))
+    start = begin / jnp.where(inside, begin - end, 1.0)
+    size = jnp.where(inside, jnp.minimum(begin, -end), 0.0)
+    nearest = jnp.where(begin > jnp.abs(end), unit, zero)
+    _, _, _, share, _ = lax.while_loop(searching, improve, (jnp.int32(0), start, bracket, nearest, size))
+    gaps = jnp.where(closes, _gaps_on(system, fixed, share * fixed.left), jnp.inf)
+    first = jnp.arange(gaps.shape[0]) == jnp.argmin(gaps)
+    residual = functools.partial(_gap_of, system)
+    correct = functools.partial(_divide_by_slope, system)
+    share = implicit.attach(residual, correct, (path, first.astype(share.dtype)), share)
+    return share, first & closes
