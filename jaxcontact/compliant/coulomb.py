@@ -10,7 +10,7 @@ from jax import lax
 
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.batching.world_code import compiles_one_world
 from jaxcontact.solvers import cone_newton
 from jaxcontact.solvers.cone_newton import ConeSolution
@@ -56,7 +56,7 @@ def _sweep(programs: _Programs, start: ConeSolution, max_iters: int, early_exit:
 
     begin = (jnp.int32(0), start, jnp.zeros_like(start.p))
     _, found, _ = bounded_loop(
-        lambda c: (c[0] < SWEEPS) & ~c[1].converged, again, begin, most=SWEEPS, early_exit=early_exit
+        lambda c: (c[0] < SWEEPS) & ~c[1].converged, again, begin, max_iters=SWEEPS, early_exit=early_exit
     )
     return found
 
@@ -120,7 +120,7 @@ def solve_coulomb_step(
 
     def one(programs: _Programs, carry: tuple) -> tuple:
         return bounded_loop(
-            running, lambda carry: once(programs, carry), carry, most=1, early_exit=early_exit
+            running, lambda carry: once(programs, carry), carry, max_iters=1, early_exit=early_exit
         )
 
     def many(programs: _Programs, carry: tuple) -> tuple:
@@ -129,5 +129,5 @@ def solve_coulomb_step(
         )
 
     carry = (jnp.int32(0), first)
-    _, found = batch_first(one, many if early_exit else jax.vmap(one), programs, carry)
+    _, found = batch_first(one, many if ends_early(early_exit) else jax.vmap(one), programs, carry)
     return found.x, found.p, found.iterations, found.converged

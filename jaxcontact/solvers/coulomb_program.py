@@ -16,7 +16,7 @@ from jax import lax
 from jaxcontact.algebra import general_factor
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.solvers import cone_program, row_algebra
 from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram, Response, split, yielding
@@ -227,7 +227,7 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
         falls,
         halve,
         (jnp.int32(0), full_length, full, full_length, full),
-        most=HALVINGS,
+        max_iters=HALVINGS,
         early_exit=early_exit,
     )
     length, misfit = search[3], search[4]
@@ -302,7 +302,7 @@ def solve_by_modes(
     def one(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> ConeSolution:
         fixed, now = _begin(program, x, p)
         step: Callable = functools.partial(_step, fixed, early_exit=early_exit)
-        now = bounded_loop(running, step, now, most=max_iters, early_exit=early_exit)
+        now = bounded_loop(running, step, now, max_iters=max_iters, early_exit=early_exit)
         return _solution(fixed, now, tolerance)
 
     def many(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> ConeSolution:
@@ -310,5 +310,7 @@ def solve_by_modes(
         now = compacting_loop.while_lanes(running, jax.vmap(_step), lambda _, now: now, fixed, now, wide=TILE)
         return jax.vmap(_solution)(fixed, now, tolerance)
 
-    solution: ConeSolution = batch_first(one, many if early_exit else jax.vmap(one), program, x, p, tolerance)
+    solution: ConeSolution = batch_first(
+        one, many if ends_early(early_exit) else jax.vmap(one), program, x, p, tolerance
+    )
     return solution

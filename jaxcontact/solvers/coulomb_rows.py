@@ -94,7 +94,7 @@ def solve_by_rows(program: ConeProgram, num_dry: int, max_iters: int, early_exit
 
     begin = (jnp.int32(0), opens, jnp.zeros_like(u0), jnp.int32(0), jnp.asarray(False), jnp.asarray(False))
     _, _, p, used, found, same = bounded_loop(
-        lambda c: (c[0] < GATE_ITERS) & ~c[5], again, begin, most=GATE_ITERS, early_exit=early_exit
+        lambda c: (c[0] < GATE_ITERS) & ~c[5], again, begin, max_iters=GATE_ITERS, early_exit=early_exit
     )
     every = jnp.zeros(count, p.dtype).at[rows].set(p)
     return ConeSolution(x=free + response @ p, p=every, iterations=used, converged=found & same)
