@@ -95,13 +95,12 @@ def step(seed: int) -> Tally:
 
 
 def spatial(seed: int) -> Tally:
-    """`anitescu_potra` or a step by pivoting in space, eight-sided cones."""
+    """`anitescu_potra` with circular cones, or a step by pivoting with eight-sided ones, in space."""
     if seed % 2:
         return _steps(seed, _step_lemke, SPACE)
     r = Round(seed, jc.impact.anitescu_potra, SPACE)
     v_plus, info = r.run()
     good = r.tally.count(info.status)
-    r.options["fan"] = friction_directions(2, 8)
     r.residuals(v_plus, info, good)
     r.poison(v_plus, np.asarray(info.status))
     r.units(v_plus, np.asarray(info.status), good)

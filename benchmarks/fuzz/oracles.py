@@ -70,7 +70,7 @@ def residuals(
 
     Args:
         cap: (B, nc) largest normal impulse, N s.
-        fan: (k, nt) unit friction directions, in space.
+        fan: (k, 2) unit friction directions, in space; None is the circular cone.
     """
     s = scaled(batch)
     size, nc, axes, _ = batch.J.shape
@@ -82,11 +82,13 @@ def residuals(
     speed = np.where(s.speed > 0, s.speed, 1.0)
     press = speed + np.abs(flat).max(axis=1)
     limit = s.mu * lam[..., 0]
-    fan = np.array([[1.0], [-1.0]]) if fan is None else fan
-    reach = np.cos(np.pi / len(fan)) if axes == 3 else 1.0
-    facets = fan if axes == 2 else (fan + np.roll(fan, -1, axis=0)) / (2.0 * reach)
-    used = np.max(lam[..., 1:] @ facets.T, axis=-1) / reach
-    slip = np.max(out[..., 1:] @ fan.T, axis=-1)  # the polygon's largest dissipation rate, symmetric
+    if fan is None:
+        used, slip = (np.linalg.norm(part[..., 1:], axis=-1) for part in (lam, out))
+    else:
+        reach = np.cos(np.pi / len(fan))
+        facets = (fan + np.roll(fan, -1, axis=0)) / (2.0 * reach)
+        used = np.max(lam[..., 1:] @ facets.T, axis=-1) / reach
+        slip = np.max(out[..., 1:] @ fan.T, axis=-1)  # the polygon's largest dissipation rate, symmetric
     most = np.inf if cap is None else cap / s.scale.reshape(size, nc, axes)[..., 0]
     normal = np.abs(lam[..., 0] - np.clip(lam[..., 0] - out[..., 0], 0.0, most))
     cone = np.maximum(used - limit, 0.0) / (np.abs(limit) + speed[:, None])
