@@ -61,26 +61,35 @@ def spd_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
 
 
 def positive_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """Factorise A whose symmetric part is positive definite: the function b (n,) -> x (n,) with A x = b.
+    """Invert A whose symmetric part is positive definite: the function b (n,) -> x (n,) with A x = b.
 
     Derivative: dx = A^-1 (db - dA x), any order, forward and reverse.
     """
-    factor = batch_last(small_dense.lu_lanes, lax.stop_gradient(matrix))
+    fixed = lax.stop_gradient(matrix)
+    inverse = batch_last(small_dense.positive_inverse_lanes, fixed)
 
-    def invert(transposed: bool, b: jax.Array) -> jax.Array:
-        solve = functools.partial(small_dense.lu_solve_lanes, transposed=transposed)
-        x: jax.Array = batch_last(solve, factor, b)
-        return x
+    def refined(inverse: jax.Array, matrix: jax.Array, b: jax.Array) -> jax.Array:
+        x = inverse @ b
+        return x + inverse @ (b - matrix @ x)
 
     def solve(rhs: jax.Array) -> jax.Array:
         return lax.custom_linear_solve(
             lambda x: matrix @ x,
             rhs,
-            lambda _, b: invert(False, b),
-            transpose_solve=lambda _, b: invert(True, b),
+            lambda _, b: refined(inverse, fixed, b),
+            transpose_solve=lambda _, b: refined(inverse.T, fixed.T, b),
         )
 
     return solve
+
+
+def positive_inverse(matrix: jax.Array) -> jax.Array:
+    """Invert A (n, n) whose symmetric part is positive definite.
+
+    Derivative: that of A^-1, any order, forward and reverse.
+    """
+    inverse = batch_last(small_dense.positive_inverse_lanes, lax.stop_gradient(matrix))
+    return _solve(matrix, jnp.eye(matrix.shape[0], dtype=matrix.dtype), inverse)
 
 
 def refine(

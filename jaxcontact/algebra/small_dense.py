@@ -244,34 +244,23 @@ def solve_factored_lanes(inverse_factor: jax.Array, rhs: jax.Array) -> jax.Array
     return computed_once(x)
 
 
-def lu_lanes(matrix: jax.Array) -> jax.Array:
-    """Factor A = L U in one array (n, n, ...), batch axes last: U, and L below its unit diagonal.
+def positive_inverse_lanes(matrix: jax.Array) -> jax.Array:
+    """Invert A (n, n, ...) whose symmetric part is positive definite, by Gauss and Jordan, batch axes last.
 
-    There is no pivoting: the symmetric part of a matrix must be positive definite. A zero pivot counts as
-    one: the factor is then finite and useless.
+    There is no pivoting. A zero pivot counts as one: the result is then finite and useless.
     """
     n = matrix.shape[0]
     index = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
 
-    def eliminate(k: jax.Array, a: jax.Array) -> jax.Array:
-        pivot = jnp.where(a[k, k] == 0.0, 1.0, a[k, k])
-        column = jnp.where(index > k, a[:, k] / pivot[None], 0.0)[:, None]
-        row = jnp.where(index > k, a[k], 0.0)[None]
-        return jnp.where((index == k)[None] & (index > k)[:, None], column, a - column * row)
+    def eliminate(k: int | jax.Array, a: jax.Array) -> jax.Array:
+        pivot, column, hit = a[k, k], a[:, k, None], index == k
+        row = jnp.where(hit, 1.0, a[k]) / jnp.where(pivot == 0.0, 1.0, pivot)[None]
+        rest = jnp.where(hit[None], 0.0, a) - column * row[None]
+        return jnp.where(hit[:, None], row[None], rest)
 
-    return lax.fori_loop(0, n, eliminate, matrix)
-
-
-def lu_solve_lanes(factor: jax.Array, rhs: jax.Array, transposed: bool = False) -> jax.Array:
-    """Solve A x = b, or A^T x = b, for x (n, ...), by a factor of `lu_lanes`, batch axes last."""
-    n = factor.shape[0]
-    index = jnp.arange(n).reshape(n, *(1,) * (factor.ndim - 2))
-    lines = factor if transposed else jnp.swapaxes(factor, 0, 1)
-
-    def eliminate(k: jax.Array, x: jax.Array, others: jax.Array, by_pivot: bool) -> jax.Array:
-        pivot = jnp.where(factor[k, k] == 0.0, 1.0, factor[k, k])
-        value = x[k] / pivot if by_pivot else x[k]
-        return x.at[k].set(value) - jnp.where(others, lines[k], 0.0) * value[None]
-
-    half = lax.fori_loop(0, n, lambda k, x: eliminate(k, x, index > k, transposed), rhs)
-    return lax.fori_loop(0, n, lambda i, x: eliminate(n - 1 - i, x, index < n - 1 - i, not transposed), half)
+    if n > UNROLLED:
+        inverse: jax.Array = lax.fori_loop(0, n, eliminate, matrix)
+        return inverse
+    for k in range(n):
+        matrix = computed_once(eliminate(k, matrix))
+    return matrix

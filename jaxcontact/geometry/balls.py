@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.geometry.cylinders import rim_points
+from jaxcontact.geometry.cylinders import cap_points
 from jaxcontact.geometry.frames import dot, pose_in_body, products, rows, unit
 from jaxcontact.geometry.shapes import (
     WORLD,
@@ -31,7 +31,7 @@ from jaxcontact.geometry.shapes import (
     Sphere,
 )
 
-RIM = 8  # points fixed to each rim of a cylinder
+RING_POINTS = 8  # points fixed to each cap of a cylinder
 
 
 def num_balls(dim: int, shape: Shape) -> int:
@@ -42,7 +42,7 @@ def num_balls(dim: int, shape: Shape) -> int:
         return 2**dim if shape.corners is None else len(shape.corners)
     if isinstance(shape, Capsule):
         return 2
-    return 2 * RIM if isinstance(shape, Cylinder) else 1
+    return 2 * RING_POINTS if isinstance(shape, Cylinder) else 1
 
 
 class Balls(NamedTuple):
@@ -63,7 +63,7 @@ def _centres(shape: Shape, dim: int, constants: Mapping[str, Any], dtype: Any) -
         signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(dim)] for k in corners])
         local = half[None, :] * jnp.asarray(signs, dtype)
     elif isinstance(shape, Cylinder):
-        local = rim_points(constants[shape.radius], constants[shape.half_length], RIM, dtype)
+        local = cap_points(constants[shape.radius], constants[shape.half_length], RING_POINTS, dtype)
     elif isinstance(shape, Capsule):
         return jnp.asarray(constants[shape.ends], dtype)
     elif isinstance(shape, Polygon | ConvexMesh):

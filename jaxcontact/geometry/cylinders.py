@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -11,14 +12,18 @@ import numpy as np
 from jaxcontact.geometry.frames import dot, unit
 from jaxcontact.geometry.polytopes import TOUCHING
 
-FLAT = 1e-2  # sine of the tilt below which the lowest point of a rim moves to the centre of its cap
+FLAT = 3e-3  # sine of the tilt below which the lowest point of a rim moves to the centre of its cap
+RING = math.sqrt(0.5)  # of the radius; a ring of this size resists tilting as an elastic cap does
 
 
-def rim_points(radius: Any, half_length: Any, count: int, dtype: Any) -> jax.Array:
-    """Place points (2 count, 3) at equal angles on both rims; the lower rim comes first."""
+def cap_points(radius: Any, half_length: Any, count: int, dtype: Any) -> jax.Array:
+    """Place points (2 count, 3) at equal angles on a ring of each cap, within the rim; the lower cap first.
+
+    The points carry a cylinder that stands. Points on the rim itself would brake one that rolls.
+    """
     angle = 2.0 * np.pi * np.arange(count) / count
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    radial = jnp.asarray(radius, dtype) * jnp.asarray(ring, dtype)
+    radial = RING * jnp.asarray(radius, dtype) * jnp.asarray(ring, dtype)
     height = jnp.asarray(half_length, dtype) * jnp.ones((count, 1), dtype)
     return jnp.concatenate(
         [jnp.concatenate([radial, -height], axis=1), jnp.concatenate([radial, height], axis=1)]
@@ -29,7 +34,7 @@ def lowest_points(normal: jax.Array, radius: jax.Array, half_length: jax.Array) 
     """Find the point (2, 3) of each rim that lies deepest along -normal; below a tilt `FLAT`, inside the rim.
 
     The deepest point of a level rim is not unique, and rounding would move the point around the rim. So the
-    deepest point slides smoothly to the centre of the cap, and the points fixed to the rim carry the load.
+    deepest point slides smoothly to the centre of the cap, and the points fixed to the cap carry the load.
     """
     side = normal[:2]
     square = dot(side, side)

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxcontact.arguments import check_count
 from jaxcontact.geometry import groups
-from jaxcontact.geometry.balls import RIM, Balls, Rows, num_balls, place_balls
+from jaxcontact.geometry.balls import RING_POINTS, Balls, Rows, num_balls, place_balls
 from jaxcontact.geometry.frames import rows, tangent_frame
 from jaxcontact.geometry.manifold import CONTACTS
 from jaxcontact.geometry.polytopes import topology
@@ -186,7 +186,7 @@ def _count(dim: int, a: Shape, b: Shape) -> int:
     if family is Family.CONVEX:
         return CONTACTS
     if family is Family.ROUND_PLANE:
-        return 2 * RIM + 2 if isinstance(a, Cylinder) else 1
+        return 2 * RING_POINTS + 2 if isinstance(a, Cylinder) else 1
     return num_balls(dim, a) * (num_balls(dim, b) if family is Family.BALL_BALL else 1)
 
 
@@ -262,8 +262,8 @@ def _gather(
         elif family in (Family.BALL_PLANE, Family.BALL_POLYTOPE, Family.BALL_ROUND):
             members = [(0, i, b) for i in balls]
         elif isinstance(a, Cylinder) and family is Family.ROUND_PLANE:
-            rims = members_of_group.setdefault((Family.BALL_PLANE,), [])
-            rims += [(count + offset, i, b) for offset, i in enumerate(balls)]
+            caps = members_of_group.setdefault((Family.BALL_PLANE,), [])
+            caps += [(count + offset, i, b) for offset, i in enumerate(balls)]
             members_of_group.setdefault(key, []).append((count + len(balls), a, b))
         else:
             members = [(0, a, (b, swapped) if family is Family.CONVEX else b)]
@@ -301,7 +301,7 @@ def candidates(
 
     The order of the contacts within a pair depends on the shapes. Balls: balls of a by balls of b. Polytopes:
     vertices of a, vertices of b, edges of a by edges of b. On a half-space: the corners or ends; for a
-    cylinder the points fixed to its rims, then the lowest point of each rim. Other shapes in space: the
+    cylinder the points fixed to its caps, then the lowest point of each rim. Other shapes in space: the
     nearest points, then the corners of the region where flat parts meet, by their direction.
 
     Args:

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxcontact.arguments import check_integer
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
+from jaxcontact.io.mjcf_loops import stiffen_loops
 from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
@@ -95,13 +96,14 @@ def load_mjcf(
     )
     if notes.lines:
         warnings.warn(f"load_mjcf {notes.sentence}", IgnoredOptionWarning, stacklevel=2)
-    return Model(
+    model = Model(
         system=tree_system(structure),
         params=params,
         initial=state,
         dt=float(mj.opt.timestep),
         notes=notes.lines,
     )
+    return stiffen_loops(model) if tree.loops else model
 
 
 def _check_options(unsupported: str, max_hull_vertices: int | None) -> None:

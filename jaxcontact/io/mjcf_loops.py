@@ -7,12 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
+from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix_at
+from jaxcontact.mechanics.system import Model
 from jaxcontact.mechanics.tree import WORLD, Loop, Tendon
+from jaxcontact.terms.joints import joint_rows
+from jaxcontact.terms.records import BILATERAL, DRY
 
 LOOPS = ("connect", "weld", "joint", "tendon")
+CLOSING_TIME = 5e-4  # s; an open loop closes so, critically damped: motors open it less than one of MuJoCo
+IMMOBILE = 1e-9  # of the largest mobility of a row; a row that nothing moves
 
 
 def file_kind(mj: Any, equality: int) -> str:
@@ -157,3 +164,26 @@ def tendon_numbers(mj: Any, springs: float, dampers: float) -> dict[str, np.ndar
         "tendon_limits": np.asarray(mj.tendon_range)[tendons] + inward,
         "tendon_armature": tendon_armature(mj),
     }
+
+
+def stiffen_loops(model: Model) -> Model:
+    """Give each row of a loop the stiffer of two springs, that of the material or one of its effective mass.
+
+    A row with G M^-1 G^T = 1/m at the initial state gets m / t^2 and 2 m / t, where t is `CLOSING_TIME`.
+    """
+    state, law = model.initial_state(), model.params.law
+    kinematics = kinematics_of(model, state.q)
+    (G, _, _), kinds, _ = joint_rows(model, state, kinematics)
+    rows_of_loops = np.asarray(G)[: kinds.count(BILATERAL)]
+    inverse = np.linalg.pinv(np.asarray(mass_matrix_at(model, state.q, kinematics)), hermitian=True)
+    mobility = np.einsum("ri,ij,rj->r", rows_of_loops, inverse, rows_of_loops)
+    largest = np.max(mobility, initial=0.0)
+    if not largest > 0:
+        return model
+    mass = 1.0 / np.where(mobility > IMMOBILE * largest, mobility, largest)
+    constraints = len(kinds) - kinds.count(DRY) + model.structure.num_contacts
+    stiffness, damping = (np.full(constraints, np.asarray(x)) for x in (law.stiffness, law.damping))
+    rows = np.flatnonzero(mass > CLOSING_TIME**2 * stiffness[: len(mass)])
+    stiffness[rows], damping[rows] = mass[rows] / CLOSING_TIME**2, 2.0 * mass[rows] / CLOSING_TIME
+    law = law.replace(stiffness=jax.device_put(stiffness), damping=jax.device_put(damping))
+    return model.replace(params=model.params.replace(law=law))

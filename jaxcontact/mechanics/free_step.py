@@ -79,6 +79,14 @@ class _Data(NamedTuple):
     springs: Springs | None
 
 
+class _Place(NamedTuple):
+    """A configuration q in the middle of a step, its kinematics, and its centres of mass."""
+
+    q: jax.Array
+    kinematics: Any
+    centres: Centres | None
+
+
 def free_step(
     model: Model, state: State, controls: jax.Array, dt: jax.Array, M: Any, kinematics: Any
 ) -> FreeStep:
@@ -100,8 +108,7 @@ def free_step(
         p, centre = centres.force_at_centres(p), centres.centre
     data = _Data(model.params, state, _drive_at(model, state, controls), dt, p, centre, springs)
     start = state.v if centres is None else centres.velocity_of_centres(state.v)
-    w, settled = _solve(model.system, data, start)
-    _, impulse = _middle(model.system, data, w)
+    w, impulse, settled = _solve(model.system, data, start)
     half = 0.5 * dt * w
     momentum = by_spin(structure, turn_back, data.p, half) + impulse
     momentum = by_spin(structure, turn_back, momentum, half)
@@ -112,7 +119,7 @@ def free_step(
         assert at_end is not None
         momentum = at_end.force_at_joints(momentum)
         rate = _rate_of_joints(model.system, state.q, q, w, dt)
-    v = implicit.spd_solver(mass_matrix_at(model, q, kinematics))(momentum)
+    v = implicit.positive_solver(mass_matrix_at(model, q, kinematics))(momentum)
     push = jnp.zeros_like(v)
     if springs is not None:
         late = dt * (springs.damping @ v) + dt * dt * (springs.stiffness @ v)
@@ -208,15 +215,18 @@ def _springs(
     stiffness, damping = model.system.mechanics.yielding(
         model.structure, state.q, state.v, model.params, controls
     )
-    identity, yields = jnp.eye(M.shape[0], dtype=M.dtype), dt * (damping + dt * stiffness)
+    yields = dt * (damping + dt * stiffness)
     if centres is not None:
         M, yields = centres.matrix_at_centres(M), centres.matrix_at_centres(yields)
-    mobility = jnp.diagonal(implicit.solve_spd(M, identity))
-    ratio = jnp.diagonal(yields) * mobility
-    excess = jnp.clip(ratio - 1.0, 0.0, jnp.sqrt(STIFFEST))
-    added = jnp.diag(excess**2 / mobility)
-    share = 0.5 * (identity + added @ implicit.solve_spd(M + added, identity))
+    mobility = jnp.diagonal(implicit.positive_inverse(M))
+    excess = jnp.clip(jnp.diagonal(yields) * mobility - 1.0, 0.0, jnp.sqrt(STIFFEST))
+
+    def delay(M: jax.Array, added: jax.Array) -> jax.Array:
+        return 0.5 * added[:, None] * implicit.positive_inverse(M + jnp.diag(added))
+
+    more = jax.lax.cond(jnp.any(excess > 0), delay, lambda M, _: jnp.zeros_like(M), M, excess**2 / mobility)
     lateness = excess / jnp.sqrt(2.0 * (1.0 + excess**2))
+    share = 0.5 * jnp.eye(M.shape[0], dtype=M.dtype) + more
     return Springs(stiffness, damping, share, lateness[:, None] * stiffness * lateness[None])
 
 
@@ -225,14 +235,19 @@ def _spring_impulse(springs: Springs, w: jax.Array, dt: jax.Array) -> jax.Array:
     return dt * (springs.damping @ w + dt * (0.5 * springs.stiffness + springs.late) @ w)
 
 
-def _middle(system: System, data: _Data, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _place(system: System, data: _Data, w: jax.Array) -> _Place:
+    """Compute where a mechanism is in the middle of a step that moves at w (nv,)."""
+    model = Model(system=system, params=data.params)
+    q, kinematics = retract_centres(model, data.state.q, data.centre, 0.5 * data.dt * w)
+    return _Place(q, kinematics, centres_at(system, kinematics))
+
+
+def _middle(system: System, data: _Data, w: jax.Array, place: _Place) -> tuple[jax.Array, jax.Array]:
     """Compute the momentum M w (nv,) in the middle of a step that moves at w, and the impulse of its forces.
 
     For free joints, w, momentum and impulse are those of the centres of mass.
     """
-    params, state, dt = data.params, data.state, data.dt
-    q, kinematics = retract_centres(Model(system=system, params=params), state.q, data.centre, 0.5 * dt * w)
-    centres = centres_at(system, kinematics)
+    (q, kinematics, centres), params, state, dt = place, data.params, data.state, data.dt
     rate = w if centres is None else centres.velocity_of_joints(w)
     model = Model(system=system, params=params)
     momentum, force = _momentum_and_pull(model, q, kinematics, centres, rate)
@@ -302,42 +317,63 @@ def _momentum_and_pull(
     return momentum, pull
 
 
-def _misfit(system: System, data: _Data, w: jax.Array) -> jax.Array:
-    """Compute the misfit (nv,) of the momentum midway, which is zero at the solution w."""
+def _misfit(
+    system: System, data: _Data, w: jax.Array, middle: tuple[jax.Array, jax.Array] | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Compute the misfit (nv,) of the momentum midway, which is zero at the solution w, and the impulse.
+
+    `middle` is the result of `_middle` at w, if it is known.
+    """
+    momentum, impulse = middle or _middle(system, data, w, _place(system, data, w))
     structure, half = system.structure, 0.5 * data.dt * w
-    momentum, impulse = _middle(system, data, w)
     before = 0.5 * impulse if data.springs is None else data.springs.share @ impulse
     momentum = by_spin(structure, spread, momentum, half, impulse)
-    return momentum - by_spin(structure, turn_back, data.p, half) - before
+    return momentum - by_spin(structure, turn_back, data.p, half) - before, impulse
 
 
-def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Find the rate w (nv,) of a step, with derivatives by its equations, and whether they are solved."""
-    misfit = functools.partial(_misfit, system)
+def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Find the rate w (nv,) of a step and its impulse (nv,), and whether the equations are solved.
 
-    def correct(data: _Data, w: jax.Array, residual: jax.Array) -> jax.Array:
-        return implicit.positive_solver(jax.jacfwd(functools.partial(misfit, data))(w))(residual)
+    Derivative: of rate and impulse, by the equations at the solution.
+    """
+    equations = functools.partial(_misfit, system)
+
+    def residual(data: _Data, root: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        misfit, impulse = equations(data, root[0])
+        return misfit, root[1] - impulse
+
+    def correct(data: _Data, root: tuple, residual: tuple) -> tuple[jax.Array, jax.Array]:
+        by_rate, impulse_by_rate = jax.jacfwd(functools.partial(equations, data))(root[0])
+        rate = implicit.positive_solver(by_rate)(residual[0])
+        return rate, residual[1] + impulse_by_rate @ rate
 
     fixed, start = jax.lax.stop_gradient((data, start))
-    invert = implicit.positive_solver(_jacobian(system, fixed, start))
-    parts: jax.Array = sum(  # type: ignore[assignment]  # of at least one part
-        jnp.abs(part) for part in (fixed.p, *_middle(system, fixed, start))
+    place = _place(system, fixed, start)
+    middle = _middle(system, fixed, start, place)
+    jacobian, yields = _jacobian(system, fixed, start, place)
+    inverse = implicit.positive_inverse(jacobian)
+    parts = jnp.abs(fixed.p) + jnp.abs(middle[0]) + jnp.abs(middle[1])
+    rate, change, impulse, settled = search(
+        functools.partial(equations, fixed),
+        lambda b: inverse @ b,
+        start,
+        equations(fixed, start, middle),
+        parts,
+        resolution_of(fixed.state.q, fixed.dt),
     )
-    resolution = resolution_of(fixed.state.q, fixed.dt)
-    rate, settled = search(functools.partial(misfit, fixed), invert, start, parts, resolution)
-    return implicit.attach(misfit, correct, data, rate), settled
+    impulse = equations(fixed, rate)[1] if yields is None else impulse + yields @ change
+    return *implicit.attach(residual, correct, data, (rate, impulse)), settled
 
 
-def _jacobian(system: System, data: _Data, w: jax.Array) -> jax.Array:
-    """Compute the Jacobian (nv, nv) of `_misfit` by w, to first order in dt."""
+def _jacobian(system: System, data: _Data, w: jax.Array, place: _Place) -> tuple[jax.Array, jax.Array | None]:
+    """Compute the Jacobian (nv, nv) of `_misfit` by w to first order in dt, and minus that of stiff impulses.
+
+    The second is None if no springs are known.
+    """
     if system.mechanics is None or data.springs is None:
-        return jax.jacfwd(functools.partial(_misfit, system, data))(w)
-    structure, dt, springs = system.structure, data.dt, data.springs
+        return jax.jacfwd(lambda w: _misfit(system, data, w)[0])(w), None
+    structure, dt, springs, (_, kinematics, centres) = system.structure, data.dt, data.springs, place
     turned = by_spin(structure, turn_back, data.p, 0.5 * dt * w)
-    _, kinematics = retract_centres(
-        Model(system=system, params=data.params), data.state.q, data.centre, 0.5 * dt * w
-    )
-    centres = centres_at(system, kinematics)
     still = w if centres is None else centres.velocity_about_centres(w)
     rate = system.mechanics.momentum_rate(structure, kinematics, still)
     M = system.mechanics.mass_matrix(structure, kinematics, data.params)
@@ -346,4 +382,4 @@ def _jacobian(system: System, data: _Data, w: jax.Array) -> jax.Array:
         rate = centres.matrix_at_centres(rate).at[centres.linear.ravel()].set(0.0)
         M, yields = centres.matrix_at_centres(M), centres.matrix_at_centres(yields)
     turning = rate - rate.T - skew_blocks(structure, turned)
-    return M + 0.5 * dt * turning + springs.share @ yields
+    return M + 0.5 * dt * turning + springs.share @ yields, yields

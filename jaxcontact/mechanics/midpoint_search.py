@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,44 +16,53 @@ from jaxcontact.mechanics.half_turns import spread, turn_back
 
 MAX_ITERS = 30  # iterations; a body that turns by half a radian in a step takes eight
 ROUNDING = 50.0  # eps; a relative change of a velocity that counts as rounding
+LOSS = 16.0  # ratio of a next change's energy to the one predicted; the change is at most four times as large
 RESOLUTION = 16.0  # eps; a relative change of a position that counts as rounding
 
 
 def search(
-    misfit: Callable[[jax.Array], jax.Array],
+    equations: Callable[[jax.Array], tuple[jax.Array, Any]],
     invert: Callable[[jax.Array], jax.Array],
     start: jax.Array,
+    first: tuple[jax.Array, Any],
     parts: jax.Array,
     resolution: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    """Find the rate w (nv,) with `misfit`(w) = 0, and whether it is found; `invert` divides by the Jacobian.
+) -> tuple[jax.Array, jax.Array, Any, jax.Array]:
+    """Find the rate w (nv,) with misfit zero; return it, its last change, the impulse, and success.
 
+    `equations`(w) are the misfit and the impulse, `first` those at `start`; `invert` divides by the Jacobian.
     `parts` (nv,) are the sizes of the terms of a misfit, and a velocity of `resolution` moves positions by
-    rounding. The search ends if a change of w has no energy next to the parts, or if changes of little
-    energy, or below the resolution, do not become smaller.
+    rounding. The search ends if a change of w, or the one that the last two predict next, has no energy next
+    to the parts, or if changes of little energy, or below the resolution, do not become smaller. The impulse
+    is that at the rate plus the last change.
     """
     eps = float(jnp.finfo(start.dtype).eps)
-    rounding, small = (ROUNDING * eps) ** 2, eps**0.8
+    rounding, close, small = (ROUNDING * eps) ** 2, eps**1.25, eps**0.8
     size = jnp.abs(parts @ invert(parts))
 
-    def improve(carry: tuple) -> tuple:
-        k, w, last, largest, *_ = carry
-        residual = misfit(w)
+    def improve(carry: tuple, values: tuple[jax.Array, Any]) -> tuple:
+        (k, w, _, last, largest, *_), (residual, impulse) = carry, values
         change = invert(residual)
         energy = jnp.abs(change @ residual)
         largest = jnp.maximum(largest, energy)
-        solved = energy <= rounding * (largest + size)
-        minute = (energy <= small * (largest + size)) | (jnp.max(jnp.abs(change)) <= resolution)
+        scale = largest + size
+        solved = energy <= rounding * scale
+        following = LOSS * energy * (energy / jnp.where(last > 0, last, 1.0))
+        solved = solved | ((k > 0) & (following <= rounding * scale) & (energy <= close * scale))
+        minute = (energy <= small * scale) | (jnp.max(jnp.abs(change)) <= resolution)
         solved = solved | (minute & (energy > 0.25 * last))
-        return k + 1, w - change, energy, largest, solved, solved | minute
+        return k + 1, w - change, change, energy, largest, impulse, solved, solved | minute
 
     zero = jnp.zeros((), start.dtype)
     no = jnp.asarray(False)
-    begin = jnp.int32(0), start, jnp.full_like(zero, jnp.inf), zero, no, no
-    _, rate, *_, solved = bounded_loop(
-        lambda carry: (carry[0] < MAX_ITERS) & ~carry[4], improve, begin, max_iters=MAX_ITERS
+    begin = jnp.int32(0), start, start, jnp.full_like(zero, jnp.inf), zero, first[1], no, no
+    _, rate, change, _, _, impulse, _, solved = bounded_loop(
+        lambda carry: (carry[0] < MAX_ITERS) & ~carry[6],
+        lambda carry: improve(carry, equations(carry[1])),
+        improve(begin, first),
+        max_iters=MAX_ITERS - 1,
     )
-    return rate, solved
+    return rate, change, impulse, solved
 
 
 def resolution_of(positions: jax.Array, dt: jax.Array) -> jax.Array:
@@ -75,10 +85,14 @@ def turn_free_bodies(
         turned = turn_back(momentum, 0.5 * dt * start)
         invert = functools.partial(_divide_by, inertia, -0.5 * dt * turned)
         parts = jnp.abs(momentum) + jnp.abs(impulse)
-        misfit = functools.partial(_misfit, (inertia, momentum, impulse, dt))
-        return search(misfit, invert, start, parts, resolution_of(jnp.zeros_like(start), dt))
+        resolution = resolution_of(jnp.zeros_like(start), dt)
 
-    rates, solved = jax.vmap(one)(*fixed)
+        def equations(w: jax.Array) -> tuple[jax.Array, tuple[()]]:
+            return _misfit((inertia, momentum, impulse, dt), w), ()
+
+        return search(equations, invert, start, equations(start), parts, resolution)
+
+    rates, _, _, solved = jax.vmap(one)(*fixed)
     rates = jax.vmap(functools.partial(implicit.attach, _misfit, _correct))(data, rates)
 
     def end(momentum: jax.Array, impulse: jax.Array, half: jax.Array) -> jax.Array:
