@@ -186,7 +186,7 @@ def tangential_spring(path: Path) -> None:
             ),
             initial=jc.State(q=jnp.array([0.0, -9.81e-6]), v=jnp.array([0.5, 0.0]), t=jnp.array(0.0)),
         )  # fmt: skip
-        return _roll(model, 2e-4, 5000, settings=jc.compliant.Settings(cone="staggered"))
+        return _roll(model, 2e-4, 5000, settings=jc.compliant.Settings(cone="coulomb"))
 
     figure = Figure(figsize=(7.6, 2.9), layout="constrained")
     place, force = figure.subplots(1, 2)

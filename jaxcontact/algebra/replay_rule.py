@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,19 @@ from jax.interpreters import ad, batching, mlir
 from jaxcontact.precision import all_digits
 
 
+class End(NamedTuple):
+    """What determines the length of a piece: an event if `is_event`, where `value` is zero; else `length`."""
+
+    value: jax.Array
+    is_event: jax.Array
+    length: jax.Array
+
+
 def differentiate_by_replay(
-    run: Callable[..., tuple[Any, Any]], replay: Callable[..., Any], value: Callable[..., Any] | None = None
+    run: Callable[..., tuple[Any, Any]],
+    replay: Callable[..., Any],
+    value: Callable[..., Any] | None = None,
+    has_end: bool = False,
 ) -> Callable[..., Any]:
     """Give the function of `run` the derivative of `replay`; return the new function.
 
@@ -31,6 +42,8 @@ def differentiate_by_replay(
         run: (*args) -> (out, log), a search; the log says how to repeat it.
         replay: (*args, log) -> out, the same values. Neither may close over traced arrays.
         value: (*args) -> out, the search without a log, for calls without derivatives.
+        has_end: whether `replay` is (*args, log, late) -> (out, `End`), with a length longer by `late`, which
+            is zero. Its derivative follows from `End` by the implicit rule, in the same pass as all others.
 
     Derivative: that of `replay` at a fixed log, forward and reverse, traced when a program is compiled.
         Second derivatives are those of `replay` as well.
@@ -51,9 +64,12 @@ def differentiate_by_replay(
         out_leaves, out_structure = jax.tree.flatten(out)
         real = [_is_real(x) for x in out_leaves]
 
-        def repeat(*arrays: Any) -> list[Any]:
-            again = jax.tree.leaves(replay(*jax.tree.unflatten(structure, arrays)))
-            return [x for x, is_real in zip(again, real, strict=True) if is_real]
+        def repeat(*arrays: Any) -> Any:
+            arguments = jax.tree.unflatten(structure, arrays[: len(leaves)])
+            again = replay(*arguments, *arrays[len(leaves) :])
+            again, end = again if has_end else (again, None)
+            outs = [x for x, is_real in zip(jax.tree.leaves(again), real, strict=True) if is_real]
+            return ((outs, end.value, end.length), end.is_event) if has_end else outs
 
         outputs = tuple(_aval(x) for x, is_real in zip(out_leaves, real, strict=True) if is_real)
         rates = iter(
@@ -62,6 +78,7 @@ def differentiate_by_replay(
                 *(changes[i] for i in moving),
                 repeat=repeat,
                 moving=moving,
+                has_end=has_end,
                 axes=(),
                 outputs=outputs,
                 inputs=(),
@@ -100,22 +117,34 @@ def _in_batches(
 
 
 def _push_forward(
-    *arrays: Any, repeat: Callable[..., list[Any]], moving: tuple[int, ...], axes: tuple, **_: Any
+    *arrays: Any, repeat: Callable[..., Any], moving: tuple[int, ...], has_end: bool, axes: tuple, **_: Any
 ) -> list[Any]:
     """Compute tangents of the real outputs from the leaves and the tangents of those that are `moving`."""
 
     def push(*arrays: Any) -> list[Any]:
         leaves, changes = arrays[: len(arrays) - len(moving)], arrays[len(arrays) - len(moving) :]
-        by = _by_moving(repeat, leaves, moving)
-        return jax.jvp(by, tuple(leaves[i] for i in moving), tuple(changes))[1]
+        by, at = _by_moving(repeat, leaves, moving), tuple(leaves[i] for i in moving)
+        if not has_end:
+            return jax.jvp(by, at, tuple(changes))[1]
+        zero = jnp.zeros((), at[0].dtype)
+
+        def rates(changes: tuple[Any, ...], late: jax.Array) -> Any:
+            return jax.jvp(by, (*at, zero), (*changes, late), has_aux=True)[1:]
+
+        # Two directions: that of the arguments, and that of the length.
+        both = tuple(jnp.stack([x, jnp.zeros_like(x)]) for x in changes)
+        (outs, value, length), is_event = jax.vmap(rates)(both, jnp.stack([zero, zero + 1.0]))
+        late = jnp.where(is_event[0], -value[0] / jnp.where(value[1] != 0, value[1], 1.0), length[0])
+        return [x[0] + late * x[1] for x in outs]
 
     return _in_batches(push, axes)(*arrays)
 
 
 def _pull_back(
     *arrays: Any,
-    repeat: Callable[..., list[Any]],
+    repeat: Callable[..., Any],
     moving: tuple[int, ...],
+    has_end: bool,
     axes: tuple,
     outputs: tuple,
     **_: Any,
@@ -124,20 +153,29 @@ def _pull_back(
 
     def pull(*arrays: Any) -> list[Any]:
         leaves, changes = arrays[: len(arrays) - len(outputs)], arrays[len(arrays) - len(outputs) :]
-        by = _by_moving(repeat, leaves, moving)
-        return list(jax.vjp(by, *(leaves[i] for i in moving))[1](list(changes)))
+        by, at = _by_moving(repeat, leaves, moving), tuple(leaves[i] for i in moving)
+        if not has_end:
+            return list(jax.vjp(by, *at)[1](list(changes)))
+        (_, value, _), back, is_event = jax.vjp(by, *at, jnp.zeros((), at[0].dtype), has_aux=True)
+        # Two outputs: the ones that have cotangents, and the one that determines the length.
+        both = [jnp.stack([x, jnp.zeros_like(x)]) for x in changes]
+        by_event = jnp.where(is_event, jnp.ones_like(value), 0.0)
+        ends = (jnp.stack([jnp.zeros_like(x), x]) for x in (by_event, 1.0 - by_event))
+        *rates, late = jax.vmap(back)((both, *ends))
+        share = jnp.where(is_event, -late[0] / jnp.where(late[1] != 0, late[1], 1.0), late[0])
+        return [x[0] + share * x[1] for x in rates]
 
     return _in_batches(pull, axes)(*arrays)
 
 
 def _by_moving(
-    repeat: Callable[..., list[Any]], leaves: Sequence[Any], moving: tuple[int, ...]
-) -> Callable[..., list[Any]]:
-    def by(*moved: Any) -> list[Any]:
+    repeat: Callable[..., Any], leaves: Sequence[Any], moving: tuple[int, ...]
+) -> Callable[..., Any]:
+    def by(*moved: Any) -> Any:
         arrays = list(leaves)
-        for i, x in zip(moving, moved, strict=True):
+        for i, x in zip(moving, moved, strict=False):
             arrays[i] = x
-        return repeat(*arrays)
+        return repeat(*arrays, *moved[len(moving) :])
 
     return by
 
@@ -203,7 +241,7 @@ def _batched(
 
 for _primitive, (_function, _) in _LINEAR.items():
     _primitive.multiple_results = True
-    _names = ("repeat", "moving", "axes", "outputs", "inputs")
+    _names = ("repeat", "moving", "has_end", "axes", "outputs", "inputs")
     _primitive.def_impl(jax.jit(_function, static_argnames=_names))
     _primitive.def_abstract_eval(functools.partial(_abstract, _primitive))
     ad.primitive_jvps[_primitive] = functools.partial(_tangents, _primitive)

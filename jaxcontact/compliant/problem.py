@@ -188,7 +188,12 @@ def slope_cap(dtype: Any) -> float:
 
 
 def convex_program(
-    problem: Problem, row: RowMaterial, *, pyramid: bool = False, gate: str = "limits"
+    problem: Problem,
+    row: RowMaterial,
+    *,
+    pyramid: bool = False,
+    gate: str = "limits",
+    cap: float | None = None,
 ) -> ConeProgram:
     """The step as a program in v+ and the impulses h lam; stiffer rows than the cap keep their impulse.
 
@@ -200,7 +205,7 @@ def convex_program(
     # Exact for free bodies, and of the right order elsewhere.
     mobility = row_mobility(diagonal(problem.M), columns, nb + nl, nc)
     product = lax.stop_gradient(stiff * mobility)
-    cap = slope_cap(terms.phi.dtype)
+    cap = slope_cap(terms.phi.dtype) if cap is None else cap
     share = jnp.where(product > cap, cap / jnp.where(product > cap, product, 1.0), 1.0)
     extra: dict[str, Any] = {}
     if problem.law.potential is not None:

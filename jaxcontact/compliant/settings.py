@@ -9,7 +9,7 @@ import jax
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_count, check_number, check_type
 
-CONES = ("associated", "staggered", "pyramid", "coupled")
+CONES = ("coulomb", "associated", "pyramid", "coupled")
 FORMULATIONS = ("complementary", "min_norm")
 
 
@@ -41,7 +41,7 @@ class Settings:
     """Choose the friction law, the program and the limits of a compliant step; static under `jit`.
 
     Attributes:
-        cone: "associated", "staggered", "pyramid", or "coupled" with "min_norm"; see `solve`.
+        cone: "coulomb", "associated", "pyramid", or "coupled" with "min_norm"; see `solve`.
         formulation: "complementary", or "min_norm" for the paper's programs, which have no derivative.
         solver: limits of the search.
         max_contacts: the step sees so many contacts, those of least gap; the others have no force. One that
@@ -66,9 +66,9 @@ class Settings:
             raise ValueError(f"formulation: expected one of {FORMULATIONS}, got {self.formulation!r}")
         if self.cone == "coupled" and self.formulation != "min_norm":
             raise ValueError(
-                "cone: 'coupled' belongs to formulation='min_norm'; use 'associated' or 'staggered'"
+                "cone: 'coupled' belongs to formulation='min_norm'; use 'coulomb' or 'associated'"
             )
-        if self.cone in ("staggered", "pyramid") and self.formulation == "min_norm":
+        if self.cone == "pyramid" and self.formulation == "min_norm":
             raise ValueError(f"cone: with contacts 'min_norm' has the cone 'coupled' only, got {self.cone!r}")
         check_type("solver", self.solver, Newton)
         if self.max_contacts is not None:
@@ -89,7 +89,8 @@ class StepMemory(Record):
     """What a step hands to the next one: `info.memory` of the step before.
 
     Attributes:
-        forces: (nr,) of the constraints, N: where the search starts, and in which modes. None starts anew.
+        forces: (nr,) of the constraints, N: where the search of a convex step starts, and in which modes.
+            None starts anew. A step with Coulomb's law starts from the state alone.
         stretch: (nc, nt) of the friction springs of the law, m, along the tangents of each contact. None is
             zero: in a loop that does not hand it on, the springs start anew at every step, and what they
             hold creeps.

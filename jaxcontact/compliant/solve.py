@@ -16,7 +16,7 @@ from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.arguments import check_type
-from jaxcontact.compliant import min_norm, staggered
+from jaxcontact.compliant import coulomb, min_norm
 from jaxcontact.compliant.energy import gains_energy
 from jaxcontact.compliant.problem import (
     Problem,
@@ -78,19 +78,21 @@ class StepInfo(Record):
         return StepMemory(forces=lax.stop_gradient(self.lam), stretch=self.stretch)
 
 
-def program_of(problem: Problem, cone: str) -> ConeProgram:
-    """The convex program of a step."""
+def program_of(problem: Problem, cone: str, cap: float | None = None) -> ConeProgram:
+    """The program of a step; `cap` is the largest slope times mobility, None that of convex programs."""
     # A cone that lifts what slides pushes across a gap: gates on its contacts have no single solution.
-    gate = "all" if cone == "staggered" else "limits"
-    return convex_program(problem, row_material(problem), pyramid=cone == "pyramid", gate=gate)
+    gate = "all" if cone == "coulomb" else "limits"
+    return convex_program(problem, row_material(problem), pyramid=cone == "pyramid", gate=gate, cap=cap)
 
 
 def _search(problem: Problem, start: jax.Array, settings: Settings) -> tuple[jax.Array, ...]:
     """(v+, p, iterations, converged); no derivative."""
     problem, start = lax.stop_gradient((problem, start))
     program, solver = program_of(problem, settings.cone), settings.solver
-    if settings.cone == "staggered":
-        return staggered.solve_staggered(program, start, solver.max_iters, solver.early_exit)
+    if settings.cone == "coulomb" and problem.terms.mu.shape[0]:
+        exact = program_of(problem, settings.cone, coulomb.cap_of(start.dtype))
+        num_dry = problem.terms.kind.count(DRY)
+        return coulomb.solve_coulomb_step(exact, program, num_dry, solver.max_iters, solver.early_exit)
     solution = cone_newton.solve_cone_program(program, start, solver.max_iters, solver.early_exit)
     return solution.x, solution.p, solution.iterations, solution.converged
 
@@ -98,7 +100,7 @@ def _search(problem: Problem, start: jax.Array, settings: Settings) -> tuple[jax
 def _conditions(problem: Problem, cone: str) -> ConeProgram:
     """The program whose `residuals` vanish at the solution."""
     program = program_of(problem, cone)
-    return staggered.coupled(program) if cone == "staggered" else program
+    return coulomb.coupled(program) if cone == "coulomb" else program
 
 
 def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[jax.Array, jax.Array]:
@@ -114,7 +116,7 @@ def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[ja
         invert: Callable[[jax.Array], jax.Array]
         if isinstance(hessian, BlockTridiagonal):
             invert = functools.partial(row_algebra.solve_factored, row_algebra.factorise(hessian))
-        elif cone == "staggered":  # not symmetric
+        elif cone == "coulomb":  # not symmetric
             invert = functools.partial(jnp.matmul, small_dense.generalized_inverse(hessian)[0])
         else:
             invert = implicit.spd_solver(hessian)
@@ -213,12 +215,11 @@ def _info(
     )
     scale = moved + jnp.max(jnp.abs(program.push)) + jnp.finfo(x.dtype).tiny
     finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(p))
-    unfinished = Status.STALLED if cone == "staggered" else Status.MAX_ITERS
     # Single precision can settle far from balance where stiff contacts are redundant: that is no success.
     # Momenta next to the smallest number have few digits.
     precision = jnp.finfo(x.dtype)
     off_balance = jnp.max(jnp.abs(momentum)) > precision.eps**0.5 * (scale + precision.tiny / precision.eps)
-    status = flag(~finite, Status.NONFINITE) | flag(finite & (~converged | off_balance), unfinished)
+    status = flag(~finite, Status.NONFINITE) | flag(finite & (~converged | off_balance), Status.MAX_ITERS)
     status = status | flag(_bad_numbers(problem), Status.INVALID)
     if settings.formulation != "min_norm":  # the paper's programs do not keep the law
         status = status | flag(finite & gains_energy(problem, program, x, p), Status.ENERGY)
@@ -249,10 +250,13 @@ def solve(
     dry joints -B u held within |lam| <= their bound;
     friction -B_t u_t inside the cone |lam_t| <= mu lam_n:
 
-    - "associated": one convex problem, unique. Friction is right, but sliding lifts the normal law by
-      mu |u_t|: a gap of (h + B / K) mu |u_t|. For simulation and optimisation, the default.
-    - "staggered": Coulomb exactly, the fixed point of convex problems. Several may exist, and `warm_start`
-      decides; or the sweeps cycle. For friction that jams, and where the gap of the cone hurts.
+    - "coulomb": |lam_t| <= mu lam_n with the normal force of this step, against the slip with all
+      of mu lam_n; no force on a contact whose gap stays open through the step. Not convex: where several
+      solutions exist, as in a jam, it is the one that Newton's method finds from `problem.v`, where contacts
+      that slide go on sliding. `warm_start` has no influence.
+    - "associated", the default: one convex problem, unique, for optimisation and proofs. Friction is
+      right, but sliding lifts the normal law by mu |u_t|: a gap of (h + B / K) mu |u_t|, and what cannot lift
+      jams. Contacts push across a gap of (B / K) |u_n|.
     - "pyramid": associated, with |lam_t1| <= mu lam_n and |lam_t2| <= mu lam_n: friction up to sqrt(2) mu.
     - "coupled", with formulation="min_norm": the paper's QCQP (181-198), wrong while sliding; for comparison.
 
@@ -268,7 +272,7 @@ def solve(
         TypeError: something else than a Problem.
         ValueError: settings that the rows do not have, shapes or row orders that do not fit.
 
-    Status: MAX_ITERS (STALLED for "staggered") where the conditions are not met or the momenta are not in
+    Status: MAX_ITERS where the conditions are not met or the momenta are not in
         balance to the square root of the precision, NONFINITE, INVALID for negative stiffness, damping or
         friction, masses or dt that are not positive, and ENERGY where a step gains more than the work done
         on it (not for "min_norm"; see `energy.py`).

@@ -174,7 +174,7 @@ def _step(
     memory: StepMemory,
 ) -> tuple[State, StepInfo]:
     # These eliminate with one matrix:
-    whole = settings.formulation == "min_norm" or settings.cone == "staggered"
+    whole = settings.formulation == "min_norm" or settings.cone == "coulomb"
     warm_start, stretch, max_contacts = memory.forces, memory.stretch, settings.max_contacts
     if max_contacts is not None and max_contacts >= model.structure.num_contacts:
         max_contacts = None

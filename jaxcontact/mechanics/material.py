@@ -25,8 +25,8 @@ class FrictionSpring(Record):
     eqs 94-98, K_r and B_r). A mass m that sticks swings at sqrt(stiffness / m) rad/s. The spring remembers
     its stretch xi, which a simulation carries: `info.stretch` of a step is the `stretch` of the next.
 
-    Sliding pushes the contact apart in the associated cone, and there a spring softer than mu^2 times the
-    normal stiffness makes it hop unless it has a damper; cone="staggered" is exact.
+    In the associated cone sliding pushes the contact apart, and there a spring softer than mu^2 times the
+    normal stiffness makes it hop unless it has a damper.
 
     Attributes:
         stiffness: K_t >= 0 of each contact, a number or (nc,), N/m.
@@ -44,10 +44,10 @@ class Material(Record):
     With d = -phi the depth and u the rate of phi at the end of the step, a bilateral row pushes with
     K d - B u, a limit or the normal of a contact with max(0, K d - B u + potential'(d)), and friction with
     -friction_damping u_t inside the cone |lam_t| <= mu lam_n, or with a `friction_spring` of stretch xi with
-    -K_t xi - B_t u_t. Zero K, B and potential: no force. Springs and dampers of limits, and of contacts with
-    cone="staggered", have no force if a gap stays open through the step, and up to their force if the step
-    ends at the gap zero. A damper B jumps to B |u| at touch; `HuntCrossley` grows from zero. Other cones push
-    from a gap of B |u| / K. A `potential` acts at any depth that it covers.
+    -K_t xi - B_t u_t. Zero K, B and potential: no force. Springs and dampers of limits, and of
+    contacts with cone="coulomb", have no force if a gap stays open through the step, and up to their force if
+    the step ends at the gap zero. A damper B jumps to B |u| at touch; `HuntCrossley` grows from zero. Other
+    cones push from a gap of B |u| / K. A `potential` acts at any depth that it covers.
 
     Attributes:
         stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles).

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from jaxcontact.solvers.friction_host_law import ASSOCIATED, COULOMB, HostLaw, Point, project, scale_lines
+from jaxcontact.solvers.friction_host_law import (
+    ASSOCIATED,
+    CENTRING_POWER,
+    COULOMB,
+    HostLaw,
+    Point,
+    project,
+    scale_lines,
+)
 from jaxcontact.solvers.friction_matrix import (
     DENSE_ROWS,
     DenseResponse,
@@ -212,7 +220,7 @@ class _Search:
         ahead = law.direct(mu, now, dr, W.apply(dr) + gap, cone)
         predicted = _advance(now, ahead, law.longest_step(mu, now, ahead))
         after = law.measure(mu, predicted)
-        share = min(max(after / before, 0.0), 1.0) ** 3
+        share = min(max(after / before, 0.0), 1.0) ** CENTRING_POWER
         best, length = now, 0.0
         for fraction, correction in ((share, ahead), *((c, None) for c in CENTRINGS)):
             rhs, cone = law.aim(mu, now, fraction * before, correction)

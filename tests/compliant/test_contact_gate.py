@@ -1,4 +1,4 @@
-"""Limits and staggered contacts push where they touch: no force across a gap that stays open in the step."""
+"""Limits and contacts with Coulomb friction push where they touch, not across a gap that stays open in a step."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,7 +28,7 @@ def fall(model, speed, dt, time=0.2, law=None):
     state = model.initial_state().replace(v=model.initial_state().v.at[2].set(-speed))
     controls = jnp.zeros((round(time / dt), 6))
     states, info = jc.compliant.rollout(
-        model.replace(params=params), state, controls, dt=dt, settings=jc.compliant.Settings(cone="staggered")
+        model.replace(params=params), state, controls, dt=dt, settings=jc.compliant.Settings(cone="coulomb")
     )
     assert not np.any(info.status)
     start = np.concatenate([[0.2], np.asarray(states.q[:-1, 2]) - 0.1])

@@ -53,7 +53,7 @@ def roll(model, push=0.0, **options):
     return states, infos
 
 
-@pytest.mark.parametrize("cone", ["associated", pytest.param("staggered", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cone", ["associated", pytest.param("coulomb", marks=pytest.mark.slow)])
 def test_a_block_that_sticks_swings_on_its_spring(cone):
     """At sqrt(K_r / m), and as implicit Euler does to round-off."""
     states, infos = roll(block(), settings=jc.compliant.Settings(cone=cone))
@@ -119,7 +119,7 @@ def test_a_soft_spring_that_slides_hops_in_the_associated_cone():
 
 @pytest.mark.slow
 def test_a_soft_spring_that_slides_does_not_hop_under_exact_friction():
-    assert share_of_hops(0.1, "staggered") == 0.0
+    assert share_of_hops(0.1, "coulomb") == 0.0
 
 
 def test_a_spring_without_contact_goes_back_to_zero():

@@ -26,7 +26,7 @@ print(np.mean(np.asarray(status) == 0))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cone", ["associated", "staggered"])
+@pytest.mark.parametrize("cone", ["associated", "coulomb"])
 def test_a_batch_of_8192_ends(cone):
     """Steps and their derivatives, in a process of its own that is killed if it hangs."""
     done = subprocess.run(

@@ -131,7 +131,7 @@ SECOND = {
     "two stiff feet": ("associated", jc.compliant.Law(stiffness=1e9, damping=1.0), [-1e-8, -3e-8]),
     "Hertz": ("associated", jc.compliant.Law(potential=jc.compliant.Hertz(modulus=1e7, radius=0.1)), [-1e-3]),
     "pyramid": ("pyramid", SOFT, [-1e-4]),
-    "staggered": ("staggered", SOFT, [-1e-4]),
+    "coulomb": ("coulomb", SOFT, [-1e-4]),
 }
 
 

@@ -131,7 +131,7 @@ CASES = {
         SLIDING,
         jnp.zeros(6),
         dt=0.01,
-        cone="staggered",
+        cone="coulomb",
         solver=jc.compliant.Newton(early_exit=False),
     ),
     "compliant.rollout": mechanism(jc.compliant.rollout, SLIDING, jnp.zeros((3, 6)), dt=0.01),

@@ -132,7 +132,7 @@ SLIDER = """
     <inertial pos="0 0 0" mass="0.5" diaginertia="0.1 0.1 0.1"/></body></worldbody></mujoco>"""
 
 
-@pytest.mark.parametrize("cone", ["associated", "staggered"])
+@pytest.mark.parametrize("cone", ["associated", "coulomb"])
 def test_dry_friction_sticks_and_slides(cone):
     """Held below 2 N; above, (F - 2) / m; a push of 1 m/s stops after v / (2 / m) at rest."""
     model = jc.load_mjcf(SLIDER)

@@ -21,7 +21,7 @@ def cylinder(z, pose, slope=0.0):
 
 @pytest.mark.parametrize(
     "stepper",
-    [jc.simulate.Compliant(settings=jc.compliant.Settings(cone="staggered")), jc.simulate.TimeStepping()],
+    [jc.simulate.Compliant(settings=jc.compliant.Settings(cone="coulomb")), jc.simulate.TimeStepping()],
 )
 def test_a_cylinder_rolls_without_resistance(stepper):
     model = cylinder(0.02, 'euler="90 0 0"', SLOPE)

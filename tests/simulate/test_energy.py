@@ -88,9 +88,7 @@ def a_move(lam, gain):
     force = jnp.array([0.0, -G * h, 0.0])
     w = jnp.linalg.solve(terms.M, push + 0.5 * force)
     end, p = q + h * w, (push + force) * gain
-    step = MidpointStep(
-        w, impulse, end, p, terms.phi, jnp.array(True), jnp.zeros(()), jnp.zeros_like(terms.phi)
-    )
+    step = MidpointStep(w, impulse, end, p, jnp.array(True), jnp.zeros(()), jnp.zeros_like(terms.phi), None)
     after = arrive(here(end, jnp.array(h)), end, p, jnp.array(h))
     gains = energy.move_gains(model, node, step, after, jnp.zeros((2, 2)), jnp.array(h))
     return node.closed, gains

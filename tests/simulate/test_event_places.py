@@ -59,16 +59,23 @@ def lines(stepper, derived):
 
 
 @pytest.mark.parametrize(
-    ("derived", "most"),
+    ("stepper", "derived", "most"),
     [
-        (lambda f: f, 16_000),
-        pytest.param(jax.jacfwd, 50_000, marks=pytest.mark.slow),
-        pytest.param(jax.grad, 55_000, marks=pytest.mark.slow),
+        (jc.simulate.EventDriven, lambda f: f, 16_000),
+        pytest.param(jc.simulate.EventDriven, jax.jacfwd, 44_500, marks=pytest.mark.slow),
+        pytest.param(jc.simulate.EventDriven, jax.grad, 48_000, marks=pytest.mark.slow),
+        (jc.simulate.Variational, lambda f: f, 24_000),
+        pytest.param(jc.simulate.Variational, jax.jacfwd, 56_500, marks=pytest.mark.slow),
+        pytest.param(jc.simulate.Variational, jax.grad, 59_000, marks=pytest.mark.slow),
     ],
-    ids=["value", "forward", "reverse"],
+    ids=[
+        f"{name}-{mode}"
+        for name in ("EventDriven", "Variational")
+        for mode in ("value", "forward", "reverse")
+    ],
 )
-def test_programs_of_event_driven_motion_stay_small(derived, most):
-    assert lines(jc.simulate.EventDriven(impact=LAW), derived) < most
+def test_programs_from_event_to_event_stay_small(stepper, derived, most):
+    assert lines(stepper(impact=LAW), derived) < most
 
 
 @pytest.mark.slow

@@ -163,3 +163,24 @@ def test_a_block_rocks_at_housners_times():
         assert abs(changes[0] - 0.2863) < 2 * dt and abs(changes[1] - 0.6552) < 5 * dt
         spin = np.abs(np.asarray(found.states.v)[1:, 2])[np.flatnonzero(angle[:-1] * angle[1:] < 0)]
         assert abs(spin[0] - 0.509) < 5 * dt
+
+
+BELT = jc.load_mjcf(
+    """<mujoco><worldbody>
+<body pos="0 0 -.1"><joint type="slide" axis="1 0 0"/><geom type="box" size="3 .2 .1" mass="2" friction=".4"/></body>
+<body pos="0 0 .1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
+<geom type="sphere" size=".1" mass="1" friction=".4"/></body></worldbody></mujoco>""",
+    planar=True,
+)
+
+
+def test_friction_moves_a_belt_that_no_normal_moves():
+    """The ball takes mu m g dt of the momentum of the belt in every step, until both have 2/3 of its speed."""
+    start = BELT.initial_state().replace(v=jnp.array([1.0, 0.0, 0.0]))
+    stepper = jc.simulate.TimeStepping()
+    found = jc.simulate.rollout(BELT, start, None, num_steps=20, stepper=stepper, dt=0.01)
+    assert not np.any(np.asarray(found.status))
+    v = np.asarray(found.states.v)
+    np.testing.assert_allclose(2.0 * v[:, 0] + v[:, 1], 2.0, rtol=1e-12)
+    np.testing.assert_allclose(v[10, 1], 10 * 0.4 * G * 0.01, rtol=1e-12)
+    np.testing.assert_allclose(v[-1, :2], 2.0 / 3.0, rtol=1e-12)

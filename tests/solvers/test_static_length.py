@@ -108,7 +108,7 @@ def test_the_cone_program(batched):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cone", ["associated", "staggered"])
+@pytest.mark.parametrize("cone", ["associated", "coulomb"])
 def test_steps(cone):
     """Steps of a box on an incline, with their gradient."""
     model = jc.models.box_on_incline(0.25)

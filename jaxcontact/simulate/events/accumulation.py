@@ -7,6 +7,7 @@ the intervals, x_k = x + a R^k + b R^2k, which the last five impacts determine. 
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 
 from jaxcontact.mechanics.configuration import difference, retract
 from jaxcontact.mechanics.system import State, System
+from jaxcontact.precision import jit
 
 SKIPPED = 4  # pairs of impacts; if fewer can be left out before the end of the step, none are
 DENSE = 1e-2  # fraction of a step; five impacts within it are dense
@@ -61,6 +63,7 @@ def _ratio(t: jax.Array) -> jax.Array:
     return jnp.where(shrinks, last, 0.5) / jnp.where(shrinks, before, 1.0)
 
 
+@functools.partial(jit, static_argnums=0)
 def ahead(system: System, chatter: Chatter, turns: jax.Array) -> State:
     """Extrapolate the state to after 2 `turns` further impacts; inf is the end of the chatter.
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.mechanics.system import State
+from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import Chatter
 from jaxcontact.simulate.events.stretch import Modes
 from jaxcontact.simulate.trajectory import Impacts
@@ -106,6 +107,7 @@ def no_impacts(nv: int, nc: int, rows: int, dtype: jnp.dtype) -> Impacts:
     )
 
 
+@jit
 def recorded(
     impacts: Impacts, before: State, after: State, touching: jax.Array, approaching: jax.Array,
     plastic: jax.Array | bool, impulse: jax.Array,

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxcontact.impact.laws.callable_laws import pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Model, State
+from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import no_chatter, remembered
 from jaxcontact.simulate.events.event_log import Carry
 from jaxcontact.simulate.projection import allowed_depth
@@ -34,7 +35,11 @@ class EventContacts(NamedTuple):
 
 def contacts_at(model: Model, state: State) -> EventContacts:
     """Find the contacts that touch, that strike (touch and approach) and that are closed (touch and rest)."""
-    terms = terms_at(model, state.q, state.t)
+    return classify(terms_at(model, state.q, state.t), state)
+
+
+def classify(terms: ContactTerms, state: State) -> EventContacts:
+    """Find the same from the terms at the state."""
     slow = collision_tolerance(state.v.dtype)
     near = terms.phi <= touching_gap(state.q.dtype)
     at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))
@@ -73,6 +78,7 @@ def impact(
     return jax.tree.map(lambda a, b: jnp.where(dead, b, a), live, dull)
 
 
+@jit
 def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, breaks: jax.Array | bool = False) -> Carry:
     """Continue after an impact of the contacts `who`; one that `breaks` a chatter clears the memory."""
     state = carry.state.replace(v=v)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.algebra.replay_rule import differentiate_at_once, differentiate_by_replay
+from jaxcontact.algebra.replay_rule import End, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.events.accumulation import ahead
 from jaxcontact.simulate.events.event_log import (
@@ -24,6 +24,7 @@ from jaxcontact.simulate.events.event_log import (
     JAM,
     PART,
     SKIP,
+    UNUSED,
     WHOLE,
     Carry,
     EventMemory,
@@ -31,7 +32,7 @@ from jaxcontact.simulate.events.event_log import (
     Given,
 )
 from jaxcontact.simulate.events.pieces import behind_chatter, behind_impact, impact
-from jaxcontact.simulate.events.stretch import StretchMotion, parts, point_of, settled, start_vector, step
+from jaxcontact.simulate.events.stretch import StretchMotion, parts, settled, start_vector, step
 from jaxcontact.simulate.events.time_step import EventRun, run
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.variational.contact_state import arrive, terms_at
@@ -73,18 +74,24 @@ def repeated(
     """
     branches = _branches(system)
 
-    def one(carry: Carry, piece: EventPieces) -> tuple[Carry, Any]:
-        before = carry.state
-        terms = branches.terms(given.params, before.q, before.t)
+    def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[Any, Any]:
+        carry, rests = start
+        state, terms = branches.settle(given.params, carry.state, rests)
         after, *row = lax.switch(
-            jnp.asarray(BRANCH)[piece.kind], branches.kinds, given, memory.key, carry, piece, terms
-        )
-        return after, (after.state.t, before.v, after.state.v, *row)
+            jnp.asarray(BRANCH)[piece.kind], branches.kinds, given, memory.key, carry._replace(state=state),
+            piece, terms,
+        )  # fmt: skip
+        return (after, piece.rests), (after.state.t, state.v, *row)
 
-    begin = Carry(given.state, memory.chatter, memory.number)
-    end, (t, v_minus, v_plus, blows, pushed) = lax.scan(one, begin, found.pieces)
+    # One more row, which does nothing, settles the state after the last piece.
+    pieces = jax.tree.map(lambda x: jnp.concatenate([x, x[-1:]]), found.pieces)
+    pieces = pieces._replace(kind=pieces.kind.at[-1].set(UNUSED))
+    moves = jnp.full_like(pieces.rests[0], SEPARATE)
+    begin = Carry(given.state, memory.chatter, memory.number), moves
+    (end, _), (t, v, blows, pushed) = lax.scan(one, begin, pieces)
+    t, blows = t[:-1], blows[:-1]
     (at,) = jnp.nonzero(found.pieces.kind >= IMPACT, size=t.shape[0], fill_value=t.shape[0])
-    records = {"t": t, "v_minus": v_minus, "v_plus": v_plus, "impulse": blows}
+    records = {"t": t, "v_minus": v[:-1], "v_plus": v[1:], "impulse": blows}
     impacts = found.info.impacts.replace(
         **{name: rows.at[at].get(mode="fill", fill_value=0) for name, rows in records.items()}
     )
@@ -94,29 +101,37 @@ def repeated(
 
 
 class _Branches(NamedTuple):
-    """Functions whose derivatives are one operation: the terms at a state, and the kinds of pieces.
+    """Functions whose derivatives are one operation: the settling of a state, and the kinds of pieces.
 
     A kind is (given, key, carry, piece, terms) -> (carry, impulses (nc,) of an impact, (nc, dim) of a move).
     """
 
-    terms: Callable[..., Any]
+    settle: Callable[..., Any]
     kinds: tuple[Callable[..., Any], ...]
 
 
 @functools.lru_cache(maxsize=64)
 def _branches(system: System) -> _Branches:
-    kinds = [_read_nothing, differentiate_by_replay(_read_move, functools.partial(_move, system))]
+    move = functools.partial(_move, system)
+    kinds = [_read_nothing, differentiate_by_replay(_read_move, move, has_end=True)]
     if system.structure.num_contacts:
         kinds += [
             differentiate_by_replay(_read_impact, _collide),
             differentiate_by_replay(_read_impact, _jam),
             differentiate_by_replay(_read_chatter, functools.partial(_skip, system)),
         ]
-    return _Branches(differentiate_at_once(functools.partial(_terms, system)), tuple(kinds))
+    read, settle = functools.partial(_read_settled, system), functools.partial(_settle, system)
+    return _Branches(differentiate_by_replay(read, settle), tuple(kinds))
 
 
-def _terms(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
-    return terms_at(Model(system=system, params=params), q, t)
+def _read_settled(system: System, params: Params, state: State, rests: jax.Array) -> tuple[Any, Any]:
+    return (state, terms_at(Model(system=system, params=params), state.q, state.t)), ()
+
+
+def _settle(
+    system: System, params: Params, state: State, rests: jax.Array, log: Any
+) -> tuple[State, ContactTerms]:
+    return settled(Model(system=system, params=params), state, rests)
 
 
 # The log has the end of each piece; a derivative needs no other values, and no impulses.
@@ -165,8 +180,7 @@ def _skip(
     log: Any,
 ) -> tuple[Any, ...]:
     after = behind_chatter(carry, ahead(system, carry.chatter, piece.turns))
-    state = settled(Model(system=system, params=given.params), after.state, piece.rests)
-    return after._replace(state=state), jnp.zeros_like(piece.push[:, 0]), jnp.zeros_like(piece.push)
+    return after, jnp.zeros_like(piece.push[:, 0]), jnp.zeros_like(piece.push)
 
 
 def _move(
@@ -177,31 +191,14 @@ def _move(
     piece: EventPieces,
     terms: ContactTerms,
     log: Any,
-) -> tuple[Any, ...]:
-    """Repeat a stretch.
-
-    The log has its length. Its derivative keeps the value that ends the stretch at zero; it moves the end
-    along the rates there.
-    """
-    state = carry.state
+    late: jax.Array,
+) -> tuple[tuple[Any, ...], End]:
+    """Repeat a stretch. The log has its length; an event keeps the value that ends the stretch at zero."""
+    state, h = carry.state, piece.h + late
     motion = StretchMotion(given.params, given.controls, piece.modes, given.dt)
-    trial, looks = step(system, motion, state.t, start_vector(system, state, terms), piece.h)
-    value, gap_rate = looks.value[-1], looks.rate[-1]
-    # Rates carry no derivative, so they are taken at numbers that have none.
-    fixed, slope, t, y = lax.stop_gradient((motion, trial.k[6], state.t + piece.h, trial.x1))
-
-    def by_time() -> jax.Array:
-        point = functools.partial(point_of(system), fixed)
-        rate: jax.Array = jax.jvp(lambda *at: point(*at)[1].value, (t, y), (jnp.ones_like(t), slope))[1]
-        return rate
-
-    later = jnp.where(piece.kind == WHOLE, given.state.t + given.dt - state.t, 0.0)
-    if value.shape[0]:
-        opens = piece.value & (piece.modes.kind != SEPARATE)[:, None]
-        rate = lax.cond(jnp.any(opens), by_time, lambda: jnp.zeros_like(value).at[:, 0].set(gap_rate))
-        value, rate = (jnp.sum(jnp.where(piece.value, x, 0.0)) for x in (value, lax.stop_gradient(rate)))
-        later = jnp.where(piece.kind == EVENT, -value / jnp.where(rate != 0, rate, 1.0), later)
-    later = later - lax.stop_gradient(later)  # zero, with the derivative of the length
-    end, pushed, _ = parts(system, state.t + piece.h + later, trial.x1 + later * slope)
-    end = settled(Model(system=system, params=given.params), end, piece.rests)
-    return carry._replace(state=end), jnp.zeros_like(piece.push[:, 0]), pushed
+    trial, looks = step(system, motion, state.t, start_vector(system, state, terms), h)
+    end, pushed, _ = parts(system, state.t + h, trial.x1)
+    value = jnp.sum(jnp.where(piece.value, looks.value[-1], 0.0))
+    to_end = jnp.where(piece.kind == WHOLE, given.state.t + given.dt - state.t, 0.0)
+    out = carry._replace(state=end), jnp.zeros_like(piece.push[:, 0]), pushed
+    return out, End(value, piece.kind == EVENT, to_end)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,10 @@ from jaxcontact.mechanics.motion_equations import bias_at, kinematics_of, mass_m
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.augmented.contact_forces import accelerations, shortest_forces
+from jaxcontact.simulate.variational.contact_state import terms_at
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
-from jaxcontact.terms import ContactTerms, contact_terms
+from jaxcontact.terms import ContactTerms
 
 ROOT, FRICTION = range(2)  # columns of `Look.value`: gap or normal force; sliding velocity or friction left
 
@@ -170,25 +171,43 @@ def _direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
     return along * jnp.where(square > 0, lax.rsqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
-def settled(model: Model, state: State, kind: jax.Array) -> State:
-    """Remove from the state the drift of the gaps and velocities of contacts at rest.
+def settled(model: Model, state: State, kind: jax.Array) -> tuple[State, ContactTerms]:
+    """Remove from the state the drift of the gaps and velocities of contacts at rest; return also its terms.
 
     The quaternions of the result have length one.
     """
-    q, v = retract(model.system, state.q, jnp.zeros_like(state.v)), state.v
+    q = retract(model.system, state.q, jnp.zeros_like(state.v))
+    nothing = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(lambda q: terms_at(model, q, state.t), q)
+    )
+    rests = jnp.any(kind != SEPARATE)
 
-    def rest() -> tuple[jax.Array, jax.Array]:
-        closed = kind != SEPARATE
-        terms = contact_terms(model, state.replace(q=q))
-        space = contact_space(terms.replace(active=closed, mu=jnp.zeros_like(terms.mu)))
-        none = jnp.zeros_like(terms.J_t[:, :, 0])
-        gap = jnp.concatenate([jnp.where(closed, terms.phi, 0.0)[:, None], none], axis=1).reshape(-1)
-        kinds = jnp.stack([jnp.where(closed, SLIDE, SEPARATE), kind])
-        off = jnp.stack([space.scale * gap, space.jacobian @ v])
-        moves = jax.vmap(lambda x, kind: shortest_forces(space, x, kind, none))(off, kinds)
-        delta, change = moves @ space.response.T
-        return retract(model.system, q, delta), v + change
+    def evaluate(q: jax.Array, v: jax.Array, last: jax.Array) -> tuple[jax.Array, jax.Array, ContactTerms]:
+        terms = terms_at(model, q, state.t)
+        if kind.shape[0]:
+            q, v = lax.cond(last, lambda: (q, v), lambda: _at_rest(model, q, v, terms, kind))
+        return q, v, terms
 
-    if kind.shape[0]:
-        q, v = lax.cond(jnp.any(kind != SEPARATE), rest, lambda: (q, v))
-    return state.replace(q=q, v=v)
+    def correct(carry: tuple[jax.Array, jax.Array], last: jax.Array) -> tuple[Any, ContactTerms]:
+        q, v = carry
+        q, v, terms = lax.cond(rests | last, evaluate, lambda q, v, _: (q, v, nothing), q, v, last)
+        return (q, v), terms
+
+    # The terms before and after are evaluated by the same code.
+    (q, v), terms = lax.scan(correct, (q, state.v), jnp.array([False, True]))
+    return state.replace(q=q, v=v), jax.tree.map(lambda x: x[-1], terms)
+
+
+def _at_rest(
+    model: Model, q: jax.Array, v: jax.Array, terms: ContactTerms, kind: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Take the gaps and velocities of contacts at rest from a configuration and a velocity."""
+    closed = kind != SEPARATE
+    space = contact_space(terms.replace(active=closed, mu=jnp.zeros_like(terms.mu)))
+    none = jnp.zeros_like(terms.J_t[:, :, 0])
+    gap = jnp.concatenate([jnp.where(closed, terms.phi, 0.0)[:, None], none], axis=1).reshape(-1)
+    kinds = jnp.stack([jnp.where(closed, SLIDE, SEPARATE), kind])
+    off = jnp.stack([space.scale * gap, space.jacobian @ v])
+    moves = jax.vmap(lambda x, kind: shortest_forces(space, x, kind, none))(off, kinds)
+    delta, change = moves @ space.response.T
+    return retract(model.system, q, delta), v + change

@@ -40,6 +40,7 @@ from jaxcontact.simulate.events.pieces import (
     EventContacts,
     behind_chatter,
     behind_impact,
+    classify,
     contacts_at,
     impact,
 )
@@ -195,13 +196,13 @@ def _piece(here: _Here, c: _Step) -> _Step:
         after, piece = lax.switch(which, branches)
     else:
         after, piece = _stretch(here, c)
-    state = settled(model, after.carry.state, piece.rests)
+    state, terms = settled(model, after.carry.state, piece.rests)
     pieces = jax.tree.map(
         lambda rows, one: rows.at[c.made].set(one, mode="drop"), c.pieces, piece._replace(end=state)
     )
     return after._replace(
         carry=after.carry._replace(state=state),
-        contacts=contacts_at(model, state),
+        contacts=classify(terms, state),
         pieces=pieces,
         located=(piece.kind != WHOLE) & (piece.kind != PART),
         over=piece.kind == WHOLE,

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_count, check_positive, is_concrete
@@ -88,8 +89,9 @@ class EventDriven(Record):
             raise ValueError("system: EventDriven takes no `constraints`; use Compliant or TimeStepping")
         check_no_held_joints(model.system, "EventDriven")
         nc = model.structure.num_contacts
-        gaps = contact_gaps(model, state.q) if nc else jnp.zeros(0)
-        if is_concrete(gaps) and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
+        readable = nc and is_concrete(model.params, state.q)
+        gaps = contact_gaps(model, state.q) if readable else jnp.zeros(0)
+        if readable and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
             raise ValueError(
                 f"state: expected no penetration, got one of {depth:.3g} m; "
                 "jc.project(model, state) removes it"
@@ -100,7 +102,7 @@ class EventDriven(Record):
     @all_digits
     def closed(self, model: Model, state: State) -> jax.Array:
         """Find the contacts that touch and neither approach nor leave; return (nc,) bool."""
-        return contacts_at(model, state).closed
+        return contacts_at(*lax.stop_gradient((model, state))).closed
 
     @all_digits
     def step(

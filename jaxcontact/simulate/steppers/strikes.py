@@ -101,8 +101,10 @@ def press(laws: Laws, terms: ContactTerms, free: FreeStep, allowed: Any, dt: jax
 
 
 def touched_velocities(terms: ContactTerms, impulse: jax.Array) -> jax.Array:
-    """Find the velocities (nv,) that pushing contacts move."""
-    return jnp.any((impulse[:, :1] > 0) & (terms.J_n != 0), axis=0)
+    """Find the velocities (nv,) that pushing contacts move, some by friction alone (a braked wheel)."""
+    pushed = (impulse[:, :1] > 0) & (terms.J_n != 0)
+    rubbed = jnp.any(impulse[:, 1:] != 0, axis=1)[:, None] & jnp.any(terms.J_t != 0, axis=1)
+    return jnp.any(pushed | rubbed, axis=0)
 
 
 def step_at_once(

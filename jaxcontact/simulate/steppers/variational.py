@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_count
@@ -66,7 +67,7 @@ class Variational(Record):
     @all_digits
     def closed(self, model: Model, state: State) -> jax.Array:
         """Find the contacts that touch and neither approach nor leave; return (nc,) bool."""
-        return _start_of(model, state).closed
+        return _start_of(*lax.stop_gradient((model, state))).closed
 
     @all_digits
     def step(

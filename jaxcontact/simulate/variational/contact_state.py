@@ -13,13 +13,12 @@ from jax import lax
 
 from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.configuration import position_rate
-from jaxcontact.mechanics.motion_equations import bias, mass_matrix
+from jaxcontact.mechanics.motion_equations import bias_at, mass_matrix
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.discrete_mechanics import Contacts, onto_closed_contacts
-from jaxcontact.terms import ContactTerms, contact_terms, contact_velocities
+from jaxcontact.terms import ContactTerms, contact_terms, moving_terms
 
 
 class Node(NamedTuple):
@@ -117,17 +116,13 @@ def loads(
     nc, dim, nv = guess.shape[0], guess.shape[1], node.v.shape[0]
     rows = contacts_of(node.terms, closed).rows.reshape(nc * dim, nv)
     state = State(q=node.q, v=node.v, t=node.t)
-    force = -bias(model, state)
+    _, drift, kinematics = moving_terms(model, state)
+    force = -bias_at(model, state, kinematics)
     if controls is not None:
         force = force + actuator_forces(model, state, controls)
     response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
-    slip, turning = jax.jvp(
-        lambda q: contact_velocities(model, q, node.v),
-        (node.q,),
-        (position_rate(model.system, node.q, node.v),),
-    )
-    free = turning + (rows @ response[:, -1]).reshape(nc, dim)
-    free = free.at[:, 1:].add(slip[:, 1:] / after)
+    free = drift + (rows @ response[:, -1]).reshape(nc, dim)
+    free = free.at[:, 1:].add(node.terms.J_t @ node.v / after)
     delassus = rows @ response[:, :-1]
     impulse, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
     leaves = free[:, 0] + (delassus @ impulse.reshape(-1)).reshape(nc, dim)[:, 0]

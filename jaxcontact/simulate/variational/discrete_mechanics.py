@@ -6,7 +6,8 @@ forces of contacts that stay closed. Entries: `take_step`, `repeat_step`. Page: 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +20,9 @@ from jaxcontact.mechanics.motion_equations import energies
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.simulate.variational.active_set import contact_impulses
-from jaxcontact.terms import contact_gaps, contact_velocities
+from jaxcontact.terms import contact_velocities
 
 MAX_NEWTON = 24  # iterations of a step; a step that needs more is not solved (bit STALLED)
-FRESH = 4  # iterations between two derivatives; two or three with the first one usually suffice
-
-
-def gaps(model: Model, q: jax.Array) -> jax.Array:
-    """Compute the gaps (nc,) of all candidate contacts, m; nc may be 0."""
-    return contact_gaps(model, q) if model.structure.num_contacts else jnp.zeros(0, q.dtype)
 
 
 class Contacts(NamedTuple):
@@ -48,21 +43,33 @@ class Start(NamedTuple):
     controls: jax.Array | None = None
 
 
-class MidpointStep(NamedTuple):
-    """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), gaps, Newton's outcome.
+class Slopes(NamedTuple):
+    """Derivatives by the mean velocity w of a step, which carry no derivatives themselves.
 
-    The residual is the relative change of w by one more iteration of Newton's method. `closed_by` (nc,) is
-    the change of the gaps by `closing` alone, m.
+    The inverse (nv, nv) of that of the momentum at its start, which is M up to terms of order h; those of the
+    momentum at its end (nv, nv) and of the mean velocities in contacts (nc, dim, nv).
+    """
+
+    inverse: jax.Array
+    end: jax.Array
+    contacts: jax.Array
+
+
+class MidpointStep(NamedTuple):
+    """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), Newton's outcome.
+
+    The residual is the relative change of w by the last iteration of Newton's method. `closed_by` (nc,) is
+    the change of the gaps by `closing` alone, m. The slopes are those at the w before that iteration.
     """
 
     w: jax.Array
     impulse: jax.Array
     q: jax.Array
     p: jax.Array
-    phi: jax.Array
     solved: jax.Array
     residual: jax.Array
     closed_by: jax.Array
+    slopes: Slopes
 
 
 def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
@@ -150,19 +157,29 @@ def discrete_momenta(model: Model, start: Start, w: jax.Array, h: jax.Array) -> 
     )
 
 
-class EndRates(NamedTuple):
-    """Rates of the end of a step by its length: of gaps (nc,), q, p and impulses (nc, dim)."""
+class _Guess(NamedTuple):
+    """Mean velocity and impulses that an iteration starts from, momenta at both ends, slopes.
 
-    phi: jax.Array
-    q: jax.Array
-    p: jax.Array
+    `look` returns the mean velocities (nc, dim) in contacts and their derivative (nc, dim, nv) by w.
+    """
+
+    w: jax.Array
     impulse: jax.Array
+    momenta: tuple[jax.Array, jax.Array]
+    slopes: Slopes
+    look: Callable[[], tuple[jax.Array, jax.Array]]
 
 
-def take_step(
-    model: Model, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array
-) -> tuple[MidpointStep, EndRates]:
-    """Make the step of length h; return it and the rates of its end by h.
+class _Iteration(NamedTuple):
+    """An iteration of Newton's method: the step that it makes, its change of w, that of the one before."""
+
+    step: MidpointStep
+    before: jax.Array
+    count: jax.Array
+
+
+def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array) -> MidpointStep:
+    """Make the step of length h.
 
     Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
     pushing; friction opposes the mean sliding velocity as far as mu lam_n allows.
@@ -172,32 +189,42 @@ def take_step(
 
     Derivative: none; see `repeat_step`.
     """
-    dtype = start.q.dtype
+    dtype, nv = start.q.dtype, v.shape[0]
     small = float(jnp.finfo(dtype).eps) ** 0.5
 
-    def unsolved(carry: tuple[jax.Array, ...]) -> jax.Array:
-        *_, change, fresh, count = carry
-        return ((change > small) | ~fresh) & (count < MAX_NEWTON)
+    def momenta(w: jax.Array) -> tuple[Any, Any]:
+        values = discrete_momenta(model, start, w, h)
+        return values, values
 
-    def iterate(carry: tuple) -> tuple:
-        w, impulse, inverse, change, _, count = carry
-        fresh = (count % FRESH == 0) | (change <= small)
-        inverse = lax.cond(fresh, lambda: step_inverse(model, start, w, h), lambda: inverse)
-        new, impulse, _, free = _newton(model, start, w, impulse, inverse, contacts, h)
-        return new, impulse, inverse, _change(w, new, free), fresh, count + 1
+    def means(w: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values = mean_velocities(model, start.q, w, h)
+        return values, values
 
-    none = jnp.zeros(contacts.rows.shape[:2], dtype)
-    zeros, far = jnp.zeros((v.shape[0], v.shape[0]), dtype), jnp.asarray(jnp.inf, dtype)
-    first = (v, none, zeros, far, jnp.array(False), jnp.int32(0))
-    w, impulse, inverse, change, *_ = bounded_loop(unsolved, iterate, first, max_iters=MAX_NEWTON)
+    def iterate(carry: _Iteration) -> _Iteration:
+        w, impulse = carry.step.w, carry.step.impulse
+        (first, last), values = jax.jacfwd(momenta, has_aux=True)(w)
+        slopes = Slopes(small_dense.generalized_inverse(first)[0], last, carry.step.slopes.contacts)
 
-    def last(h: jax.Array) -> tuple[EndRates, MidpointStep]:
-        step = repeat_step(model, start, w, impulse, inverse, contacts, h)
-        return EndRates(step.phi, step.q, step.p, step.impulse), step
+        def look() -> tuple[jax.Array, jax.Array]:
+            slope, mean = jax.jacfwd(means, has_aux=True)(w)
+            return mean, slope
 
-    _, rates, step = jax.jvp(last, (h,), (jnp.ones_like(h),), has_aux=True)
-    solved = (change <= small) & step.solved & jnp.all(jnp.isfinite(step.p))
-    return step._replace(solved=solved), rates
+        step = _newton(model, start, _Guess(w, impulse, values, slopes, look), contacts, h)
+        return _Iteration(step, carry.step.residual, carry.count + 1)
+
+    def unsolved(carry: _Iteration) -> jax.Array:
+        # One more iteration after the first small change, for the last digits.
+        return (carry.before > small) & (carry.count < MAX_NEWTON)
+
+    none, far = jnp.zeros(contacts.rows.shape[:2], dtype), jnp.asarray(jnp.inf, dtype)
+    square, no_gap = jnp.zeros((nv, nv), dtype), jnp.zeros_like(contacts.off)
+    slopes = Slopes(square, square, jnp.zeros((*none.shape, nv), dtype))
+    first = MidpointStep(v, none, start.q, start.p, jnp.array(False), far, no_gap, slopes)
+    step, before, _ = bounded_loop(
+        unsolved, iterate, _Iteration(first, far, jnp.int32(0)), max_iters=MAX_NEWTON
+    )
+    solved = (before <= small) & step.solved & jnp.all(jnp.isfinite(step.p))
+    return step._replace(solved=solved)
 
 
 def _change(w: jax.Array, new: jax.Array, free: jax.Array) -> jax.Array:
@@ -210,62 +237,60 @@ def _change(w: jax.Array, new: jax.Array, free: jax.Array) -> jax.Array:
 
 
 def repeat_step(
-    model: Model, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
+    model: Model, start: Start, w: jax.Array, impulse: jax.Array, slopes: Slopes,
     contacts: Contacts, h: jax.Array,
 ) -> MidpointStep:  # fmt: skip
-    """Repeat the step from its mean velocity w: one more iteration, for the last digits and the derivative.
+    """Repeat the step from its mean velocity w, with a derivative.
 
     Args:
         impulse: (nc, dim), to find the modes of contact from.
-        inverse: `step_inverse` at w.
+        slopes: those of the step.
 
-    Derivative: of the solution, first order, forward and reverse, by everything but `w`, `impulse`, `inverse`
+    Derivative: of the solution, first order, forward and reverse, by everything but `w`, `impulse`, `slopes`
         and the modes of contact.
     """
-    exact, lam, fine, free = _newton(model, start, w, impulse, inverse, contacts, h)
-    closes = closing(contacts, inverse)
-    q_end = retract(model.system, start.q, h * exact + closes)
-    p_end = discrete_momenta(model, start, exact, h)[1]
-    residual = lax.stop_gradient(_change(w, exact, free))
-    closed_by = contacts.rows[:, 0] @ closes
-    return MidpointStep(exact, lam, q_end, p_end, gaps(model, q_end), fine, residual, closed_by)
+    values = discrete_momenta(model, start, w, h)
+
+    def look() -> tuple[jax.Array, jax.Array]:
+        return mean_velocities(model, start.q, w, h), slopes.contacts
+
+    return _newton(model, start, _Guess(w, impulse, values, slopes, look), contacts, h)
 
 
-def step_inverse(model: Model, start: Start, w: jax.Array, h: jax.Array) -> jax.Array:
-    """Invert the derivative (nv, nv) of the start momentum by w, which is M up to terms of order h."""
-    derivative = jax.jacfwd(lambda w: discrete_momenta(model, start, w, h)[0])(w)
-    return small_dense.generalized_inverse(derivative)[0]
+def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: jax.Array) -> MidpointStep:
+    """Make one iteration from the guess, and the step that it leads to."""
+    w, impulse, momenta, slopes, look = guess
+    inverse = slopes.inverse
+    free = w + inverse @ (start.p - momenta[0])
 
-
-def _newton(
-    model: Model, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
-    contacts: Contacts, h: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:  # fmt: skip
-    """Make one iteration; return w (nv,), impulses (nc, dim), if they were found, and w without contacts."""
-    fixed_params, fixed_q, fixed_h = lax.stop_gradient((model.params, start.q, h))
-    free = w + inverse @ (start.p - discrete_momenta(model, start, w, h)[0])
-
-    def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def pushed() -> tuple[jax.Array, ...]:
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
-        mean = mean_velocities(model, start.q, w, h)
-        slope = jax.jacfwd(
-            lambda w: mean_velocities(model.replace(params=fixed_params), fixed_q, w, fixed_h)
-        )(w)
-        velocity = mean + slope @ (free - w)
-        rows = slope.reshape(nc * dim, nv)
+        mean, slope = look()
         response = inverse @ flat.T
-        pushes, fine = contact_impulses(
-            rows @ response, velocity, contacts.mu, contacts.closed, lax.stop_gradient(impulse)
-        )
-        return free + response @ pushes.reshape(-1), pushes, fine
+        pushes, settled = contact_impulses(
+            slope.reshape(nc * dim, nv) @ response, mean + slope @ (free - w), contacts.mu, contacts.closed,
+            lax.stop_gradient(impulse),
+        )  # fmt: skip
+        return free + response @ pushes.reshape(-1), pushes, settled, slope
 
-    def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
-        return free, jnp.zeros_like(impulse), jnp.array(True)
+    def alone() -> tuple[jax.Array, ...]:
+        return free, jnp.zeros_like(impulse), jnp.array(True), slopes.contacts
 
-    if contacts.mu.shape[0] == 0:
-        return *alone(None), free
-    return *lax.cond(jnp.any(contacts.closed), pushed, alone, None), free
+    new, pushes, settled, slope = alone()
+    if contacts.mu.shape[0]:
+        new, pushes, settled, slope = lax.cond(jnp.any(contacts.closed), pushed, alone)
+    closes = closing(contacts, inverse)
+    return MidpointStep(
+        w=new,
+        impulse=pushes,
+        q=retract(model.system, start.q, h * new + closes),
+        p=momenta[1] + slopes.end @ (new - w),
+        solved=settled,
+        residual=lax.stop_gradient(_change(w, new, free)),
+        closed_by=contacts.rows[:, 0] @ closes,
+        slopes=slopes._replace(contacts=slope),
+    )
 
 
 def onto_closed_contacts(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from jaxcontact.simulate.trajectory import Impacts
 from jaxcontact.simulate.variational.contact_state import Node
-from jaxcontact.simulate.variational.discrete_mechanics import EndRates
+from jaxcontact.simulate.variational.discrete_mechanics import Slopes
 from jaxcontact.simulate.variational.impact_event import Strike
 
 UNUSED, WHOLE, EVENT, IMPACT, JAM = range(5)
@@ -38,12 +38,13 @@ class Pieces(NamedTuple):
     q: jax.Array  # its end
     p: jax.Array
     t: jax.Array
-    rates: EndRates  # of the end of a move by its length
+    slopes: Slopes  # of a move
 
 
 def no_pieces(nq: int, nv: int, nc: int, dim: int, length: int, dtype: jnp.dtype) -> Pieces:
     """Make an unused piece; `length` is that of `order`."""
     zero, forces, none = jnp.zeros((), dtype), jnp.zeros((nc, dim), dtype), jnp.zeros(nc, bool)
+    square = jnp.zeros((nv, nv), dtype)
     return Pieces(
         kind=jnp.int32(UNUSED),
         step=jnp.int32(0),
@@ -52,7 +53,7 @@ def no_pieces(nq: int, nv: int, nc: int, dim: int, length: int, dtype: jnp.dtype
         q=jnp.zeros(nq, dtype),
         p=jnp.zeros(nv, dtype),
         t=zero,
-        rates=EndRates(jnp.zeros(nc, dtype), jnp.zeros(nq, dtype), jnp.zeros(nv, dtype), forces),
+        slopes=Slopes(square, square, jnp.zeros((nc, dim, nv), dtype)),
         impulse=forces,
         second=forces,
         who=none,

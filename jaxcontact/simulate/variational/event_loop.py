@@ -312,7 +312,7 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     search = jax.tree.map(lambda a, b: jnp.where(hidden, a, b), none_left, carry.search)
     start = Start(node.q, node.p, node.t, here.controls)
     contacts = contacts_of(node.terms, node.closed)
-    step, rates = take_step(model, start, node.v, contacts, search.h)
+    step = take_step(model, start, node.v, contacts, search.h)
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
     t = jnp.where((search.h == t_end - node.t) & ~hidden, t_end, node.t + search.h)
     arrived, second, fine = land(model, node, step.q, step.p, t, step.impulse)
@@ -320,14 +320,14 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     load, load_0, size = _loads(here, node, arrived, guess, search.tries > 0)
     # A contact that changes no velocity by more than the slowest approach that counts carries no load.
     least = collision_tolerance(size.dtype) / (here.dt * size)
-    value, rate, fell, zero = events(node, search, step, rates.phi, load, load_0, least)
+    value, rate, fell, zero = events(node, search, step, arrived, load, load_0, least)
     fell = fell & ~(node.closed & carry.let_go)
     following, whole, located = narrowed(search, value, rate, fell & finite, zero, node.closed, t_end)
     done = whole | located
     if nc:
         crossed = jnp.any(fell) & finite
         following, done, again = looked_between(
-            node, search, following, step, value, rates.phi, crossed, done
+            node, search, following, step, value, arrived.terms.J_n @ arrived.v, crossed, done
         )
         whole = done & (whole | (again & (search.h == t_end - node.t)))
     whole = whole & ~hidden
@@ -341,7 +341,7 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     who = jnp.where(hidden, strikes & (jnp.arange(nc) == jnp.argmax(strikes)), who) if nc else who
     piece = here.unused._replace(
         kind=jnp.where(whole | ~finite, WHOLE, EVENT).astype(jnp.int32),
-        h=search.h, w=step.w, impulse=step.impulse, second=second, who=who, rates=rates,
+        h=search.h, w=step.w, impulse=step.impulse, second=second, who=who, slopes=step.slopes,
     )  # fmt: skip
     gains = move_gains(model, node, step, arrived, second, search.h, here.controls)
     status = flag(~(step.solved & fine), Status.STALLED) | flag(gains, Status.ENERGY)

@@ -75,7 +75,7 @@ def events(
     node: Node,
     search: EventSearch,
     step: MidpointStep,
-    rate: jax.Array,
+    arrived: Node,
     load: jax.Array,
     load_0: jax.Array,
     least: jax.Array,
@@ -83,6 +83,7 @@ def events(
     """Evaluate the functions (nc,) whose zeros are the events of the contacts.
 
     Args:
+        arrived: the end of the step.
         load, load_0: (nc,) loads at the end and at the start, relative to their size.
         least: smallest load that counts.
 
@@ -90,9 +91,9 @@ def events(
         The values, their rates, whether each has passed through zero, and an estimate of the time of the
         zero (inf if there is none).
     """
-    noise = round_off(rate.dtype)
+    noise = round_off(load.dtype)
     begin, base = behind_closing(node, step)
-    gap = step.phi - base
+    gap, rate = arrived.terms.phi - base, arrived.terms.J_n @ arrived.v
     # Contacts that carry nothing, as redundant ones may, open without an event.
     first = search.tries == 0
     opens = (load_0 > least) & (load < jnp.where(first | (search.look.goal > 0), -least, -noise))

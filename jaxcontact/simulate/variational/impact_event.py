@@ -43,9 +43,9 @@ def strike(
     """
     rows = normals(terms, v)
     rate, mu = rows.rate[:, None], jnp.zeros_like(rows.rate)
-    stopping, fine = contact_impulses(rows.gram, rate, mu, rows.active, jnp.zeros_like(rate))
+    stopping, found = contact_impulses(rows.gram, rate, mu, rows.active, jnp.zeros_like(rate))
     stops = stopping[:, 0]
-    status = flag(~fine, Status.STALLED)
+    status = flag(~found, Status.STALLED)
     if law is not None:
         ask = in_turn(struck) if sequence is None else struck
         v_plus, impulse, said = ask(law, ~plastic, terms, v, key)
@@ -59,9 +59,9 @@ def strike(
         )
     if sequence is None:
         # Resting contacts chatter at the level of round-off; a neighbour's impact leaves a higher speed.
-        least = 1e-2 * collision_tolerance(v.dtype) / rows.size
+        slowest = 1e-2 * collision_tolerance(v.dtype) / rows.size
         chosen = order if isinstance(order, str) else jnp.asarray(order, jnp.int32)
-        bounces, sequence, left = reflect_while_any(rows, least, chosen, MAX_REFLECTIONS)
+        bounces, sequence, left = reflect_while_any(rows, slowest, chosen, MAX_REFLECTIONS)
     else:
         bounces = repeat_reflections(rows, sequence, ties=isinstance(order, str))
         left = jnp.array(False)
@@ -96,12 +96,13 @@ def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
     call = jax.custom_batching.custom_vmap(all_digits(function))
 
     @call.def_vmap
-    def _(size: int, batched: Any, *given: Any) -> tuple[Any, Any]:
+    def _(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
         def row(x: jax.Array, is_batched: bool, i: jax.Array) -> jax.Array:
             return x[i] if is_batched else x
 
         out = lax.map(
-            lambda i: call(*jax.tree.map(lambda x, b: row(x, b, i), given, tuple(batched))), jnp.arange(size)
+            lambda i: call(*jax.tree.map(lambda x, b: row(x, b, i), arguments, tuple(batched))),
+            jnp.arange(size),
         )
         return out, jax.tree.map(lambda _: True, out)
 

@@ -14,12 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra import implicit
-from jaxcontact.algebra.replay_rule import differentiate_at_once, differentiate_by_replay
+from jaxcontact.algebra.replay_rule import End, differentiate_at_once, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.contact_state import Node, contacts_of, land, loads, terms_at
-from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step, step_inverse
+from jaxcontact.simulate.variational.contact_state import Node, arrive, contacts_of, land, loads, terms_at
+from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, Pieces
 from jaxcontact.simulate.variational.event_loop import (
     ImpactSetting,
@@ -81,12 +80,9 @@ def replay(
         strikes = (piece.kind == IMPACT) | (piece.kind == JAM)
         moves = jnp.where(piece.kind == UNUSED, 0, 1)
         which = jnp.where(strikes, jnp.where(piece.kind == JAM, 3, 2), moves)
-        q, p, t, blow, pushed = lax.switch(which, branches.kinds, numbers, memory.key, node, number, piece)
-        terms = branches.terms(params, q, t_start)
-        v = implicit.solve_spd(terms.M, p[:, None])[:, 0]
-        after = Node(q, p, v, t, terms, piece.closed)
-        row = (q, v, t, pushed, node.t, node.v, v, blow)
-        return (after, number + strikes), row
+        after, blow, pushed = lax.switch(which, branches.kinds, numbers, memory.key, node, number, piece)
+        row = (after.q, after.v, after.t, pushed, node.t, node.v, after.v, blow)
+        return (after._replace(closed=piece.closed), number + strikes), row
 
     _, rows = lax.scan(one, (start, memory.number), pieces)
     room = pieces.kind.shape[0]
@@ -114,7 +110,7 @@ def replay(
 class _Branches(NamedTuple):
     """Functions whose derivatives are one operation: the terms at a configuration, and the kinds of pieces.
 
-    A kind is (numbers, key, node, number of the next impact, piece) -> (q, p, t, impulses (nc,) of an impact,
+    A kind is (numbers, key, node, number of the next impact, piece) -> (node, impulses (nc,) of an impact,
     (nc, dim) of a move).
     """
 
@@ -124,11 +120,12 @@ class _Branches(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _branches(system: System, choice: MotionChoice) -> _Branches:
-    kinds: list[Callable[..., Any]] = [functools.partial(_move, system)]
+    read, move = functools.partial(_read_move, system), functools.partial(_move, system)
+    kinds = [_rest, differentiate_by_replay(read, move, has_end=True)]
     if system.structure.num_contacts:
-        kinds += [functools.partial(_collide, choice), _jam]
-    pairs = (differentiate_by_replay(_read, kind) for kind in kinds)
-    return _Branches(differentiate_at_once(functools.partial(_terms, system)), (_rest, *pairs))
+        collide = functools.partial(_collide, choice)
+        kinds += [differentiate_by_replay(_read_impact, kind) for kind in (collide, _jam)]
+    return _Branches(differentiate_at_once(functools.partial(_terms, system)), tuple(kinds))
 
 
 def _terms(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
@@ -136,15 +133,25 @@ def _terms(system: System, params: Params, q: jax.Array, t: jax.Array) -> Contac
 
 
 def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces) -> tuple[Any, ...]:
-    return node.q, node.p, node.t, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
+    return node, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
 
 
-def _read(
+# The log has the end of each piece; a derivative needs no other values, and no impulses.
+
+
+def _read_move(
+    system: System, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
+) -> tuple[tuple[Any, ...], Any]:
+    terms = _terms(system, numbers.params, piece.q, node.t)
+    after = arrive(terms, piece.q, piece.p, piece.t)
+    return _rest(numbers, key, after, number, piece), ()
+
+
+def _read_impact(
     numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
 ) -> tuple[tuple[Any, ...], Any]:
-    """Read the end of a piece from the log; a derivative needs no other values, and no impulses."""
-    nothing = jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
-    return (piece.q, piece.p, piece.t, *nothing), ()
+    after = arrive(node.terms, piece.q, piece.p, piece.t)
+    return _rest(numbers, key, after, number, piece), ()
 
 
 def _collide(
@@ -153,65 +160,43 @@ def _collide(
 ) -> tuple[Any, ...]:  # fmt: skip
     setting = ImpactSetting(numbers.restitution, numbers.zeno, key, number, choice.order, numbers.law)
     after, hit = impact(setting, node, piece.who, piece.plastic, number, piece.order)
-    return after.q, after.p, after.t, hit.impulse, jnp.zeros_like(piece.impulse)
+    return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
 
 def _jam(
     numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces, log: Any
 ) -> tuple[Any, ...]:
     after, found, _ = jolt(node, piece.who, piece.impulse)
-    return after.q, after.p, after.t, found[:, 0], jnp.zeros_like(piece.impulse)
+    return after, found[:, 0], jnp.zeros_like(piece.impulse)
 
 
 def _move(
-    system: System, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces, log: Any
-) -> tuple[Any, ...]:
+    system: System,
+    numbers: MotionNumbers,
+    key: Any,
+    node: Node,
+    number: jax.Array,
+    piece: Pieces,
+    log: Any,
+    late: jax.Array,
+) -> tuple[tuple[Any, ...], End]:
     """Repeat a move.
 
-    The log has the length of a move that ends on an event. Its derivative keeps the gap, or the load of a
-    closed contact, at zero; it moves the end along the rates of the step, which the log has as well.
+    The log has its length. An event keeps the gap, or the load of a closed contact, at zero.
     """
-    params, dt = numbers.params, numbers.dt
-    model = Model(system=system, params=params)
+    model, h = Model(system=system, params=numbers.params), piece.h + late
     controls = None if numbers.controls is None else numbers.controls[piece.step]
     contacts = contacts_of(node.terms, node.closed)
     start = Start(node.q, node.p, node.t, controls)
-    inverse = step_inverse(*lax.stop_gradient((model, start)), piece.w, piece.h)
-    step = repeat_step(model, start, piece.w, piece.impulse, inverse, contacts, piece.h)
-    value, rate = step.phi, piece.rates.phi
+    step = repeat_step(model, start, piece.w, piece.impulse, piece.slopes, contacts, h)
+    after, second, _ = land(model, node, step.q, step.p, node.t + h, piece.second)
+    value = after.terms.phi
     if value.shape[0]:
         lets_go = (piece.kind == EVENT) & jnp.any(piece.who & node.closed)
-        at = (step.q, step.p, node.t + piece.h)
-        value, rate = lax.cond(
-            lets_go, lambda: _load(system, numbers, node, piece, controls, at), lambda: (value, rate)
+        guess = piece.impulse / jnp.where(piece.h > 0, piece.h, 1.0)
+        value = lax.cond(
+            lets_go, lambda: loads(model, after, node.closed, numbers.dt, guess, controls)[0], lambda: value
         )
-    value, rate = (jnp.sum(jnp.where(piece.who, x, 0.0)) for x in (value, rate))
-    t_end = numbers.state.t + (piece.step + 1) * dt
-    event = -value / jnp.where(rate != 0, rate, 1.0)
-    later = jnp.where(piece.kind == EVENT, event, t_end - node.t)
-    later = later - lax.stop_gradient(later)  # zero, with the derivative of the length
-    q, p = step.q + later * piece.rates.q, step.p + later * piece.rates.p
-    t = node.t + piece.h + later
-    after, second, _ = land(model, node, q, p, t, piece.second)
-    pushed = step.impulse + later * piece.rates.impulse + second
-    return after.q, after.p, after.t, jnp.zeros_like(node.terms.phi), pushed
-
-
-def _load(
-    system: System, numbers: MotionNumbers, node: Node, piece: Pieces, controls: Any, at: tuple[Any, ...]
-) -> tuple[jax.Array, jax.Array]:
-    """Compute the loads (nc,) of the closed contacts at the end of a move, and their rates by its length."""
-    guess = piece.impulse / jnp.where(piece.h > 0, piece.h, 1.0)
-
-    def load(params: Params, node: Node, controls: Any, *at: Any) -> jax.Array:
-        model = Model(system=system, params=params)
-        q, p, t = at
-        after, _, _ = land(model, node, q, p, t, piece.second)
-        return loads(model, after, node.closed, numbers.dt, guess, controls)[0]
-
-    value = load(numbers.params, node, controls, *at)
-    # Rates carry no derivative, so they are taken at numbers that have none.
-    params, fixed_node, controls, *place = lax.stop_gradient((numbers.params, node, controls, *at))
-    rates = (piece.rates.q, piece.rates.p, jnp.ones_like(place[2]))
-    rate = jax.jvp(lambda *at: load(params, fixed_node, controls, *at), tuple(place), rates)[1]
-    return value, rate
+    to_end = numbers.state.t + (piece.step + 1) * numbers.dt - node.t
+    end = End(jnp.sum(jnp.where(piece.who, value, 0.0)), piece.kind == EVENT, to_end)
+    return (after, jnp.zeros_like(node.terms.phi), step.impulse + second), end

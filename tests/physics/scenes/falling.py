@@ -48,7 +48,7 @@ def rod(half: float, mass: float, place: str, mu: float | None = None) -> str:
 
 
 def ladder_smooth() -> Scene:
-    """A ladder slides down a wall without friction and leaves it at cos a = 2/3 cos a_0, a from the wall.
+    """Slide a ladder down a wall without friction: it leaves at cos a = 2/3 cos a_0, a from the wall.
 
     At the wall a'' = 3 g sin a / (4 l); then v_x stays, and on the floor
     (1/3 + sin^2 a) a'' + sin a cos a a'^2 = g sin a / l.
@@ -71,7 +71,7 @@ def ladder_smooth() -> Scene:
     place = f"{TIP + half * math.sin(lean)} 0 {TIP + half * math.cos(lean)}"
 
     def angle_of_departure(path: Any) -> float:
-        """By the speed sideways: at departure v_x^2 = 3/4 g l cos^3 a, and later it stays."""
+        """Compute it by the speed sideways: at departure v_x^2 = 3/4 g l cos^3 a, and later it stays."""
         return math.acos(min(1.0, (4 * path.v[-1, 0] ** 2 / (3 * half * G)) ** (1 / 3)))
 
     return Scene(
@@ -88,7 +88,7 @@ def ladder_smooth() -> Scene:
 
 
 def ladder_rough() -> Scene:
-    """The same with friction at the wall and at the floor, which slips from the start."""
+    """Slide a ladder with friction at the wall and at the floor; it slips from the start."""
     half, mass, mu, lean, duration = 0.5, 1.0, 0.2, math.radians(35.0), 0.55
     inertia = mass * half**2 / 3
 
@@ -135,7 +135,7 @@ def ladder_rough() -> Scene:
 
 
 def rod_on_ice() -> Scene:
-    """A rod falls over on a smooth floor: its centre falls straight down."""
+    """Let a rod fall over on a smooth floor: its centre falls straight down."""
     half, mass, lean, duration = 0.5, 1.0, math.radians(25.0), 0.35
 
     def rate(t: float, y: np.ndarray) -> list[float]:
@@ -177,7 +177,7 @@ def _blocks(half: tuple[float, float], mu: float, centre: np.ndarray) -> str:
 
 
 def drop_on_an_edge() -> Scene:
-    """A box drops on its edge, which stays where it strikes, and turns about it."""
+    """Drop a box on its edge, which stays where it strikes; the box turns about it."""
     half, mu, tilt, height, duration = (0.2, 0.1), 1.0, math.radians(20.0), 0.1, 0.2
     r = _corner(half, tilt, 1)
     strikes, speed = math.sqrt(2 * height / G), math.sqrt(2 * height * G)
@@ -203,7 +203,7 @@ def drop_on_an_edge() -> Scene:
 
 
 def rocking_block() -> Scene:
-    """A block rocks from edge to edge; an impact leaves 1 - 3/2 sin^2 of its rate, tan = width / height (Housner)."""
+    """Rock a block from edge to edge; an impact leaves 1 - 3/2 sin^2 a of its rate, tan a = width / height (Housner)."""
     half, mu, tilt, duration = (0.1, 0.2), 1.0, 0.2, 0.5
     kept = 1 - 1.5 * half[0] ** 2 / (half[0] ** 2 + half[1] ** 2)
     t, y, side, impacts, rate = 0.0, np.array([tilt, 0.0]), 1, 0, 0.0
@@ -234,7 +234,7 @@ def rocking_block() -> Scene:
 
 
 def _painleve(name: str, height: float, duration: float) -> Scene:
-    """A rod's lower end slides with friction 3: no finite force lets it slide on, and the end stops at once.
+    """Slide a rod's lower end with friction 3: no finite force lets it slide on, and the end stops at once.
 
     The impact takes the velocity of the end away; then the rod turns about its end, a ball that rolls.
     """
@@ -286,17 +286,17 @@ def _painleve(name: str, height: float, duration: float) -> Scene:
 
 
 def painleve_jams() -> Scene:
-    """The end slides on the floor and jams."""
+    """Let the end slide on the floor and jam."""
     return _painleve("Painleve's rod jams", 0.0, 0.3)
 
 
 def painleve_catches() -> Scene:
-    """The rod drops by 2 cm, and its end is caught where it strikes."""
+    """Drop the rod by 2 cm; its end is caught where it strikes."""
     return _painleve("Painleve's rod drops and catches", 0.02, 0.3)
 
 
 def ball_off_a_ball() -> Scene:
-    """A smooth ball slides off a fixed one and leaves it at cos a = 2/3 cos a_0."""
+    """Slide a smooth ball off a fixed one, which it leaves at cos a = 2/3 cos a_0."""
     large, small, lean, duration = 0.5, 0.1, 0.3, 0.7
     R = large + small
     leaves = math.acos(2 / 3 * math.cos(lean))
@@ -323,7 +323,7 @@ def ball_off_a_ball() -> Scene:
 
 
 def ball_wedges_two_apart() -> Scene:
-    """A ball sinks between two that it pushes apart, without friction, and is left behind by them.
+    """Sink a ball between two that it pushes apart, without friction, and that leave it.
 
     With the line of centres at an angle a to the vertical: x = 2 r sin a, z = 2 r cos a, one Lagrangian.
     """
@@ -362,7 +362,7 @@ def ball_wedges_two_apart() -> Scene:
 
 
 def ball_spins_in_a_corner() -> Scene:
-    """Friction 0.3 on the floor presses it to the wall: N = m g / (1 + mu^2) and mu N; both brake the spin."""
+    """Spin a ball that friction on the floor presses to the wall: N = m g / (1 + mu^2) and mu N; both brake the spin."""
     r, mass, mu, spin, duration = 0.1, 1.0, 0.3, 40.0, 0.3
     slows = mu * (1 + mu) / (1 + mu**2) * G * r / (0.4 * r**2)
     assert slows * duration < spin

@@ -35,7 +35,7 @@ WITH_LIMITS = (COMPLIANT, STIFF, STEPPING)  # the others refuse limits of joints
 
 
 def ball_bounces() -> Scene:
-    """Restitution 0.8, with friction 0: every bounce leaves 0.8 of the speed."""
+    """Bounce a ball with restitution 0.8, without friction."""
     e, height, radius, duration = 0.8, 0.3, 0.05, 1.0
     speed, t = math.sqrt(2 * G * height), math.sqrt(2 * height / G)
     bounces = 0
@@ -64,7 +64,7 @@ def ball_bounces() -> Scene:
 
 
 def elastic_chain() -> Scene:
-    """Three balls in line, gaps between them, restitution 1: the impacts come one by one."""
+    """Strike three balls in line, gaps between them, restitution 1: the impacts come one by one."""
     masses, starts, radius, duration = (3.0, 1.0, 0.5), (0.0, 0.3, 0.6), 0.1, 0.5
     x, v, t = np.array(starts), np.array([2.0, 0.0, 0.0]), 0.0
     impacts = 0
@@ -99,7 +99,7 @@ def elastic_chain() -> Scene:
 
 
 def billiards() -> Scene:
-    """A ball strikes another off its centre, seen from above, restitution 1: they part at a right angle."""
+    """Strike a ball off its centre, restitution 1: the two part at a right angle."""
     radius, aside, speed, duration = 0.05, 0.06, 1.0, 0.5
     along = math.sqrt(4 * radius**2 - aside**2)
     strikes = (0.3 - along) / speed
@@ -129,7 +129,7 @@ def billiards() -> Scene:
 
 
 def limit_with_restitution() -> Scene:
-    """A pendulum swings into its limit, restitution 0.5, three times at most."""
+    """Swing a pendulum into its limit, restitution 0.5."""
     e, length, mass, start, stop, duration = 0.5, 0.5, 1.0, 1.0, -0.3, 0.9
     inertia = mass * length**2 + 0.01
 
@@ -162,7 +162,7 @@ def limit_with_restitution() -> Scene:
 
 
 def limit_stops() -> Scene:
-    """A slide reaches the end of its range without restitution, and stays."""
+    """Move a slide to the end of its range, where it stays, without restitution."""
     return Scene(
         name="slide stops at its limit",
         mjcf=world(
@@ -179,7 +179,7 @@ def limit_stops() -> Scene:
 
 
 def dry_slide() -> Scene:
-    """A slide with dry friction of 2 N stops after m v^2 / (2 F), and stays against a push of 1 N."""
+    """Stop a slide by dry friction of 2 N and a push of 1 N, against which it stays."""
     speed, force, push, mass, duration = 1.5, 2.0, 1.0, 1.0, 0.7
     slows = (force - push) / mass
     stops = speed / (force + push) * mass
@@ -202,7 +202,7 @@ def dry_slide() -> Scene:
 
 
 def dry_pendulum() -> Scene:
-    """A pendulum whose hinge has dry friction swings once or twice and sticks, out of the vertical."""
+    """Swing a pendulum whose hinge has dry friction until it sticks, out of the vertical."""
     length, mass, friction, start, duration = 0.5, 1.0, 1.5, 1.2, 2.0
     inertia, weight = mass * length**2 + 0.01, mass * G * length
     t, y = 0.0, np.array([start, 0.0])
@@ -234,7 +234,7 @@ def dry_pendulum() -> Scene:
 
 
 def see_saw() -> Scene:
-    """A ball falls on the high end of a see-saw, whose low end lies on a ball: one impact, then one Lagrangian.
+    """Drop a ball on the high end of a see-saw, whose low end lies on a ball: one impact, then one Lagrangian.
 
     With the ball at s along the plank and w above it, z turning towards x by f:
     s'' + w f'' = s f'^2 + g sin f,
@@ -369,7 +369,7 @@ class Dominoes:
 
 
 def dominoes() -> Scene:
-    """The first of three dominoes is pushed; each strikes the next, and leans on it."""
+    """Push the first of three dominoes; each strikes the next, and leans on it."""
     row, first, duration = Dominoes(), 3.0, 0.3
     y, impacts = row.fall(first, duration)
     assert impacts == 2

@@ -46,7 +46,7 @@ def _pusher(mu: float, pos: str, mass: float, half: str, box_mass: float, smooth
 
 
 def _struck(name: str, mu: float, smooth: bool, planar: bool) -> Scene:
-    """A finger of 1 kg strikes a box of 0.5 kg at 2 m/s; both slide on with 4/3 m/s against mu 0.5 g / 1.5.
+    """Strike a box of 0.5 kg by a finger of 1 kg at 2 m/s; both slide on with 4/3 m/s against mu 0.5 g / 1.5.
 
     A rough finger may pass friction of up to mu times its impulse and force on to the floor, either way: rigid
     bodies leave an interval, and only springs say where in it.
@@ -77,17 +77,17 @@ def _struck(name: str, mu: float, smooth: bool, planar: bool) -> Scene:
 
 
 def finger_strikes() -> Scene:
-    """A smooth finger, in the plane."""
+    """Take a smooth finger, in the plane."""
     return _struck("smooth finger strikes a box", 0.3, True, True)
 
 
 def rough_finger_strikes() -> Scene:
-    """The finger has the friction of the floor, in space."""
+    """Take a finger with the friction of the floor, in space."""
     return _struck("rough finger strikes a box, in space", 0.3, False, False)
 
 
 def _force(name: str, smooth: bool, planar: bool) -> Scene:
-    """A finger pushes a box of 2 kg by 20 N from rest: (F - mu m g) / (m + M).
+    """Push a box of 2 kg by a finger of 1 kg and 20 N, from rest: (F - mu m g) / (m + M).
 
     A rough finger may carry a part of the box, which sinks into the floor, of up to mu times its force.
     """
@@ -115,17 +115,17 @@ def _force(name: str, smooth: bool, planar: bool) -> Scene:
 
 
 def finger_pushes() -> Scene:
-    """A smooth finger, in the plane."""
+    """Take a smooth finger, in the plane."""
     return _force("smooth finger pushes a box by 20 N", True, True)
 
 
 def rough_finger_pushes() -> Scene:
-    """The finger has the friction of the floor, in space."""
+    """Take a finger with the friction of the floor, in space."""
     return _force("rough finger pushes a box by 20 N, in space", False, False)
 
 
 def arm_pushes() -> Scene:
-    """An arm of two links pushes a box with its smooth fingertip; the box moves as the fingertip does along x.
+    """Push a box by the smooth fingertip of an arm of two links; the box moves as the fingertip does along x.
 
     With the tip at p(a, b) and J = dp, the arm's equations get -J_x^T m_box (x'' + mu g).
     """
@@ -192,8 +192,9 @@ def arm_pushes() -> Scene:
 
 
 def _grasp(name: str, mu: float, push: float, rise: float, aside: float, duration: float) -> Scene:
-    """Two fingers of 0.2 kg grip a box of 1 kg; the hand of 1 kg is lifted and moved aside.
+    """Grip a box of 1 kg by two fingers of 0.2 kg, and move the hand of 1 kg up and aside.
 
+    The fingers are lower than the box: no corner passes a corner, where one might catch on the other.
     The grip holds if 2 mu N >= m (g + rise): all of it has one acceleration; else the hand gets what friction
     leaves, and the box lags.
     """
@@ -202,7 +203,7 @@ def _grasp(name: str, mu: float, push: float, rise: float, aside: float, duratio
     of_box = rise if holds else 2 * mu * push - G
     fingers = "".join(
         f"<body pos='{-side * 0.08} 0 0'><joint name='{name_of}' type='slide' axis='{side} 0 0'/>"
-        f"<geom type='box' size='.03 .04 .04' mass='.2' friction='{mu}'/></body>"
+        f"<geom type='box' size='.03 .04 .02' mass='.2' friction='{mu}'/></body>"
         for name_of, side in (("left", 1), ("right", -1))
     )
     hand = (
@@ -228,12 +229,12 @@ def _grasp(name: str, mu: float, push: float, rise: float, aside: float, duratio
 
 
 def grasp_carries() -> Scene:
-    """A strong grip, lifted with 1 m/s^2 and moved aside with 0.5 m/s^2."""
+    """Grip it well, lift it with 1 m/s^2, and move it aside with 0.5 m/s^2."""
     return _grasp("box between two fingers, lifted and carried", 1.0, 20.0, 1.0, 0.5, 0.5)
 
 
 def grasp_slips() -> Scene:
-    """A weak grip: the box slips down between fingers that stand still."""
+    """Grip it weakly: the box slips down between fingers that stand still."""
     return _grasp("box slips between two fingers", 0.3, 10.0, 0.0, 0.0, 0.1)
 
 
@@ -260,18 +261,18 @@ def _stack(name: str, force: float, lower: float, upper: float, duration: float)
 
 
 def stack_together() -> Scene:
-    """The lower of two boxes is pulled by 8 N: both move as one."""
+    """Pull the lower of two boxes by 8 N: both move as one."""
     rate = (8.0 - 0.3 * 2 * G) / 2
     return _stack("stack pulled from below by 8 N", 8.0, rate, rate, 0.4)
 
 
 def stack_slips() -> Scene:
-    """The lower one is pulled away by 20 N: the upper gets mu g."""
+    """Pull the lower one away by 20 N: the upper gets mu g."""
     return _stack("stack pulled from below by 20 N", 20.0, 20.0 - 0.9 * G, 0.3 * G, 0.2)
 
 
 def wedge() -> Scene:
-    """A block slides down a wedge that it pushes away, friction 0.2 between them.
+    """Slide a block down a wedge that it pushes away, friction 0.2 between them.
 
     N (1/m + (sin - mu cos) sin / M) = g cos: the block stays on the face.
     """
@@ -296,7 +297,7 @@ def wedge() -> Scene:
 
 
 def four_bar() -> Scene:
-    """A box rides on the coupler of a parallel four-bar, which swings as a pendulum: the coupler does not turn."""
+    """Carry a box on the coupler of a parallel four-bar, which swings as a pendulum and does not turn."""
     length, crank, coupler, load, mu, start, duration = 0.5, 0.4, 1.0, 0.5, 1.0, 0.4, 0.6
     inertia = 2 * crank * length**2 / 3 + (coupler + load) * length**2
     moment = (crank + coupler + load) * G * length

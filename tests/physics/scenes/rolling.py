@@ -33,7 +33,7 @@ def ball(mu: float, *, joint: str = PLANE, pos: str = f"0 0 {RADIUS}", mass: flo
 
 
 def _thrown(name: str, speed: float, spin: float, mu: float, duration: float, planar: bool) -> Scene:
-    """A ball slides until v = w r, at (5 v + 2 w r) / 7, and then rolls; `spin` is w r."""
+    """Slide a ball until it rolls, with v = w r = (5 v_0 + 2 w_0 r) / 7; `spin` is w_0 r."""
     rolls = (5 * speed + 2 * spin) / 7
     changes = abs(speed - rolls) / (mu * G)
     x = (speed + rolls) / 2 * changes + rolls * (duration - changes)
@@ -54,17 +54,17 @@ def _thrown(name: str, speed: float, spin: float, mu: float, duration: float, pl
 
 
 def ball_slides_then_rolls() -> Scene:
-    """It keeps 5/7 of its speed."""
+    """Throw it without a spin: it keeps 5/7 of its speed."""
     return _thrown("ball slides, then rolls, in space", 2.0, 0.0, 0.2, 0.5, False)
 
 
 def backspin() -> Scene:
-    """It is thrown forward and comes back."""
+    """Throw it forward so that it comes back."""
     return _thrown("ball with backspin comes back", 1.0, -4.0, 0.3, 1.0, True)
 
 
 def wheel_rolls_down() -> Scene:
-    """A cylinder on its side: 2/3 g sin a."""
+    """Roll a cylinder on its side down, with 2/3 g sin a."""
     turn, duration, mu = 15.0, 0.8, 0.5
     _, s, c = radians(turn)
     rate = 2 / 3 * G * s
@@ -89,7 +89,7 @@ def wheel_rolls_down() -> Scene:
 
 
 def wheel_slips() -> Scene:
-    """Too smooth to roll: it slides with g (sin a - mu cos a), and friction turns it, with 2/5 m r^2."""
+    """Let a ball slip on an incline too smooth to roll on: it slides with g (sin a - mu cos a), and friction turns it, with 2/5 m r^2."""
     turn, duration, mu = 30.0, 0.6, 0.05
     _, s, c = radians(turn)
     rate, turning = G * (s - mu * c), 2.5 * mu * G * c
@@ -108,7 +108,7 @@ def wheel_slips() -> Scene:
 
 
 def ball_on_a_plank() -> Scene:
-    """A plank is pulled away under a ball, which rolls: the ball gets 2/7 of the plank's acceleration."""
+    """Pull a plank away under a ball, which rolls and gets 2/7 of the plank's acceleration."""
     mu, plank, mass, duration = 0.8, 2.0, 1.0, 0.6
     pull = 6.0
     rate = pull / (plank + 2 / 7 * mass)
@@ -129,7 +129,7 @@ def ball_on_a_plank() -> Scene:
 
 
 def cart() -> Scene:
-    """Motors drive two wheels: the cart gets 2 tau / r over M + 2 m + 2 I / r^2."""
+    """Drive a cart by two wheels: it gets 2 tau / r over M + 2 m + 2 I / r^2."""
     mu, body, wheel, torque, duration = 1.0, 3.0, 0.5, 0.8, 0.8
     rate = 2 * torque / RADIUS / (body + 2 * wheel * (1 + 2 / 5))
     wheels = "".join(
@@ -154,7 +154,7 @@ def cart() -> Scene:
 
 
 def brake() -> Scene:
-    """A shoe is pressed on a wheel, which loses mu N r / I, and stops for good."""
+    """Press a shoe on a wheel, which loses mu N r / I, and stops for good."""
     mu, mass, push, spin, duration = 0.4, 2.0, 10.0, 12.0, 0.4
     slows = mu * push * RADIUS / (0.4 * mass * RADIUS**2)
     stops = spin / slows
@@ -181,7 +181,7 @@ def brake() -> Scene:
 def _rolls(
     name: str, body: rolling_body.RollingBody, geoms: str, tilt: float, spin: np.ndarray, **settings
 ) -> Scene:
-    """A body of revolution rolls; where it is and where its axis points."""
+    """Roll a body of revolution; look at where it is and where its axis points."""
     mu, duration = settings.pop("mu"), settings["duration"]
     place, axis = body.roll(tilt, spin, duration, mu)
     q, v = body.start(tilt, spin)
@@ -212,7 +212,7 @@ def _axis_of(q: np.ndarray) -> np.ndarray:
 
 
 def coin() -> Scene:
-    """A coin rolls in a curve, leaning by 20 degrees."""
+    """Roll a coin in a curve, leaning by 20 degrees."""
     body = rolling_body.coin(0.1, RADIUS, 0.002)
     tilt = math.radians(70.0)
     axis = np.array([math.sin(tilt), 0.0, math.cos(tilt)])
@@ -222,7 +222,7 @@ def coin() -> Scene:
 
 
 def top_on_the_floor() -> Scene:
-    """A top rolls on the ball of its tip, and precesses."""
+    """Spin a top that rolls on the ball of its tip, and precesses."""
     body = rolling_body.top(0.2, 6e-4, 1e-3, 0.08, 0.01)
     tilt = math.radians(20.0)
     axis = np.array([math.sin(tilt), 0.0, math.cos(tilt)])
@@ -234,7 +234,7 @@ def top_on_the_floor() -> Scene:
 
 
 def top_on_a_joint() -> Scene:
-    """A top on a ball joint: no contact, so every stepper is of second order.
+    """Spin a top on a ball joint: no contact, so every stepper is of second order.
 
     About the joint, in body axes: I w' + w x I w = r x m g.
     """

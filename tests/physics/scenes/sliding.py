@@ -18,7 +18,7 @@ def box(
 
 
 def _stop(name: str, mu: float, speed: float, duration: float, planar: bool) -> Scene:
-    """A box slides v^2 / (2 mu g) and stays; backward Euler adds v dt / 2."""
+    """Slide a box by v^2 / (2 mu g), where it stays; backward Euler adds v dt / 2."""
     joint = PLANE if planar else "<freejoint/>"
     return Scene(
         name=name,
@@ -34,22 +34,22 @@ def _stop(name: str, mu: float, speed: float, duration: float, planar: bool) -> 
 
 
 def stop_on_rough() -> Scene:
-    """Friction 1, in space."""
+    """Take friction 1, in space."""
     return _stop("slide and stop, mu 1, in space", 1.0, 2.0, 0.3, False)
 
 
 def stop_on_wood() -> Scene:
-    """Friction 0.5."""
+    """Take friction 0.5."""
     return _stop("slide and stop, mu 0.5", 0.5, 2.0, 0.5, True)
 
 
 def stop_on_ice() -> Scene:
-    """Friction 0.1."""
+    """Take friction 0.1."""
     return _stop("slide and stop, mu 0.1", 0.1, 1.0, 1.2, True)
 
 
 def slide_oblique() -> Scene:
-    """A box slides straight, 11 degrees off its side: friction is opposite to the velocity."""
+    """Slide a box straight, 11 degrees off its side: friction is opposite to the velocity."""
     mu, speed = 0.5, 2.0
     _, s, c = radians(11.0)
     distance = speed**2 / (2 * mu * G)
@@ -69,7 +69,7 @@ def slide_oblique() -> Scene:
 
 
 def _incline(name: str, degrees: float, mu: float, duration: float) -> Scene:
-    """A box on an incline goes a t^2 / 2 with a = g (sin - mu cos), or stays."""
+    """Put a box on an incline: it slides with g (sin a - mu cos a), or stays."""
     _, s, c = radians(degrees)
     rate = max(0.0, G * (s - mu * c))
     turn = f"0 {degrees} 0"
@@ -86,17 +86,17 @@ def _incline(name: str, degrees: float, mu: float, duration: float) -> Scene:
 
 
 def incline_slides() -> Scene:
-    """Steeper than friction holds."""
+    """Take an incline steeper than friction holds."""
     return _incline("incline of 30 degrees, mu 0.3", 30.0, 0.3, 0.6)
 
 
 def incline_holds() -> Scene:
-    """Friction holds."""
+    """Take an incline on which friction holds."""
     return _incline("incline of 20 degrees, mu 0.5: rests", 20.0, 0.5, 0.6)
 
 
 def incline_across() -> Scene:
-    """A box is pushed across an incline: its path bends downhill, then it stops.
+    """Throw a box across an incline: its path bends downhill, then it stops.
 
     With the speed w and the angle f from downhill: w' = g (sin a cos f - mu cos a), f' = -g sin a sin f / w.
     """
@@ -130,7 +130,7 @@ def incline_across() -> Scene:
 
 
 def stool() -> Scene:
-    """A stool on three feet slides and turns; the loads of the feet are what balances the moments."""
+    """Slide and turn a stool on three feet, whose loads balance the moments."""
     mu, mass, reach, height, turn, speed, duration = 0.3, 2.0, 0.15, 0.1, 6.0, 1.5, 0.4
     axial, lateral = 0.02, 0.015
     angles = 2 * math.pi / 3 * np.arange(3)
@@ -168,7 +168,7 @@ def _heading(path: Path) -> float:
 
 
 def conveyor() -> Scene:
-    """A crate is put on a moving belt: friction accelerates it until both have one speed."""
+    """Put a crate on a moving belt: friction accelerates it until both have one speed."""
     mu, belt, crate, speed, duration = 0.4, 100.0, 1.0, 1.0, 0.6
     common = belt * speed / (belt + crate)
     grips = common / (mu * G)
@@ -189,7 +189,7 @@ def conveyor() -> Scene:
 
 
 def _pressed(name: str, push: float, mu: float, duration: float) -> Scene:
-    """A book is pressed against a wall: it falls with g - mu N / m, or friction holds it."""
+    """Press a book against a wall: it falls with g - mu N / m, or friction holds it."""
     rate = min(0.0, mu * push - G)
     wall = f"<geom type='plane' size='9 9 1' euler='0 90 0' friction='{mu}'/>"
     motor = f"<actuator><motor joint='across' gear='{-push}'/></actuator>"
@@ -206,12 +206,12 @@ def _pressed(name: str, push: float, mu: float, duration: float) -> Scene:
 
 
 def wall_slips() -> Scene:
-    """The push is too weak."""
+    """Push too weakly."""
     return _pressed("book at a wall slips", 15.0, 0.4, 0.5)
 
 
 def wall_holds() -> Scene:
-    """The push is strong enough; the weight acts before the push has made friction, for a step at most."""
+    """Push strongly enough."""
     return _pressed("book at a wall holds", 30.0, 0.4, 0.5)
 
 

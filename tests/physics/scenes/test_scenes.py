@@ -20,7 +20,7 @@ CHEAP = (
     ("incline_slides", COMPLIANT),
     ("dry_slide", COMPLIANT),
     ("limit_stops", STIFF),
-    ("backspin", STEPPING),
+    ("brake", STEPPING),
     ("limit_with_restitution", STEPPING),
     ("painleve_jams", EVENTS),
     ("ball_off_a_ball", EVENTS),

@@ -18,7 +18,7 @@ def test_the_printed_program_shares_the_load_with_a_spring_out_of_reach():
 @pytest.mark.slow
 def test_a_sliding_mass_weighs_many_times_its_weight_in_the_printed_cone_program():
     found = sliding_mass(speed=(1.0, 0.0))
-    exact, info = jc.compliant.solve(found, settings=jc.compliant.Settings(cone="staggered"))
+    exact, info = jc.compliant.solve(found, settings=jc.compliant.Settings(cone="coulomb"))
     np.testing.assert_allclose(exact, [GRAVITY, -0.25 * GRAVITY, 0.0], rtol=2e-5, atol=1e-12)
     assert info.status == 0 and abs(info.gap[0]) < 1e-7  # no gap of h mu |v_t|
     for speed, weights in (((1.0, 0.0), 40.8), ((1.0, 0.3), 42.6)):
@@ -42,7 +42,7 @@ def test_pyramid_equals_cone_along_an_axis_and_lets_more_through_between():
 @pytest.mark.parametrize(
     ("cone", "formulation"),
     [
-        ("coupled", "complementary"), ("associated", "min_norm"), ("staggered", "min_norm"),
+        ("coupled", "complementary"), ("associated", "min_norm"), ("coulomb", "min_norm"),
         ("pyramid", "min_norm"), ("round", "complementary"), ("associated", "maximal"),
     ],
 )  # fmt: skip
@@ -83,8 +83,8 @@ def test_forces_are_recovered_from_motion():
 
 
 @pytest.mark.slow
-def test_staggered_says_when_no_fixed_point_attracts():
-    """A status of success means that the coupled conditions hold; otherwise it is STALLED, as the last is."""
+def test_coulomb_is_solved_where_fixed_points_do_not_attract():
+    """Two contacts with friction 2 in three directions: sweeps of bounds and convex problems cycle on the last."""
     rng = np.random.default_rng(5)
     law = jc.compliant.Law(stiffness=1e8, damping=1.0)
     for _ in range(8):
@@ -93,11 +93,10 @@ def test_staggered_says_when_no_fixed_point_attracts():
             G, [1e-3, 0.0, 0.0, -1e-3, 0.0, 0.0], np.eye(3), rng.normal(size=3), rng.normal(size=3),
             [NORMAL, TANGENT, TANGENT] * 2, law, 0.01, [2.0, 2.0],
         )  # fmt: skip
-        lam, info = jc.compliant.solve(found, settings=jc.compliant.Settings(cone="staggered"))
+        lam, info = jc.compliant.solve(found, settings=jc.compliant.Settings(cone="coulomb"))
         scale = np.max(np.abs(lam))
-        met = max(info.signorini, info.dissipation, info.cone) <= 1e-7 * scale
-        assert info.status == (0 if met else jc.Status.STALLED)
-    assert info.status == jc.Status.STALLED
+        assert info.status == 0
+        assert max(info.signorini, info.dissipation, info.cone) <= 1e-7 * scale
 
 
 @pytest.mark.slow

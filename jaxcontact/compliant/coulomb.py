@@ -1,0 +1,133 @@
+"""The search for a step with Coulomb friction: `solve_coulomb_step`. Page: docs/methods/compliant.md."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.batching import compacting_loop
+from jaxcontact.batching.batch_axes import batch_first
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
+from jaxcontact.batching.world_code import compiles_one_world
+from jaxcontact.solvers import cone_newton
+from jaxcontact.solvers.cone_newton import ConeSolution
+from jaxcontact.solvers.cone_program import ConeProgram
+from jaxcontact.solvers.coulomb_program import DIGITS, TILE, solve_by_modes
+from jaxcontact.solvers.coulomb_rows import solve_by_rows
+
+MODE_STEPS = 12  # of Newton's method from one start
+SWEEPS = 10  # convex problems whose solutions start Newton's method
+EDGE_DIGITS = 0.42  # of the precision; misfit of a solution whose modes interior points found, 3e-7
+INTERIOR_STEPS = 200  # most iterations of interior points
+
+
+def cap_of(dtype: Any) -> float:
+    """Compute the largest slope times mobility of a row that Newton's method takes: eps^-0.5."""
+    return float(jnp.finfo(dtype).eps) ** -0.5
+
+
+class _Programs(NamedTuple):
+    """The same step twice: `exact` is Coulomb's law; `convex`, less stiff, takes bounds of friction."""
+
+    exact: ConeProgram
+    convex: ConeProgram
+
+
+def coupled(program: ConeProgram) -> ConeProgram:
+    """Bound the friction of a program by mu times its own normal impulses."""
+    return program.replace(coulomb=True)
+
+
+def _sweep(programs: _Programs, start: ConeSolution, max_iters: int, early_exit: bool) -> ConeSolution:
+    """Solve convex problems, each with the bounds of friction of the last, until Newton's method settles."""
+    convex = programs.convex
+    first = convex.num_equalities + convex.num_limits
+    normals = slice(first, first + convex.mu.shape[0])
+
+    def again(carry: tuple) -> tuple:
+        k, last, guess = carry
+        bounded = convex.replace(bound=convex.mu * jnp.maximum(guess[normals], 0.0))
+        solution = cone_newton.solve_cone_program(bounded, guess, max_iters, early_exit)
+        found = _settle(programs, solution, max_iters, early_exit)
+        return k + 1, found.replace(iterations=last.iterations + found.iterations), solution.p
+
+    begin = (jnp.int32(0), start, jnp.zeros_like(start.p))
+    _, found, _ = bounded_loop(
+        lambda c: (c[0] < SWEEPS) & ~c[1].converged, again, begin, max_iters=SWEEPS, early_exit=early_exit
+    )
+    return found
+
+
+def _settle(
+    programs: _Programs, start: ConeSolution, max_iters: int, early_exit: bool, digits: float = DIGITS
+) -> ConeSolution:
+    """Continue from a solution by Newton's method."""
+    steps, exact = min(MODE_STEPS, max_iters), programs.exact
+    found = solve_by_modes(exact, start.x, start.p, steps, early_exit, digits)
+    return found.replace(iterations=start.iterations + found.iterations)
+
+
+def _repair(
+    programs: _Programs, start: ConeSolution, num_dry: int, max_iters: int, early_exit: bool
+) -> ConeSolution:
+    """Solve a step that Newton's method did not settle from its velocities."""
+
+    def by_sweeps(programs: _Programs, start: ConeSolution) -> ConeSolution:
+        return _sweep(programs, start, max_iters, early_exit)
+
+    def by_rows(programs: _Programs, start: ConeSolution) -> ConeSolution:
+        found = solve_by_rows(programs.exact, num_dry, min(INTERIOR_STEPS, max_iters), early_exit)
+        digits = jnp.where(found.converged, EDGE_DIGITS, DIGITS)
+        settled = _settle(programs, found, max_iters, early_exit, digits)
+        return settled.replace(iterations=start.iterations + settled.iterations)
+
+    if programs.exact.potential is not None:
+        return by_sweeps(programs, start)
+    # The code of interior points for one world at a time would be too long.
+    return lax.cond(compiles_one_world(), by_sweeps, by_rows, programs, start)
+
+
+def solve_coulomb_step(
+    exact: ConeProgram, convex: ConeProgram, num_dry: int, max_iters: int, early_exit: bool
+) -> tuple[jax.Array, ...]:
+    """Find (v+, p, iterations, converged) of the law with friction bounded by mu times this step's impulse.
+
+    Newton's method starts from the velocities before the step, where contacts that slide go on sliding, and
+    without impulses; no impulse of an earlier step enters. If it does not settle, interior points find the
+    modes. `exact` and `convex` are one step with two caps on its slopes; the last `num_dry` equality rows
+    are dry joints.
+
+    Derivative: none.
+    """
+    programs = _Programs(coupled(exact), convex)
+    begin = ConeSolution(
+        x=exact.v, p=jnp.zeros_like(exact.offset), iterations=jnp.int32(0), converged=jnp.asarray(False)
+    )
+    first = _settle(programs, begin, max_iters, early_exit)
+
+    def running(carry: tuple) -> jax.Array:
+        tries, solution = carry
+        return (tries < 1) & ~solution.converged & jnp.all(jnp.isfinite(solution.x), axis=-1)
+
+    def once(programs: _Programs, carry: tuple) -> tuple:
+        tries, solution = carry
+        repaired = _repair(programs, solution, num_dry, max_iters, early_exit)
+        ends = ~running(carry)
+        return jax.tree.map(lambda new, old: jnp.where(ends, old, new), (tries + 1, repaired), carry)
+
+    def one(programs: _Programs, carry: tuple) -> tuple:
+        return bounded_loop(
+            running, lambda carry: once(programs, carry), carry, max_iters=1, early_exit=early_exit
+        )
+
+    def many(programs: _Programs, carry: tuple) -> tuple:
+        return compacting_loop.while_lanes(
+            running, jax.vmap(once), lambda _, carry: carry, programs, carry, wide=TILE
+        )
+
+    carry = (jnp.int32(0), first)
+    _, found = batch_first(one, many if ends_early(early_exit) else jax.vmap(one), programs, carry)
+    return found.x, found.p, found.iterations, found.converged

@@ -1,0 +1,131 @@
+"""Coulomb friction by this step's normal force, with a gate: closed forms, and the step as a function of the state."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+
+pytest.importorskip("mujoco")
+GRAVITY = 9.81
+COULOMB = jc.compliant.Settings(cone="coulomb")
+BOX = """<mujoco><worldbody><geom type='plane' size='9 9 1'/><body pos='0 0 .02'><freejoint/>
+<geom type='box' size='.1 .1 .02' mass='1'/></body></worldbody></mujoco>"""
+
+
+@pytest.fixture(scope="module")
+def box():
+    return jc.load_mjcf(BOX)
+
+
+@functools.cache
+def stepper():
+    @jax.jit
+    def step(model, state, dt, memory):
+        controls = jnp.zeros(model.num_controls)
+        return jc.compliant.step(model, state, controls, dt=dt, settings=COULOMB, memory=memory)
+
+    return step
+
+
+def slide(model, mu, dt, speed=1.0):
+    """States and statuses until the box rests."""
+    law = model.params.law.replace(friction=jnp.full(model.structure.num_contacts, mu))
+    model = model.replace(params=model.params.replace(law=law))
+    state = model.initial_state()
+    state = state.replace(v=state.v.at[0].set(speed))
+    memory = jc.compliant.StepMemory(forces=jnp.zeros(3 * model.structure.num_contacts))
+    heights, flags = [], 0
+    for _ in range(round(1.2 * speed / (mu * GRAVITY * dt)) + 2):
+        state, info = stepper()(model, state, dt, memory)
+        heights.append(float(state.q[2]))
+        flags |= int(info.status)
+    assert flags == 0
+    return state, np.array(heights)
+
+
+@pytest.mark.parametrize(("mu", "dt"), [(0.1, 0.01), (0.5, 0.01), (1.0, 0.01), (1.2, 0.01), (1.0, 0.001)])
+def test_a_sliding_box_stops_where_a_rigid_one_does(box, mu, dt):
+    """With the damping over stiffness of a file, 0.02 s; backward Euler alone is mu g dt / v short."""
+    distance = 1.0 / (2.0 * mu * GRAVITY)
+    state, heights = slide(box, mu, dt)
+    allowed = distance * (1.1 * mu * GRAVITY * dt + 0.002)
+    assert abs(float(state.q[0]) - distance) <= allowed
+    assert np.all(heights <= 0.02 + 1e-9)  # no gap: it sinks by its weight alone
+
+
+def test_no_gap_under_what_slides_at_two_metres_per_second(box):
+    law = box.params.law
+    for softness in (1.0, 100.0):
+        params = box.params.replace(law=law.replace(stiffness=law.stiffness * softness))
+        _, heights = slide(box.replace(params=params), 0.5, 0.01, speed=2.0)
+        assert np.max(heights) <= 0.02 + 1e-5
+
+
+def test_memory_has_no_influence(box):
+    state = box.initial_state()
+    state = state.replace(v=jnp.array([1.0, -0.5, -0.3, 2.0, 1.0, 3.0]))
+    rng = np.random.default_rng(0)
+    outcomes = [
+        stepper()(box, state, 0.01, jc.compliant.StepMemory(forces=jnp.asarray(forces)))[0].v
+        for forces in (np.zeros(24), rng.normal(size=24), 1e3 * rng.normal(size=24))
+    ]
+    np.testing.assert_array_equal(outcomes[0], outcomes[1])
+    np.testing.assert_array_equal(outcomes[0], outcomes[2])
+
+
+def test_thrown_boxes_are_solved_alone_as_in_a_batch_beside_a_poisoned_lane(box):
+    """Landings on edges and corners, where friction of 1 at redundant contacts is hard."""
+    rng = np.random.default_rng(1)
+    turns = rng.normal(size=(64, 4))
+    turns /= np.linalg.norm(turns, axis=1)[:, None]
+    start = box.initial_state()
+    q = np.tile(np.asarray(start.q), (64, 1))
+    q[:, 2], q[:, 3:] = 0.1, turns
+    v = np.concatenate(
+        [rng.normal(size=(64, 2)), -1.0 - rng.random((64, 1)), 5.0 * rng.normal(size=(64, 3))], 1
+    )
+    v[7] = np.nan
+
+    @jax.jit
+    @jax.vmap
+    def throw(q, v):
+        def advance(state, _):
+            state, info = jc.compliant.step(box, state, jnp.zeros(6), dt=0.01, settings=COULOMB)
+            return state, (state, info.status)
+
+        return jax.lax.scan(advance, start.replace(q=q, v=v), length=20)[1]
+
+    states, status = throw(jnp.asarray(q), jnp.asarray(v))
+    status = np.asarray(status)
+    assert np.all(status[7] != 0)
+    assert np.mean(np.delete(status, 7, axis=0) != 0) <= 1e-3
+    memory = jc.compliant.StepMemory(forces=jnp.zeros(24))
+    for lane in (0, 5, 20):
+        state = start.replace(q=jnp.asarray(q[lane]), v=jnp.asarray(v[lane]))
+        for k in range(8):
+            state, _ = stepper()(box, state, 0.01, memory)
+            np.testing.assert_allclose(states.v[lane, k], state.v, atol=1e-6)
+
+
+def test_derivatives_are_those_of_differences(box):
+    """Of a box that slides and turns on its four corners, by its state, both ways."""
+    start = box.initial_state()
+    start = start.replace(q=start.q.at[2].set(0.02 - 2e-4), v=jnp.array([1.0, 0.3, 0.0, 0.0, 0.0, 0.5]))
+    memory = jc.compliant.StepMemory(forces=jnp.zeros(24))
+
+    @jax.jit
+    def end(v):
+        return stepper()(box, start.replace(v=v), 0.01, memory)[0].v
+
+    forward = jax.jit(jax.jacfwd(end))(start.v)
+    reverse = jax.jit(jax.grad(lambda v: end(v) @ jnp.arange(1.0, 7.0)))(start.v)
+    step = 1e-6
+    differences = np.stack(
+        [(end(start.v + step * e) - end(start.v - step * e)) / (2 * step) for e in np.eye(6)], axis=1
+    )
+    np.testing.assert_allclose(forward, differences, atol=1e-8)
+    np.testing.assert_allclose(reverse, jnp.arange(1.0, 7.0) @ forward, atol=1e-10)
