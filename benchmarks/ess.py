@@ -165,7 +165,7 @@ def calibrated(
         error = _error(np.asarray(ends), reference)
         failed = np.any(info.status & np.uint32(int(jc.Status.FAILURES)))
         if error <= allowed and not failed:
-            found.append((float(np.mean(info.num_steps)), eps, error))
+            found.append((float(np.mean(info.num_iters)), eps, error))
     return min(found)[1:]
 
 
@@ -234,7 +234,7 @@ def _race(n: int, damping: float = 0.0) -> Callable[[], dict[str, Any]]:
             "ms step of RK4": 1e3 * careful.opt.timestep,
             "agreement at small steps": agreement,
             "crossings": int(info.num_events),
-            "steps": int(info.num_steps),
+            "steps": int(info.num_iters),
             "failures": failures,
         }
 

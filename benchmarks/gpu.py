@@ -73,7 +73,7 @@ def _samples(model: str, worlds: int) -> tuple[Work, tuple[jax.Array, ...]]:
 
     def work(v: jax.Array, key: jax.Array) -> Outcome:
         v_plus, info = outcomes(v, key)
-        return v_plus, info.status, info.num_solves
+        return v_plus, info.status, info.num_iters
 
     return work, (v, jax.random.key(0))
 
@@ -85,7 +85,7 @@ def _steps(name: str, worlds: int) -> tuple[Work, tuple[jax.Array, ...]]:
 
     def work(q: jax.Array, v: jax.Array, dt: jax.Array) -> Outcome:
         states, info = jax.vmap(steps)(q, v, dt)
-        return (states.q[:, -1], states.v[:, -1]), info.status, info.iterations
+        return (states.q[:, -1], states.v[:, -1]), info.status, info.num_iters
 
     return work, (jnp.asarray(scene.q), jnp.asarray(scene.v), jnp.full(worlds, robots.DT))
 
@@ -96,7 +96,7 @@ def _plates(contacts: int, worlds: int) -> tuple[Work, tuple[jax.Array, ...]]:
 
     def work(x0: jax.Array) -> Outcome:
         end, info = jax.vmap(run)(x0)
-        return end, info.status, info.num_steps
+        return end, info.status, info.num_iters
 
     return work, (jnp.asarray(ess.starts(worlds)),)
 

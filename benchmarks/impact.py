@@ -36,7 +36,7 @@ def _sampling(model_name: str, num_samples: int, selection: str) -> Callable[[],
             "terminated %": 100 * float(np.mean(unfinished == 0)),
             "other failures": int(np.count_nonzero(status != unfinished)),
             "worst residual": float(samples.residual.max()),
-            "LCPs per sample": float(samples.num_solves.mean()),
+            "LCPs per sample": float(samples.num_iters.mean()),
         }
 
     return run
@@ -131,7 +131,7 @@ def _in_space(num_contacts: int, num_samples: int, selection: str) -> Callable[[
         return {
             "status 0 %": 100 * float(np.mean(np.asarray(samples.status) == 0)),
             "worst residual": float(samples.residual.max()),
-            "LCPs per sample": float(samples.num_solves.mean()),
+            "LCPs per sample": float(samples.num_iters.mean()),
             "core us": (laps[-1] - begin) / num_samples * 1e6,
             "core us behind the first": (laps[-1] - laps[0]) / (num_samples - chunk) * 1e6,
         }

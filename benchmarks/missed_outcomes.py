@@ -73,7 +73,7 @@ def compare(case: Case) -> dict[str, Any]:
         "case": case,
         "complete": samples["all"].complete,
         "failed": sum(int(np.count_nonzero(np.asarray(each.status))) for each in samples.values()),
-        "steps": int(np.asarray(samples["all"].num_solves)[case.pilot :].sum()),
+        "steps": int(np.asarray(samples["all"].num_iters)[case.pilot :].sum()),
         "visited": int(elsewhere["visited"][case.pilot :].sum()),
         "lemke": float(elsewhere["lemke"].mean()),
         "variation": sum(abs(every.get(k, 0) - pivoted.get(k, 0)) for k in every | pivoted) / 2,

@@ -56,7 +56,7 @@ def _figures(
     return {
         "status 0 %": 100 * float(np.mean(ended)),
         "worst residual": float(drawn.residual.max()),
-        "LCPs per sample": float(drawn.num_solves.mean()),
+        "LCPs per sample": float(drawn.num_iters.mean()),
     }
 
 

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import Record
+
 
 class Status(enum.IntFlag):
     """Bits of a status word; combine with `|`, test with `&`, print with `describe`."""
@@ -82,3 +84,17 @@ def raise_if_failed(info: Any, what: str = "result") -> None:
     where = f" {', '.join(map(str, first))}" if first else ""
     share = f"; {np.count_nonzero(bad)} of {bad.size} failed" if bad.size > 1 else ""
     raise FailureError(f"{what}{where}: {Status.describe(bad[first])}{share}")
+
+
+class Info(Record):
+    """What every solver, law and step says of itself beside its result; one per world under `vmap`.
+
+    Attributes:
+        status: uint32 bits of `Status`; 0 is success.
+        residual: by how much the equations are violated; each record says which, and in what units.
+        num_iters: int32, iterations, or steps of a loop that ends with its work.
+    """
+
+    status: jax.Array
+    residual: jax.Array
+    num_iters: jax.Array

@@ -22,7 +22,7 @@ def given():
     v = model.initial_state().v
     samples = impact.ImpactSamples(
         v_minus=v, v_plus=v[None], impulse=jnp.zeros((1, 2, 2)), status=jnp.zeros(1, jnp.uint32),
-        num_solves=jnp.ones(1, jnp.int32), energy_ratio=jnp.ones(1), residual=jnp.zeros(1), independent=True,
+        num_iters=jnp.ones(1, jnp.int32), energy_ratio=jnp.ones(1), residual=jnp.zeros(1), independent=True,
     )  # fmt: skip
     return model, terms, v, samples
 

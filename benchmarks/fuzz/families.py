@@ -43,7 +43,7 @@ def contains(seed: int) -> Tally:
     far = np.linalg.norm((sets[0].mean(0) - sets[1].mean(0)) @ root.T)
     samples = jc.impact.ImpactSamples(
         v_minus=jnp.asarray(-v_plus[0]), v_plus=jnp.asarray(v_plus), impulse=jnp.zeros((LARGE, 2, 2)),
-        status=jnp.zeros(LARGE, jnp.uint32), num_solves=jnp.ones(LARGE, jnp.int32),
+        status=jnp.zeros(LARGE, jnp.uint32), num_iters=jnp.ones(LARGE, jnp.int32),
         energy_ratio=jnp.ones(LARGE), residual=jnp.zeros(LARGE), independent=True,
     )  # fmt: skip
     centres = np.stack([s.mean(0) for s in sets])

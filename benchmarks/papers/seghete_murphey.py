@@ -92,7 +92,7 @@ def two_normals(path: Path) -> None:
             for order in ((0, 1), (1, 0))
         )
         apart = jnp.linalg.norm(one[0] - two[0]) / jnp.linalg.norm(v)
-        return apart, jnp.maximum(one[1].num_solves, two[1].num_solves)
+        return apart, jnp.maximum(one[1].num_iters, two[1].num_iters)
 
     both = jax.jit(jax.vmap(jax.vmap(ends, (None, 0)), (0, None)))
     apart, count = (np.asarray(a).max(axis=1) for a in both(jnp.asarray(normals), jnp.asarray(rates)))

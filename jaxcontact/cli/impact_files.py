@@ -75,7 +75,7 @@ def write(
             return [*files, options.checkpoint]
         arrays = {
             key: np.asarray(getattr(samples, key))
-            for key in ("v_minus", "v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual")
+            for key in ("v_minus", "v_plus", "impulse", "status", "num_iters", "energy_ratio", "residual")
         }
         arrays |= {key: np.asarray(getattr(terms, key)) for key in ("M", "J_n", "J_t", "phi", "mu", "active")}
         arrays |= {"model": np.array(name), "settings": np.array(json.dumps(settings))}

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows
@@ -32,13 +31,13 @@ from jaxcontact.compliant.settings import DEFAULT, Settings, StepMemory
 from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import DRY
 
 TANGENT_STEPS = 4  # of the method of multipliers in a derivative
 
 
-class StepInfo(Record):
+class StepInfo(Info):
     """What a step says beside its result.
 
     Forces in N, nk constraints as in `Material`, nr rows as in the terms.
@@ -53,13 +52,12 @@ class StepInfo(Record):
         cone: worst |lam_t| - mu lam_n where positive, N.
         dissipation: worst violation of the friction law (maximal dissipation), N.
         residual: |M (v+ - v) - h (f + G^T lam)| relative to the momenta in the step.
-        iterations: Newton steps.
+        num_iters: Newton steps.
         taken: (nc,) bool, the contacts that the step saw: all of them without `max_contacts`. The others have
             no force and no slip, and as `gap` that at the start of the step.
         stretch: (nc, nt) of the friction springs at the end of the step, m; None where the law has none.
     """
 
-    status: jax.Array
     lam: jax.Array
     gap: jax.Array
     slip: jax.Array
@@ -67,8 +65,6 @@ class StepInfo(Record):
     joint: jax.Array
     cone: jax.Array
     dissipation: jax.Array
-    residual: jax.Array
-    iterations: jax.Array
     taken: jax.Array
     stretch: jax.Array | None = None
 
@@ -233,7 +229,7 @@ def _info(
         cone=worst(jnp.maximum(excess, 0.0)),
         dissipation=worst(misfit[heads.stop :]),
         residual=lax.stop_gradient(jnp.max(jnp.abs(momentum)) / scale),
-        iterations=iterations,
+        num_iters=iterations,
         taken=jnp.ones(nc, bool),
         stretch=stretch_after(problem.law, problem.stretch, tangent.T / h, h),
     )

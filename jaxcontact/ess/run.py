@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact._pytree import Record
 from jaxcontact.ess.event_step import CROSS, FlowSetting
 from jaxcontact.ess.inputs import Inputs, bad_settings, check, start_mask
 from jaxcontact.ess.plan import Plan, make_plan
@@ -18,17 +17,17 @@ from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
 from jaxcontact.solvers.ode import DormandPrince
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 
 
-class FlowInfo(Record):
+class FlowInfo(Info):
     """The info of a run from x0 to x1.
 
     Attributes:
         crossed: (m,) mask at the end; pass it as `crossed0` of the next piece.
         order: (max_events,) guards in the order of their crossing, -1 in unused entries.
         event_times: (max_events,) s, NaN in unused entries.
-        num_steps: number of steps taken, including crossings.
+        num_iters: number of steps taken, including crossings.
         num_events: number of crossings.
         grazed: the guard of the first GRAZING, -1 if none.
         residual: largest |h| that a step left at its guard before its Newton correction, of order eps^2.
@@ -39,11 +38,8 @@ class FlowInfo(Record):
     crossed: jax.Array
     order: jax.Array
     event_times: jax.Array
-    num_steps: jax.Array
     num_events: jax.Array
     grazed: jax.Array
-    residual: jax.Array
-    status: jax.Array
     band_error: jax.Array
 
 
@@ -54,7 +50,7 @@ def flow_info(plan: Plan, max_events: int) -> FlowInfo:
         crossed=plan.crossed,
         order=order,
         event_times=times,
-        num_steps=plan.num_steps,
+        num_iters=plan.num_steps,
         num_events=plan.num_events,
         grazed=plan.grazed,
         residual=plan.residual,

@@ -12,14 +12,13 @@ import numpy as np
 from jax import lax
 
 from jaxcontact import geometry
-from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Model, State, Structure
 from jaxcontact.precision import jit
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import contact_gaps
 from jaxcontact.terms.contacts import motion
 
@@ -29,7 +28,7 @@ NOT_APPROACHING = 1e-9  # m per m; a smaller change of a gap by displacement is 
 Groups = tuple[tuple[int, ...], ...]  # candidate contacts by name; the smallest gap of each becomes zero
 
 
-class PlacementInfo(Record):
+class PlacementInfo(Info):
     """The outcome of `place_on_ground` beside the state.
 
     Attributes:
@@ -37,10 +36,6 @@ class PlacementInfo(Record):
         residual: largest gap that is left, m.
         num_iters: int32, iterations.
     """
-
-    status: jax.Array
-    residual: jax.Array
-    num_iters: jax.Array
 
 
 def place_on_ground(

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
@@ -19,13 +18,13 @@ from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.solvers.lcp import solve_lcp
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE, contact_gaps
 
 MAX_ITERS = 50  # linearised steps; a search that needs more ends with the bit MAX_ITERS
 
 
-class ProjectionInfo(Record):
+class ProjectionInfo(Info):
     """The outcome of `project` beside the state.
 
     Attributes:
@@ -36,9 +35,6 @@ class ProjectionInfo(Record):
         displacement: (nv,) tangent step from the configuration given to the one returned.
     """
 
-    status: jax.Array
-    residual: jax.Array
-    num_iters: jax.Array
     depth: jax.Array
     displacement: jax.Array
 

@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 import jax
 
-from jaxcontact._pytree import Record
 from jaxcontact.mechanics.system import Model, State
+from jaxcontact.status import Info
 
 # policy(model, state, t, memory, key) -> (u, memory)
 Policy = Callable[[Model, State, jax.Array, Any, Any], tuple[jax.Array, Any]]
 
 
-class StepperInfo(Record):
+class StepperInfo(Info):
     """The info of a step, the same for every stepper; in a trajectory the leading axis is the step.
 
     Attributes:
@@ -31,9 +31,6 @@ class StepperInfo(Record):
         details: further info of this stepper, or None.
     """
 
-    status: jax.Array
-    residual: jax.Array
-    num_iters: jax.Array
     impulse: jax.Array
     contacts: jax.Array
     impacts: Any = None

@@ -29,4 +29,4 @@ def solve_directions(W: jax.Array, q: jax.Array, mu: jax.Array, sides: int) -> t
     matrix = jnp.block([[rays.T @ W @ rays, bounds.T], [limits - bounds, jnp.zeros((nc, nc), W.dtype)]])
     z, info = solve_lcp(matrix, jnp.concatenate([rays.T @ q, jnp.zeros(nc, W.dtype)]))
     impulse = rays @ z[: rays.shape[1]]
-    return impulse, FrictionInfo(status=info.status, residual=info.residual, num_iters=info.num_pivots)
+    return impulse, FrictionInfo(status=info.status, residual=info.residual, num_iters=info.num_iters)

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact._pytree import Record
 from jaxcontact.solvers.friction_derivative import attach_derivative
 from jaxcontact.solvers.friction_law import by_axis, by_contact, scale_friction
 from jaxcontact.solvers.friction_search import (
@@ -20,10 +19,10 @@ from jaxcontact.solvers.friction_search import (
     search,
     success_tolerance,
 )
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 
 
-class FrictionInfo(Record):
+class FrictionInfo(Info):
     """The information of a friction solver beside its impulses.
 
     Attributes:
@@ -33,10 +32,6 @@ class FrictionInfo(Record):
             largest own mobility w of a contact it is w |r - P(r - (u + mu |u_t| n) / w)|.
         num_iters: int32, factorisations.
     """
-
-    status: jax.Array
-    residual: jax.Array
-    num_iters: jax.Array
 
 
 def solve_coulomb(

@@ -21,25 +21,21 @@ from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers.scaling import scales
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 
 _RUNNING, _SOLVED, _RAY = 0, 1, 2
 USER_TOLERANCE = 0.4  # power of eps; largest residual of a success in the user's units, if rows cancel
 
 
-class LcpInfo(Record):
+class LcpInfo(Info):
     """The information of `solve_lcp` about its answer.
 
     Attributes:
         status: uint32 bits; 0 is success.
         residual: max_i |min(d_i z_i, (W z + w)_i)| in the user's units, relative to the most negative w_i,
             with the effect d_i = |W_ii| of z_i, max_j |W_ji| if that is zero.
-        num_pivots: int32, pivots over all attempts.
+        num_iters: int32, pivots over all attempts.
     """
-
-    status: jax.Array
-    residual: jax.Array
-    num_pivots: jax.Array
 
 
 class _Scaled(NamedTuple):
@@ -173,7 +169,7 @@ class Lemke(Record):
             raise ValueError(f"solve_lcp: cover must have shape {w.shape} to match w, got {jnp.shape(cover)}")
         if w.shape[0] == 0:
             zero = jnp.zeros((), w.dtype)
-            return w, LcpInfo(status=jnp.uint32(0), residual=zero, num_pivots=jnp.int32(0))
+            return w, LcpInfo(status=jnp.uint32(0), residual=zero, num_iters=jnp.int32(0))
         z, info = self._solve(W, w, cover)
         return z, info
 
@@ -208,7 +204,7 @@ class Lemke(Record):
             | flag(~good & (best.outcome == _RUNNING), Status.MAX_ITERS)
             | flag(finite & ~good & (best.outcome == _SOLVED), Status.STALLED)
         )
-        return z, LcpInfo(status=status, residual=residual, num_pivots=best.pivots)
+        return z, LcpInfo(status=status, residual=residual, num_iters=best.pivots)
 
     def _attempts(self, scaled: _Scaled, tolerance: float, cover: jax.Array | None) -> _Best:
         """Retry Lemke's method with new covering vectors until the residual is good or no retry is left."""

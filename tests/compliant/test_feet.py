@@ -57,7 +57,7 @@ def test_a_search_that_converges_is_not_softened():
     model, state = on_feet(100)
     _, info = jc.compliant.step(model, state.replace(v=state.v.at[0].set(1.0)), jnp.zeros(6), dt=0.01)
     assert info.status == 0
-    assert info.iterations <= 7
+    assert info.num_iters <= 7
 
 
 def test_feet_that_stay_as_they_are_cost_one_step_of_newton():
@@ -67,7 +67,7 @@ def test_feet_that_stay_as_they_are_cost_one_step_of_newton():
     _, info = jc.compliant.rollout(model, model.initial_state(), jnp.zeros((60, 6)), dt=0.004)
     assert not np.any(info.status)
     assert np.sum(np.asarray(info.lam[-1]) > 0) >= 2
-    assert np.all(info.iterations[20:] == 1)
+    assert np.all(info.num_iters[20:] == 1)
 
 
 def test_feet_whose_slip_turns_round_cost_few_steps_of_newton(rng):
@@ -81,7 +81,7 @@ def test_feet_whose_slip_turns_round_cost_few_steps_of_newton(rng):
     def iterations(v):
         state, controls = model.initial_state().replace(v=v), jnp.zeros((25, 6))
         info = jc.compliant.rollout(model, state, controls, dt=0.004)[1]
-        return info.iterations, info.status, info.lam
+        return info.num_iters, info.status, info.lam
 
     counts, status, lam = iterations(v)
     assert not np.any(status)

@@ -18,8 +18,8 @@ def test_a_batch_of_odd_size_agrees_with_single_steps(rng):
     ))  # fmt: skip
     many, info = jax.jit(jax.vmap(step))(jnp.asarray(v))
     assert not np.any(info.status)
-    assert np.max(info.iterations) > np.min(info.iterations) + 3
+    assert np.max(info.num_iters) > np.min(info.num_iters) + 3
     for i in range(0, 300, 23):
         alone, single = step(jnp.asarray(v[i]))
         np.testing.assert_allclose(many.v[i], alone.v, atol=1e-12)
-        assert int(info.iterations[i]) == int(single.iterations)
+        assert int(info.num_iters[i]) == int(single.num_iters)

@@ -52,7 +52,7 @@ def test_other_limits_of_a_robot_than_those_of_its_joints():
 
     _, info = end(start)
     assert info.status == 0 and info.lam[1] > 10.0
-    assert info.iterations < 40  # 22 with the gate of limits; taken for limits of hinges it was 109
+    assert info.num_iters < 40  # 22 with the gate of limits; taken for limits of hinges it was 109
     steps = 1e-6 * jnp.eye(start.size)
     differences = jax.vmap(lambda step: (end(start + step)[0] - end(start - step)[0]) / 2e-6, out_axes=1)(
         steps

@@ -45,7 +45,7 @@ def sliding_mass(gap=0.0, mu=0.25, speed=(1.0, 0.3), stiffness=1e9, dt=0.01):
 def test_a_spring_out_of_reach_carries_nothing():
     lam, info = jc.compliant.solve(two_springs())
     np.testing.assert_allclose(lam, [10.0, 0.0], rtol=1e-12)
-    assert info.status == 0 and info.iterations <= 5
+    assert info.status == 0 and info.num_iters <= 5
 
 
 def test_steady_sliding_has_coulomb_friction_and_the_known_gap():

@@ -254,7 +254,7 @@ def steps_of(model, steps, **options):
         state = model.initial_state().replace(q=q, v=v)
         states, info = jc.compliant.rollout(model, state, controls, dt=0.004, **options)
         last = jax.tree.map(lambda leaf: leaf[-1], info)
-        return states.q[-1], states.v[-1], info.status, last.lam, last.gap, last.iterations
+        return states.q[-1], states.v[-1], info.status, last.lam, last.gap, last.num_iters
 
     return motion
 

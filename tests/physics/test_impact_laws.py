@@ -106,7 +106,7 @@ def test_energy_never_rises_in_any_step(case):
 
 @pytest.mark.slow_cases("disk_stack")
 def test_paths_begin_before_and_end_after_the_impact(case):
-    path, solves = np.asarray(case.samples.path), np.asarray(case.samples.num_solves)
+    path, solves = np.asarray(case.samples.path), np.asarray(case.samples.num_iters)
     assert path.shape == (len(solves), case.model.max_steps + 1, case.v0.size)
     assert np.array_equal(path[:, 0], np.broadcast_to(case.v0, path[:, 0].shape))
     np.testing.assert_allclose(path[:, -1], np.asarray(case.samples.v_plus), atol=1e-13)
@@ -123,7 +123,7 @@ def test_no_contact_approaches_after_a_success(case):
     assert approach[status == 0].min() >= -1e-8 * (1 + 1e-6)
     assert np.all(approach[status != 0] < -1e-8)
     assert set(status.tolist()) <= {0, int(jc.Status.UNTERMINATED)}
-    assert np.all(np.asarray(case.samples.num_solves)[status != 0] == case.model.max_steps)
+    assert np.all(np.asarray(case.samples.num_iters)[status != 0] == case.model.max_steps)
 
 
 @pytest.mark.slow_cases("disk_stack")
@@ -158,7 +158,7 @@ def test_every_step_pushes_inside_the_friction_cone(case):
     M, J_n, J_t, mu = case.planar
     rays = np.concatenate([J_n + mu[:, None] * J_t, J_n - mu[:, None] * J_t])
     rays /= np.linalg.norm(rays, axis=1, keepdims=True)
-    path, solves = np.asarray(case.samples.path), np.asarray(case.samples.num_solves)
+    path, solves = np.asarray(case.samples.path), np.asarray(case.samples.num_iters)
     scale = np.linalg.norm(M @ case.v0)
     for i in range(WALK):
         for k in range(solves[i]):
@@ -172,7 +172,7 @@ def test_steps_obey_the_law_where_impulses_are_unique(case):
     M, J_n, J_t, mu = case.planar
     J = np.concatenate([J_n, J_t])
     assert np.linalg.matrix_rank(J) == len(J)  # the impulses follow from the velocities
-    path, solves = np.asarray(case.samples.path)[:WALK], np.asarray(case.samples.num_solves)[:WALK]
+    path, solves = np.asarray(case.samples.path)[:WALK], np.asarray(case.samples.num_iters)[:WALK]
     caps, _ = drawn(case, WALK)
     live = np.arange(case.model.max_steps) < solves[:, None]
     before, after = path[:, :-1][live], path[:, 1:][live]
@@ -187,12 +187,12 @@ def test_steps_obey_the_law_where_impulses_are_unique(case):
 
 
 def test_steps_per_sample_are_as_measured(case):
-    assert np.mean(np.asarray(case.samples.num_solves)) == pytest.approx(SOLVES[case.name], rel=0.02)
+    assert np.mean(np.asarray(case.samples.num_iters)) == pytest.approx(SOLVES[case.name], rel=0.02)
 
 
 def test_every_step_is_a_solution_of_the_reference(case):
     """The package's draws, the reference's enumeration of LCP index sets (modes for five contacts)."""
-    path, solves = np.asarray(case.samples.path), np.asarray(case.samples.num_solves)
+    path, solves = np.asarray(case.samples.path), np.asarray(case.samples.num_iters)
     if case.name in TWO_CONTACTS:
         count, solve, tables = WALK, ref.step_solutions, {"bases": ref.brute_bases(*case.planar, True)}
     else:
@@ -219,7 +219,7 @@ def test_visited_obeys_the_laws_and_counts_the_same_steps(case, monkeypatch):
     assert (np.asarray(samples.v_plus) @ case.planar[1].T)[status == 0].min() >= -1e-8 * (1 + 1e-6)
     limit = case.planar[3] * impulse[..., 0]
     assert ((np.abs(impulse[..., 1]) - limit) / (np.abs(limit) + 1)).max() <= 1e-9
-    assert np.mean(np.asarray(samples.num_solves)) == pytest.approx(SOLVES[case.name], rel=0.02)
+    assert np.mean(np.asarray(samples.num_iters)) == pytest.approx(SOLVES[case.name], rel=0.02)
 
 
 # --- the reference, with the very same draws
@@ -234,7 +234,7 @@ def test_samples_equal_the_reference_with_the_same_draws(name):
     for i in range(200):
         path, counts, done = ref.simulate_routh(*case.planar, case.v0, caps[i], picks[i], maps=maps)
         assert set(counts) == {1}  # so that the pick does not matter
-        assert len(counts) == int(samples.num_solves[i])
+        assert len(counts) == int(samples.num_iters[i])
         assert done == (int(samples.status[i]) == 0)
         np.testing.assert_allclose(np.asarray(samples.path[i, : len(path)]), path, rtol=0, atol=1e-9)
 
@@ -315,7 +315,7 @@ def test_rocking_block_outcomes_fill_the_range_up_to_the_sequential_one():
     for order in ((0, 1), (1, 0)):
         v_plus, info = jc.impact.sequential(case.terms, case.v, order, max_impacts=10)
         assert int(info.status) == 0
-        assert int(info.num_solves) == 2
+        assert int(info.num_iters) == 2
         assert (J_n @ np.asarray(v_plus))[order[0]] == pytest.approx(0.21 * speed, rel=1e-12)
 
 
@@ -368,7 +368,7 @@ def test_how_often_the_top_disk_leaves_both_others():
     u_n = np.asarray(samples.v_plus) @ J_n.T
     leaves = ended & np.all(u_n[:, 3:] > 1e-6, axis=1)
     assert 2e-4 < np.mean(leaves[ended]) < 4e-3
-    path, steps = np.asarray(samples.path)[leaves], np.asarray(samples.num_solves)[leaves]
+    path, steps = np.asarray(samples.path)[leaves], np.asarray(samples.num_iters)[leaves]
     before = path[np.arange(len(steps)), steps - 1] @ J_n.T
     assert np.all((before < -1e-8) == [False, False, True, False, False])
 
@@ -384,7 +384,7 @@ def test_sequential_impacts_are_those_of_the_reference(name):
         v_plus, info = jc.impact.sequential(case.terms, case.v, order, max_impacts=10)
         path, hits = ref.sequential(*case.planar, case.v0, order, 10)
         np.testing.assert_allclose(np.asarray(v_plus), path[-1], rtol=0, atol=1e-12)
-        assert int(info.num_solves) == len(hits)
+        assert int(info.num_iters) == len(hits)
         done = (case.planar[1] @ path[-1]).min() >= -1e-8
         assert int(info.status) == (0 if done else int(jc.Status.UNTERMINATED))
         assert float(info.energy_ratio) <= 1.0
@@ -397,7 +397,7 @@ def test_disks_chatter_in_sequence():
     for cap in (10, 20):
         v_plus, info = jc.impact.sequential(case.terms, case.v, order, max_impacts=cap)
         assert int(info.status) == int(jc.Status.UNTERMINATED)
-        assert int(info.num_solves) == cap
+        assert int(info.num_iters) == cap
         speeds.append(-(case.planar[1] @ np.asarray(v_plus)).min())
     assert speeds[0] > 2 * speeds[1] > 0
 

@@ -89,7 +89,7 @@ def law(name):
     def plain(function, **options):
         def run(terms, v, caps, picks):
             v_plus, info = function(terms, v, **options)
-            return np.asarray(v_plus), np.array([info.status, info.num_solves])
+            return np.asarray(v_plus), np.array([info.status, info.num_iters])
 
         return run
 
@@ -191,7 +191,7 @@ def test_samples(impacts, selection):
         found.append((np.asarray(samples.v_plus) * impacts.per_speed[change], samples))
     for v_plus, samples in found[1:]:
         assert np.array_equal(samples.status, found[0][1].status)
-        assert np.array_equal(samples.num_solves, found[0][1].num_solves)
+        assert np.array_equal(samples.num_iters, found[0][1].num_iters)
         np.testing.assert_allclose(v_plus, found[0][0], rtol=0, atol=1e-9)
 
 

@@ -85,7 +85,7 @@ class Passing(jc.impact.AnitescuPotra):
         zero, done = jnp.zeros((), v.dtype), jnp.int32(1)
         impulse = jnp.zeros_like(terms.phi)[:, None]
         return v, ImpactInfo(
-            status=jnp.uint32(0), residual=zero, impulse=impulse, energy_ratio=zero, num_solves=done
+            status=jnp.uint32(0), residual=zero, impulse=impulse, energy_ratio=zero, num_iters=done
         )
 
 

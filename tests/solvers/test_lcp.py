@@ -53,8 +53,8 @@ def test_known_answer(name):
     W, w, z = (jnp.asarray(x, jnp.float64) for x in KNOWN[name])
     got, info = solve_lcp(W, w)
     np.testing.assert_allclose(got, z, rtol=1e-14, atol=1e-14)
-    assert info.status == 0 and info.status.dtype == jnp.uint32 and info.num_pivots.dtype == jnp.int32
-    assert (info.num_pivots == 0) == bool(jnp.all(w >= 0))
+    assert info.status == 0 and info.status.dtype == jnp.uint32 and info.num_iters.dtype == jnp.int32
+    assert (info.num_iters == 0) == bool(jnp.all(w >= 0))
     assert info.residual <= 1e-14
 
 
@@ -163,9 +163,9 @@ def test_status_max_iters(max_pivots):
         jnp.asarray(problems.random_spd(np.random.default_rng(0), 6)), -jnp.ones(6), solver=solver
     )
     assert info.status == Status.MAX_ITERS
-    assert info.num_pivots == max_pivots
+    assert info.num_iters == max_pivots
     _, info = solve_lcp(jnp.eye(6), -jnp.ones(6), solver=solver.replace(retries=2))
-    assert info.status == Status.MAX_ITERS and info.num_pivots == 3 * max_pivots
+    assert info.status == Status.MAX_ITERS and info.num_iters == 3 * max_pivots
 
 
 def test_status_stalled():
@@ -187,7 +187,7 @@ def test_status_nonfinite_leaves_other_lanes_alone(bad):
     rest = np.array([0, 1, 3, 4, 6, 7])
     for lane in (2, 5):
         assert info_b.status[lane] == Status.NONFINITE
-        assert np.all(z_b[lane] == 0) and info_b.num_pivots[lane] == 0 and np.isinf(info_b.residual[lane])
+        assert np.all(z_b[lane] == 0) and info_b.num_iters[lane] == 0 and np.isinf(info_b.residual[lane])
     np.testing.assert_array_equal(z_b[rest], z[rest])
     np.testing.assert_array_equal(info_b.status[rest], info.status[rest])
 
@@ -214,7 +214,7 @@ def test_vmap_is_loop_is_jit():
     for k in range(40):
         z_k, info_k = one(W[k], w[k])
         np.testing.assert_allclose(z_k, z[k], rtol=1e-13, atol=1e-13 * np.abs(z[k]).max())
-        assert info_k.num_pivots == info.num_pivots[k] and info_k.status == info.status[k]
+        assert info_k.num_iters == info.num_iters[k] and info_k.status == info.status[k]
     z_0, _ = solve_lcp(W[0], w[0])
     np.testing.assert_allclose(z_0, z[0], rtol=1e-13, atol=1e-13 * np.abs(z[0]).max())
 

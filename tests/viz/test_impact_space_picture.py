@@ -17,7 +17,7 @@ def two_balls():
     v = jnp.array([[3.0, 4.0, 0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 2.0], [9.0] * 6])
     samples = jc.impact.ImpactSamples(
         v_minus=jnp.array([5.0, 6.0, -1.0, 0.0, 0.0, -1.0]), v_plus=v, impulse=jnp.zeros((3, 2, 3)),
-        status=jnp.array([0, 0, 16], jnp.uint32), num_solves=jnp.ones(3, int), energy_ratio=jnp.ones(3),
+        status=jnp.array([0, 0, 16], jnp.uint32), num_iters=jnp.ones(3, int), energy_ratio=jnp.ones(3),
         residual=jnp.zeros(3),
     )  # fmt: skip
     return terms, samples

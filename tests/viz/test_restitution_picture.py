@@ -15,7 +15,7 @@ def test_points_are_contact_velocities(tmp_path):
     v = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     samples = jc.impact.ImpactSamples(
         v_minus=v[0], v_plus=v, impulse=jnp.zeros((2, 2, 2)), status=jnp.array([0, 16], jnp.uint32),
-        num_solves=jnp.ones(2, int), energy_ratio=jnp.ones(2), residual=jnp.zeros(2),
+        num_iters=jnp.ones(2, int), energy_ratio=jnp.ones(2), residual=jnp.zeros(2),
     )  # fmt: skip
     figure = jc.viz.plot_restitution_sets({0.0: samples, 0.5: samples}, terms, title="Sets")
     figure.savefig(tmp_path / "sets.png")

@@ -182,7 +182,7 @@ def invented(terms, v, n=40, steps=3):
         v_plus=jnp.asarray(path[:, -1]),
         impulse=jnp.zeros((n, nc, 1 + nt)),
         status=jnp.zeros(n, jnp.uint32),
-        num_solves=jnp.full(n, steps),
+        num_iters=jnp.full(n, steps),
         energy_ratio=jnp.ones(n),
         residual=jnp.zeros(n),
         path=jnp.asarray(path),

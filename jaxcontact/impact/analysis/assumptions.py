@@ -95,7 +95,7 @@ def unique_steps(
         raise ValueError("law.turn_polygon: expected False, because a turned step has other modes; got True")
     law = law.replace(selection="all", density=None)
     samples = sample(terms, v, law, num_samples=num_samples, seed=draw_key, keep_path=True)
-    num_steps = np.asarray(samples.num_solves)
+    num_steps = np.asarray(samples.num_iters)
     if not np.any(num_steps):
         raise ValueError("v: expected a contact that approaches, got none")
     number = np.asarray(jax.random.uniform(choice_key, num_steps.shape))

@@ -95,7 +95,7 @@ def _anitescu_potra(
         residual=worst,
         impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
-        num_solves=jnp.int32(1),
+        num_iters=jnp.int32(1),
     )
     return jnp.where(bad, v_in, v_plus), info
 
@@ -123,7 +123,7 @@ def sequential(
         clearance: (nc,) as `anitescu_potra`.
 
     Returns:
-        v_plus (nv,) and ImpactInfo; info.num_solves counts the single impacts.
+        v_plus (nv,) and ImpactInfo; info.num_iters counts the single impacts.
 
     Raises:
         ValueError, TypeError: as `anitescu_potra`; an index out of range, max_impacts < 1.
@@ -197,6 +197,6 @@ def _sequential(
         residual=worst,
         impulse=impulse,
         energy_ratio=energy_ratio(terms.M, v, v_plus),
-        num_solves=count,
+        num_iters=count,
     )
     return jnp.where(status != 0, v_in, v_plus), info

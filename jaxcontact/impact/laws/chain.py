@@ -140,6 +140,6 @@ def _chain(
         residual=lax.stop_gradient(balance),
         impulse=jnp.zeros((nc, 1 + nt), v.dtype).at[:, 0].set(end.impulse),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
-        num_solves=jnp.int32(1),
+        num_iters=jnp.int32(1),
     )
     return jnp.where(bad != 0, v_in, v_plus), info

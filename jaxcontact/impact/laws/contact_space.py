@@ -17,7 +17,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
 NO_MOTION = 2.0**16  # of eps^2: a mobility below this fraction of the largest of its contact is zero
@@ -63,7 +63,7 @@ class ContactSpace(Record):
         return u if self.clearance is None else u + self.clearance
 
 
-class ImpactInfo(Record):
+class ImpactInfo(Info):
     """Info that an impact law returns with v_plus.
 
     Attributes:
@@ -73,17 +73,14 @@ class ImpactInfo(Record):
             dissipation relative to that times |J_t|_g |v|_M. Free of units.
         impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s.
         energy_ratio: kinetic energy after / before; 1 without energy before.
-        num_solves: number of steps or single impacts.
+        num_iters: number of steps or single impacts.
         complete: bool, whether every solution of every step was a candidate, of a continuum its corners.
             False by pivoting, which has frequencies of its own and misses families of outcomes, and for
             contacts so redundant that corners are not tabulated, such as three at one point.
     """
 
-    status: jax.Array
-    residual: jax.Array
     impulse: jax.Array
     energy_ratio: jax.Array
-    num_solves: jax.Array
     complete: jax.Array | bool = False
 
 

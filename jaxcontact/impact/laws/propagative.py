@@ -13,18 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import energy_ratio, mass_norm
 from jaxcontact.impact.laws.reflections import Normals, Order, normals, reflect, share, stop, tolerance
 from jaxcontact.precision import jit
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
 ORDERS = ("most_violated", "least_violated")
 
 
-class PropagateInfo(Record):
+class PropagateInfo(Info):
     """Info that a propagative law returns with v_plus.
 
     Attributes:
@@ -32,16 +31,13 @@ class PropagateInfo(Record):
         residual: largest remaining rate of approach along a unit normal, relative to |v|_M.
         impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s; no friction.
         energy_ratio: kinetic energy after / before; 1 without energy before.
-        num_solves: number of single impacts.
+        num_iters: number of single impacts.
         sequence: (max_reflections,) int32 contacts in the order of their impacts, -1 after the last; of
             contacts that strike together the first one.
     """
 
-    status: jax.Array
-    residual: jax.Array
     impulse: jax.Array
     energy_ratio: jax.Array
-    num_solves: jax.Array
     sequence: jax.Array
 
 
@@ -187,7 +183,7 @@ def _outcome(
         residual=jnp.max(jnp.maximum(-rate, 0.0)) / jnp.where(speed > 0, speed, 1.0),
         impulse=jnp.zeros((nc, 1 + nt), v.dtype).at[:, 0].set(impulse / unit_normals.size),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
-        num_solves=jnp.sum(sequence >= 0, dtype=jnp.int32),
+        num_iters=jnp.sum(sequence >= 0, dtype=jnp.int32),
         sequence=sequence,
     )
     unusable = (status & jnp.uint32(int(Status.NONFINITE | Status.INVALID | Status.PENETRATION))) != 0

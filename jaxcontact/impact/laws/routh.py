@@ -127,7 +127,7 @@ def resolve(
             static length, see `Lemke`. The loop over steps always has the static length N.
 
     Returns:
-        v_plus (nv,) and ImpactInfo; info.num_solves counts the steps taken.
+        v_plus (nv,) and ImpactInfo; info.num_iters counts the steps taken.
 
     Raises:
         ValueError, TypeError: as `routh_step`; restitution outside of 0..1 or NaN.
@@ -291,7 +291,7 @@ def _answer(
         residual=resolved.residual,
         impulse=resolved.impulse,
         energy_ratio=energy_ratio(question.terms.M, question.v, resolved.v),
-        num_solves=resolved.num_solves,
+        num_iters=resolved.num_iters,
         complete=resolved.complete,
     )
     return jnp.where(question.status != 0, v, resolved.v), info

@@ -79,7 +79,7 @@ def routh_path(
         restitution: e in 0..1, a number or (nc,); None is 0.
 
     Returns:
-        v_plus (nv,) and RouthPathInfo with the path; info.num_solves counts its pieces.
+        v_plus (nv,) and RouthPathInfo with the path; info.num_iters counts its pieces.
 
     Raises:
         ValueError, TypeError: as `anitescu_potra`; rates of the wrong shape or negative; until of the wrong
@@ -194,7 +194,7 @@ def _routh_path(
         residual=worst,
         impulse=(space.scale * impulse).reshape(-1, 2),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
-        num_solves=count,
+        num_iters=count,
         path=jnp.where(status != 0, v_in[None], path),
         path_impulse=(space.scale[None] * impulses).reshape(max_events + 1, -1, 2),
     )

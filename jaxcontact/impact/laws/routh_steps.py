@@ -109,7 +109,7 @@ class Resolved(NamedTuple):
         impulse: (nc, 1 + nt), N s.
         status: bits, which may include UNTERMINATED.
         residual: the largest of its steps.
-        num_solves: number of steps that were needed.
+        num_iters: number of steps that were needed.
         complete: bool, whether every solution of each step was a candidate.
     """
 
@@ -117,7 +117,7 @@ class Resolved(NamedTuple):
     impulse: jax.Array
     status: jax.Array
     residual: jax.Array
-    num_solves: jax.Array
+    num_iters: jax.Array
     complete: jax.Array
 
 

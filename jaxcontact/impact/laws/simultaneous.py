@@ -150,6 +150,6 @@ def _answer(
         residual=worst,
         impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
         energy_ratio=ratio,
-        num_solves=jnp.int32(1),
+        num_iters=jnp.int32(1),
     )
     return jnp.where(bad != 0, v_in, v_plus), info

@@ -90,7 +90,7 @@ class ByModes:
             first = self._lanes(numbers[order], draws, visited.first, device, nothing, once=True)[0]
             results = jax.tree.map(np.empty_like, first)
             _put(results, order, first)
-            more = np.flatnonzero(results.collides & ~results.missed & (results.num_solves < self.max_steps))
+            more = np.flatnonzero(results.collides & ~results.missed & (results.num_iters < self.max_steps))
             begun = _begun(results, more)
             _put(results, more, self._lanes(numbers[more], draws, visited, device, begun)[0], begun)
         # If the valid modes of a step are no set known to be complete, the sample continues with all modes.
@@ -158,24 +158,24 @@ class ByModes:
     def _nothing_begun(self, n: int) -> Begun:
         rows, dtype = self.space.delassus.shape[0], self.space.delassus.dtype
         arrays: Any = (np.zeros((rows, n), dtype), np.zeros(n, np.int32), np.zeros(n, dtype))
-        return Begun(impulse=arrays[0], num_solves=arrays[1], residual=arrays[2])
+        return Begun(impulse=arrays[0], num_iters=arrays[1], residual=arrays[2])
 
 
 def _put(results: Any, at: np.ndarray, again: Any, begun: Begun | None = None) -> None:
     """Store later results of some samples; of a path only the rows after the steps done before."""
-    for name in ("impulse", "num_solves", "residual", "missed", "collides"):
+    for name in ("impulse", "num_iters", "residual", "missed", "collides"):
         getattr(results, name)[..., at] = getattr(again, name)
     if results.path is not None:
         new: Any = True
         if begun is not None:
-            new = np.arange(results.path.shape[0])[:, None, None] > begun.num_solves
+            new = np.arange(results.path.shape[0])[:, None, None] > begun.num_iters
         results.path[..., at] = np.where(new, again.path, results.path[..., at])
 
 
 def _begun(results: Any, lost: np.ndarray) -> Begun:
-    chosen = (results.impulse, results.num_solves, results.residual)
-    impulse, num_solves, residual = (array[..., lost] for array in chosen)
-    return Begun(impulse=impulse, num_solves=num_solves, residual=residual)
+    chosen = (results.impulse, results.num_iters, results.residual)
+    impulse, num_iters, residual = (array[..., lost] for array in chosen)
+    return Begun(impulse=impulse, num_iters=num_iters, residual=residual)
 
 
 def _first(leaf: jax.Array, size: int) -> np.ndarray:

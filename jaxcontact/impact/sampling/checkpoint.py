@@ -19,7 +19,7 @@ from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import load_store, open_store
 
 FORMAT = "jaxcontact impact samples, 3"  # a new number when the same draws lead to other bits
-FIELDS = ("v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual", "path")
+FIELDS = ("v_plus", "impulse", "status", "num_iters", "energy_ratio", "residual", "path")
 
 
 def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:

@@ -76,7 +76,7 @@ def sample_in_jit(
 
     Returns:
         v_plus (n, nv) and ImpactInfo, whose arrays have the samples first: status, residual, energy_ratio and
-        num_solves and complete (n,), impulse (n, nc, 1 + nt).
+        num_iters and complete (n,), impulse (n, nc, 1 + nt).
 
     Raises:
         ValueError, TypeError: as `sample`; a key that is not a JAX random key.
@@ -195,7 +195,7 @@ def _by_modes(
         residual=lanes.residual,
         impulse=(lanes.impulse * space.scale[:, None]).T.reshape(num_samples, step.shape[0], -1),
         energy_ratio=jax.vmap(energy_ratio, (None, None, 0))(terms.M, v, v_plus),
-        num_solves=lanes.num_solves,
+        num_iters=lanes.num_iters,
         complete=jnp.broadcast_to((holds_all | ~begins) & (status == 0), (num_samples,)),
     )
     assert lanes.changes is not None

@@ -42,10 +42,10 @@ class LaneResults(Record):
 
     Attributes:
         impulse: (r, n) total scaled impulse.
-        num_solves: (n,) number of steps.
+        num_iters: (n,) number of steps.
         residual: (n,) largest violation of the law in any step, relative to |v|_M.
         missed: (n,) bool, some step had no valid mode in the table, or a set of them that is not known to
-            be complete. With known sets the sample ends before that step, and num_solves tells where.
+            be complete. With known sets the sample ends before that step, and num_iters tells where.
         collides: (n,) bool, a contact still approaches, or has energy in store.
         visited: (K,) bool, modes that stood for an outcome in some step of some sample; none without names.
         sets: (N, n) uint32, the signature of the set of outcomes of each step, 0 after the last; or None.
@@ -54,7 +54,7 @@ class LaneResults(Record):
     """
 
     impulse: jax.Array
-    num_solves: jax.Array
+    num_iters: jax.Array
     residual: jax.Array
     missed: jax.Array
     collides: jax.Array
@@ -68,7 +68,7 @@ class Begun(Record):
     """Samples with some of their steps done; fields as in `LaneResults`."""
 
     impulse: jax.Array
-    num_solves: jax.Array
+    num_iters: jax.Array
     residual: jax.Array
 
 
@@ -76,7 +76,7 @@ class _Lanes(Record):
     """The sample of each lane and the state of its impact; the last axis is the lane."""
 
     slot: jax.Array  # place of the sample among the indices
-    num_solves: jax.Array
+    num_iters: jax.Array
     u: jax.Array  # contact velocity
     impulse: jax.Array
     residual: jax.Array
@@ -172,13 +172,13 @@ def resolve_lanes(problem: LaneProblem, samples: SampleBatch, settings: LaneSett
         live = lanes.slot < size
         index = indices[jnp.minimum(lanes.slot, n - 1)]
         stepped, change, collides, set_data = _take_step(impact, lanes, index, live)
-        done = live if settings.once else live & (~collides | (stepped.num_solves >= settings.max_steps))
+        done = live if settings.once else live & (~collides | (stepped.num_iters >= settings.max_steps))
         last = stepped
         if problem.complete is not None:  # a lane that missed a mode ends before that step
             done |= live & stepped.missed
             last = stepped.replace(
                 impulse=jnp.where(stepped.missed[None], lanes.impulse, stepped.impulse),
-                num_solves=jnp.where(stepped.missed, lanes.num_solves, stepped.num_solves),
+                num_iters=jnp.where(stepped.missed, lanes.num_iters, stepped.num_iters),
                 residual=jnp.where(stepped.missed, lanes.residual, stepped.residual),
             )
         results = _keep_step(results, lanes, stepped, change, set_data, jnp.where(live, lanes.slot, nowhere))
@@ -232,15 +232,15 @@ def _begin(
     """Start lanes on the samples at `slot`."""
     rows, tile, dtype = u_start.shape[0], slot.shape[0], u_start.dtype
     impulse = jnp.zeros((rows, tile), dtype)
-    num_solves, residual = jnp.zeros(tile, jnp.int32), jnp.zeros(tile, dtype)
+    num_iters, residual = jnp.zeros(tile, jnp.int32), jnp.zeros(tile, dtype)
     u = jnp.broadcast_to(u_start[:, None], (rows, tile))
     if begun is not None:
-        at = jnp.minimum(slot, begun.num_solves.shape[0] - 1)
-        impulse, num_solves, residual = begun.impulse[:, at], begun.num_solves[at], begun.residual[at]
+        at = jnp.minimum(slot, begun.num_iters.shape[0] - 1)
+        impulse, num_iters, residual = begun.impulse[:, at], begun.num_iters[at], begun.residual[at]
         u = u_start[:, None] + contact_modes.apply(space.delassus.T, impulse)
     return _Lanes(
         slot=slot,
-        num_solves=num_solves,
+        num_iters=num_iters,
         u=u,
         impulse=impulse,
         residual=residual,
@@ -260,7 +260,7 @@ def _take_step(
     m = space.mu.shape[0]
     # With restitution there are steps in which nothing approaches.
     presses = live if elastic is None else live & mode_selection.approaches(u, impact.slowest)
-    drawn = impact.draws.uniform(index, lanes.num_solves * (m + 1), m + 1, u.dtype)
+    drawn = impact.draws.uniform(index, lanes.num_iters * (m + 1), m + 1, u.dtype)
     cap = drawn[:m] * impact.cap_scale[:, None]
     mode, lost, set_data = _choose_mode(impact, jnp.concatenate([u, cap]), drawn[m], presses)
     compression = mode_selection.impulse_of(impact.table, mode, jnp.concatenate([u, cap]))
@@ -283,7 +283,7 @@ def _take_step(
         change = compression + push
         collides = jnp.any(energetic_restitution.loaded(stored, impact.slowest), axis=0)
     stepped = lanes.replace(
-        num_solves=lanes.num_solves + 1,
+        num_iters=lanes.num_iters + 1,
         u=u_next,
         impulse=lanes.impulse + change,
         residual=jnp.maximum(lanes.residual, misfit),
@@ -326,11 +326,11 @@ def _keep_step(
     valid_set, met = set_data
     sets, path, changes = results.sets, results.path, results.changes
     if sets is not None:
-        sets = sets.at[before.num_solves, where].set(valid_set, mode="drop", unique_indices=True)
+        sets = sets.at[before.num_iters, where].set(valid_set, mode="drop", unique_indices=True)
     if path is not None:
-        path = path.at[after.num_solves, :, where].set(after.impulse.T, mode="drop", unique_indices=True)
+        path = path.at[after.num_iters, :, where].set(after.impulse.T, mode="drop", unique_indices=True)
     if changes is not None:
-        changes = changes.at[before.num_solves, :, where].set(change.T, mode="drop", unique_indices=True)
+        changes = changes.at[before.num_iters, :, where].set(change.T, mode="drop", unique_indices=True)
     visited = results.visited if met is None else results.visited | met
     return results.replace(visited=visited, sets=sets, path=path, changes=changes)
 
@@ -343,7 +343,7 @@ def _keep_outcome(results: LaneResults, last: _Lanes, collides: jax.Array, where
 
     return results.replace(
         impulse=store(results.impulse, last.impulse),
-        num_solves=store(results.num_solves, last.num_solves),
+        num_iters=store(results.num_iters, last.num_iters),
         residual=store(results.residual, last.residual),
         missed=store(results.missed, last.missed),
         collides=store(results.collides, collides),
@@ -373,7 +373,7 @@ def _make_empty_results(
     rows = table.impulse.shape[0]
     return LaneResults(
         impulse=jnp.zeros((rows, n), dtype),
-        num_solves=jnp.zeros(n, jnp.int32),
+        num_iters=jnp.zeros(n, jnp.int32),
         residual=jnp.zeros(n, dtype),
         missed=jnp.zeros(n, bool),
         collides=jnp.zeros(n, bool),

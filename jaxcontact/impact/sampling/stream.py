@@ -47,7 +47,7 @@ class ImpactSamples(Record):
         v_plus: (n, nv) velocities after.
         impulse: (n, nc, 1 + nt) total contact impulse (n, t1, t2), N s.
         status: (n,) uint32 bits of `Status`; 0 is success.
-        num_solves: (n,) number of steps.
+        num_iters: (n,) number of steps.
         energy_ratio: (n,) kinetic energy after / before.
         residual: (n,) worst residual of any step, as in `ImpactInfo`.
         path: (n, max_steps + 1, nv) velocities through the impact, or None; rows after the last step
@@ -63,7 +63,7 @@ class ImpactSamples(Record):
     v_plus: jax.Array
     impulse: jax.Array
     status: jax.Array
-    num_solves: jax.Array
+    num_iters: jax.Array
     energy_ratio: jax.Array
     residual: jax.Array
     path: jax.Array | None = None
@@ -240,7 +240,7 @@ class Stream:
             "v_plus": np.broadcast_to(v, (n, nv)),
             "impulse": np.zeros((n, nc, 1 + nt), v.dtype),
             "status": np.zeros(n, np.uint32),
-            "num_solves": np.zeros(n, np.int32),
+            "num_iters": np.zeros(n, np.int32),
             "energy_ratio": np.ones(n, v.dtype),
             "residual": np.zeros(n, v.dtype),
         }
@@ -277,7 +277,7 @@ class Stream:
             v_plus=v_plus,
             impulse=info.impulse,
             status=info.status,
-            num_solves=info.num_solves,
+            num_iters=info.num_iters,
             energy_ratio=info.energy_ratio,
             residual=info.residual,
             path=path,
@@ -331,14 +331,14 @@ def _physical(
     path: Any = None
     if results.path is not None:
         through = velocities(np.moveaxis(results.path, 1, 0))  # (N + 1, n, nv)
-        rows = np.minimum(np.arange(through.shape[0])[:, None], results.num_solves[None, :])
+        rows = np.minimum(np.arange(through.shape[0])[:, None], results.num_iters[None, :])
         path = np.moveaxis(through[rows, np.arange(rows.shape[1])[None, :]], 0, 1)
     return ImpactSamples(
         v_minus=v,
         v_plus=v_plus,
         impulse=(results.impulse * scale[:, None]).T.reshape(-1, nc, 1 + nt),
         status=lane_status(results),
-        num_solves=results.num_solves,
+        num_iters=results.num_iters,
         energy_ratio=energy / (start @ mass @ start),
         residual=results.residual,
         path=path,

@@ -68,7 +68,7 @@ def tally(samples: ImpactSamples, terms: ContactTerms) -> Tally:
     ended = status & np.uint32(int(Status.UNTERMINATED)) == 0
     normal, sliding = contact_velocities(samples, terms)
     velocity = np.concatenate([normal[:, :, None], sliding], axis=2)[ended]
-    steps = np.asarray(samples.num_solves)
+    steps = np.asarray(samples.num_iters)
     energy = np.asarray(samples.energy_ratio)[ended]
     return Tally(
         number=status.size,
@@ -81,7 +81,5 @@ def tally(samples: ImpactSamples, terms: ContactTerms) -> Tally:
         worst_residual=float(np.max(np.asarray(samples.residual))),
         status=int(np.bitwise_or.reduce(status)),
         failed=failed.size,
-        first_failed=(int(failed[0]), int(np.asarray(samples.num_solves)[failed[0]]))
-        if failed.size
-        else None,
+        first_failed=(int(failed[0]), int(np.asarray(samples.num_iters)[failed[0]])) if failed.size else None,
     )

@@ -50,7 +50,7 @@ class Compliant(Record):
         said = StepperInfo(
             status=info.status,
             residual=info.residual,
-            num_iters=info.iterations,
+            num_iters=info.num_iters,
             impulse=dt * force,
             contacts=force[:, 0] > 0.0,
             details=info,

@@ -37,7 +37,7 @@ class Answer(NamedTuple):
     impulse: jax.Array
     status: jax.Array
     residual: jax.Array
-    num_solves: jax.Array
+    num_iters: jax.Array
 
 
 class Progress(NamedTuple):
@@ -97,7 +97,7 @@ def press(laws: Laws, terms: ContactTerms, free: FreeStep, allowed: Any, dt: jax
     terms = terms.replace(M=free.M)
     terms = terms.replace(active=within_reach(terms, ahead, dt) & allowed)
     v, info = laws.press(terms, ahead, laws.key, clearance=terms.phi / dt)
-    return Answer(v, info.impulse, info.status, info.residual, info.num_solves)
+    return Answer(v, info.impulse, info.status, info.residual, info.num_iters)
 
 
 def touched_velocities(terms: ContactTerms, impulse: jax.Array) -> jax.Array:
@@ -201,7 +201,7 @@ def _ask(laws: Laws, terms: ContactTerms, v: jax.Array) -> Answer:
         none = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype)
         impulse = none.at[:, 0].set(impulse)
     residual = jnp.asarray(getattr(info, "residual", 0.0), v.dtype)
-    solves = jnp.asarray(getattr(info, "num_solves", 1), jnp.int32)
+    solves = jnp.asarray(getattr(info, "num_iters", 1), jnp.int32)
     return Answer(v_plus, impulse, jnp.asarray(info.status, jnp.uint32), residual, solves)
 
 
@@ -212,7 +212,7 @@ def add_answers(account: Answer, answer: Answer, share: jax.Array | float) -> An
         account.impulse + share * answer.impulse,
         account.status | answer.status,
         jnp.maximum(account.residual, answer.residual),
-        account.num_solves + answer.num_solves,
+        account.num_iters + answer.num_iters,
     )
 
 

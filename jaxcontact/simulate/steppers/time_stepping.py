@@ -140,7 +140,7 @@ class TimeStepping(Record):
         info = StepperInfo(
             status=update.status | removed.status | step_status,
             residual=update.residual,
-            num_iters=update.num_solves + removed.num_iters,
+            num_iters=update.num_iters + removed.num_iters,
             impulse=impulse,
             contacts=impulse[:, 0] > 0.0,
             details=removed,

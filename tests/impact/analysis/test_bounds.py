@@ -43,7 +43,7 @@ def test_measured_steps_stay_below_the_bound(name):
         jc.impact.Routh(impulse_step=model.impulse_step, max_steps=40),
         num_samples=count,
         seed=jax.random.key(0),
-    ).num_solves
+    ).num_iters
     for probability in (0.5, 1e-3):
         bound = step_bound(
             terms, v, jc.impact.Routh(impulse_step=model.impulse_step, max_steps=1), probability=probability

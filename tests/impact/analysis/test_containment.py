@@ -123,7 +123,7 @@ def by_hand(*places):
         v_plus=v_plus,
         status=np.zeros(count, np.uint32),
         energy_ratio=np.ones(count),
-        num_solves=np.ones(count, np.int32),
+        num_iters=np.ones(count, np.int32),
         residual=np.zeros(count),
     )
 

@@ -20,7 +20,7 @@ def synthetic(v_plus, v_minus=None, status=None, independent=True):
         v_plus=v_plus,
         impulse=np.zeros((n, 1, 2)),
         status=np.zeros(n, np.uint32) if status is None else status,
-        num_solves=np.ones(n, np.int32),
+        num_iters=np.ones(n, np.int32),
         energy_ratio=np.ones(n),
         residual=np.zeros(n),
         independent=independent,

@@ -34,7 +34,7 @@ def test_mirror_images_obey_the_law(name):
     both = mirrored(samples, terms, model.symmetry)
     assert both.v_plus.shape == (2 * count, nv) and both.path.shape == (2 * count, 2, nv)
     assert not both.independent
-    for name in ("status", "num_solves", "energy_ratio", "residual"):
+    for name in ("status", "num_iters", "energy_ratio", "residual"):
         assert np.array_equal(np.asarray(getattr(both, name)), np.tile(np.asarray(getattr(samples, name)), 2))
     np.testing.assert_allclose(both.path[:, -1], both.v_plus, atol=1e-13)
     caps = 0.6 * np.asarray(Iid(key=key).uniform(jnp.arange(count, dtype=jnp.uint32), 0, nc)).T

@@ -76,7 +76,7 @@ def test_point_mass(v, mu, expected):
     assert float(info.energy_ratio) == pytest.approx(after / before, abs=1e-14)
     assert info.status.dtype == jnp.uint32
     assert int(info.status) == 0
-    assert int(info.num_solves) == 1
+    assert int(info.num_iters) == 1
     assert not info.complete
     assert float(info.residual) < 1e-14
     outcomes, valid = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())[0]
@@ -331,7 +331,7 @@ def test_sequence_skips_contacts_that_do_not_approach(order, impacts, done):
     for contact in done:
         expected[contact] = hit[contact]
     np.testing.assert_allclose(v_plus, expected.ravel(), rtol=0, atol=1e-14)
-    assert int(info.num_solves) == len(done)
+    assert int(info.num_iters) == len(done)
     left = any(contact in order for contact in {0, 2} - done)
     assert int(info.status) == (int(jc.Status.UNTERMINATED) if left else 0)
     assert np.array_equal(np.asarray(info.impulse)[:, 0] > 0, [c in done for c in range(3)])
@@ -341,7 +341,7 @@ def test_sequence_without_approach_takes_no_impact():
     v = jnp.array([1.0, 0.0, 1.0, 0.5, 1.0, 2.0])
     v_plus, info = sequential(sliders(3), v, (0, 1, 2), max_impacts=5)
     assert np.array_equal(v_plus, v)
-    assert (int(info.status), int(info.num_solves), float(info.energy_ratio)) == (0, 0, 1.0)
+    assert (int(info.status), int(info.num_iters), float(info.energy_ratio)) == (0, 0, 1.0)
 
 
 @pytest.mark.slow
@@ -364,7 +364,7 @@ def test_sequences_of_random_systems_are_those_of_the_reference():
         args = c.M[k], c.J_n[k], c.J_t[k], c.mu[k], c.v[k]
         path, hits = ref.sequential(*args, order, 8)
         lengths.add(len(hits))
-        assert int(info.num_solves[k]) == len(hits)
+        assert int(info.num_iters[k]) == len(hits)
         size = np.abs(c.v[k]).max()
         np.testing.assert_allclose(v_plus[k], path[-1], rtol=0, atol=1e-9 * size)
         done = (c.J_n[k] @ path[-1]).min() >= -1e-8
@@ -398,4 +398,4 @@ def test_sequence_in_space():
     expected, single = anitescu_potra(one, v)
     np.testing.assert_allclose(v_plus, np.concatenate([expected, 2 * expected]), rtol=0, atol=1e-13)
     np.testing.assert_allclose(info.impulse, np.stack([single.impulse[0], 2 * single.impulse[0]]), atol=1e-13)
-    assert (int(info.status), int(info.num_solves)) == (0, 2)
+    assert (int(info.status), int(info.num_iters)) == (0, 2)

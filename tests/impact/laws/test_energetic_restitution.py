@@ -120,7 +120,7 @@ def test_draws_of_0_and_full_are_the_propagative_outcomes():
         several += int(np.sum(these)) * k
         assert not np.any(np.asarray(info.status)[these])
         np.testing.assert_allclose(v_plus[these], found[these, k], atol=1e-10)
-        assert np.array_equal(info.num_solves[these], 2 * np.asarray(sequences.length)[these, k])
+        assert np.array_equal(info.num_iters[these], 2 * np.asarray(sequences.length)[these, k])
     assert several >= 3  # impacts with two outcomes
 
 
@@ -247,7 +247,7 @@ def slopes(terms, v, caps, picks, e, directions, length, weight):
 
     v_plus, push, info = jax.linearize(outcome, length, has_aux=True)
     pull = jax.linear_transpose(push, length)
-    return v_plus, info.num_solves, push(jnp.ones_like(length)), pull(weight)[0]
+    return v_plus, info.num_iters, push(jnp.ones_like(length)), pull(weight)[0]
 
 
 @pytest.mark.slow
@@ -291,7 +291,7 @@ def block():
 
 
 def same_bits(a, b, count):
-    for name in ("v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual"):
+    for name in ("v_plus", "impulse", "status", "num_iters", "energy_ratio", "residual"):
         assert (
             np.asarray(getattr(a, name))[:count].tobytes() == np.asarray(getattr(b, name))[:count].tobytes()
         )
@@ -307,7 +307,7 @@ def resolved(terms, model, seed, e):
     v = jnp.broadcast_to(wide(model.initial_state().v), (LANES, NV))
     e = jnp.broadcast_to(jnp.asarray(e), (LANES, 2))
     v_plus, info = bounce(lanes, v, model.impulse_step * x[..., :2], x[..., 2], e)
-    return np.asarray(v_plus)[:, :3], np.asarray(info.num_solves)
+    return np.asarray(v_plus)[:, :3], np.asarray(info.num_iters)
 
 
 @pytest.mark.slow
@@ -320,9 +320,9 @@ def test_samples_are_resolve_whatever_the_chunk(block, tmp_path):
     with pytest.raises(ValueError, match="restitution"):
         draw(900, restitution=0.5, seed=2, checkpoint=tmp_path / "run")
     assert not np.any(many.status) and np.max(np.asarray(many.energy_ratio)) < 1.0
-    v_plus, num_solves = resolved(terms, model, 2, e)
+    v_plus, num_iters = resolved(terms, model, 2, e)
     np.testing.assert_allclose(v_plus, many.v_plus[:LANES], atol=1e-13)
-    assert np.array_equal(num_solves, many.num_solves[:LANES])
+    assert np.array_equal(num_iters, many.num_iters[:LANES])
     # A known e = 0 is the inelastic program itself.
     assert (
         energetic_restitution.check(terms, 0.0) is None
@@ -336,9 +336,9 @@ def test_without_restitution_the_set_is_the_inelastic_one(block):
     terms, model, draw = block
     plain = draw(900, seed=3)
     same_bits(draw(900, restitution=0.0, seed=3), plain, 900)
-    v_plus, num_solves = resolved(terms, model, 3, np.zeros(2))
+    v_plus, num_iters = resolved(terms, model, 3, np.zeros(2))
     np.testing.assert_allclose(v_plus, plain.v_plus[:LANES], atol=1e-14)
-    assert np.array_equal(num_solves, plain.num_solves[:LANES])
+    assert np.array_equal(num_iters, plain.num_iters[:LANES])
 
 
 @pytest.mark.slow

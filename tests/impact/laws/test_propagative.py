@@ -106,7 +106,7 @@ def test_two_contacts_need_at_most_half_of_what_theorem_1_says():
 
     for info in stages(jnp.asarray(J), v):
         assert not np.any(info.status)
-        assert np.all(np.asarray(info.num_solves) <= np.ceil(np.pi / (2.0 * gamma) - 1e-9))
+        assert np.all(np.asarray(info.num_iters) <= np.ceil(np.pi / (2.0 * gamma) - 1e-9))
 
 
 @pytest.mark.slow_cases("2")
@@ -119,7 +119,7 @@ def test_n_stages_in_either_order(n):
     first, info = impact.propagate(terms, v, order=(0, 1))
     second, other = impact.propagate(terms, v, order=(1, 0))
     np.testing.assert_allclose(first, second, atol=1e-13)
-    assert int(info.num_solves) == int(other.num_solves) == n
+    assert int(info.num_iters) == int(other.num_iters) == n
     assert list(np.asarray(info.sequence[:n])) == [i % 2 for i in range(n)]
     assert float(impact.indeterminacy(terms, v)) < 1e-13
     found = impact.unique_order(terms)
@@ -208,7 +208,7 @@ def test_equal_balls_of_a_cradle_pass_it_on(number):
     for order in ("most_violated", "least_violated", tuple(range(number - 1))[::-1]):
         v_plus, info = impact.propagate(terms, model.initial_state().v, order=order)
         np.testing.assert_allclose(v_plus, [0.0] * (number - 1) + [1.0], atol=1e-14)
-        assert int(info.num_solves) == number - 1
+        assert int(info.num_iters) == number - 1
     # All contacts approach: the velocities are sorted, whatever the order.
     v = jnp.asarray(np.random.default_rng(number).normal(size=number))
     found, sequences, valid = impact.propagate_all(terms, v)
@@ -397,7 +397,7 @@ def test_resting_contacts_take_part_and_inactive_ones_do_not():
     np.testing.assert_allclose(v_plus, [0.0, 1.0, 0.0, 0.0], atol=1e-14)
     still, info = impact.propagate(terms, -model.initial_state().v)
     np.testing.assert_allclose(still, -model.initial_state().v)
-    assert int(info.num_solves) == 0
+    assert int(info.num_iters) == 0
 
 
 def test_a_flat_box_rises_as_it_came():

@@ -146,7 +146,7 @@ def test_a_whole_sample(seed, m):
     assert np.all(left[ok] <= 0)
     unterminated = (np.asarray(info.status) & int(jc.Status.UNTERMINATED)) != 0
     assert np.all(np.any(left[unterminated] >= -1e-6 * approach[unterminated], axis=1))
-    assert np.all(np.asarray(info.num_solves)[unterminated] == 4)
+    assert np.all(np.asarray(info.num_iters)[unterminated] == 4)
 
 
 @pytest.mark.slow

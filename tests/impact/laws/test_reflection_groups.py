@@ -84,13 +84,13 @@ def test_single_impacts_are_the_positive_roots_that_approach(name, rng):
     for order in ("most_violated", tuple(range(len(simple)))):
         v_plus, info = impacts(simple, velocities, order, len(roots))
         assert not np.any(info.status)
-        assert np.array_equal(info.num_solves, expected)
+        assert np.array_equal(info.num_iters, expected)
         outcomes.append(v_plus)
     np.testing.assert_allclose(outcomes[0], outcomes[1], atol=1e-11)
     # The bound is reached: all roots approach where all contacts do.
     assert np.max(expected) <= len(roots)
     _, info = impacts(simple, np.linalg.solve(simple, -np.ones(len(simple)))[None], "least_violated", 60)
-    assert info.num_solves[0] == len(roots)
+    assert info.num_iters[0] == len(roots)
 
 
 @pytest.mark.parametrize("n", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 5))])
@@ -110,11 +110,11 @@ def test_two_orders_agree_at_pi_over_n_alone(n):
         apart = np.linalg.norm(first - second, axis=1) / np.linalg.norm(velocities, axis=1)
         if off == 0.0:
             assert np.max(apart) < 1e-12
-            assert set(one.num_solves) == set(other.num_solves) == {n}
+            assert set(one.num_iters) == set(other.num_iters) == {n}
         else:
             # k reflections in either order differ by a turn of 2 k angle, less whole turns.
-            same = one.num_solves == other.num_solves
-            turns = 2 * np.abs(np.sin(one.num_solves * angle))
+            same = one.num_iters == other.num_iters
+            turns = 2 * np.abs(np.sin(one.num_iters * angle))
             np.testing.assert_allclose(apart[same], turns[same], atol=1e-9)
             assert np.max(apart) > min(abs(math.sin(k * angle)) for k in (n, n + 1)) > 1e-5
 
@@ -136,7 +136,7 @@ def test_other_normals_of_three_contacts(rng):
     (first, one), (second, other) = both(jnp.asarray(normals), jnp.asarray(velocities))
     ended = (np.asarray(one.status) == 0) & (np.asarray(other.status) == 0)
     apart = np.linalg.norm(first - second, axis=1) / np.linalg.norm(velocities, axis=1)
-    lengths = np.asarray(one.num_solves)
+    lengths = np.asarray(one.num_iters)
     assert np.mean(ended) > 0.95
     assert np.mean(apart[ended] > 1e-6) > 0.9
     assert (

@@ -77,7 +77,7 @@ def test_point_mass(v, mu, cap, expected, selection):
     np.testing.assert_allclose(info.impulse, [impulse[::-1]], rtol=0, atol=1e-13)
     assert int(info.status) == 0
     assert float(info.residual) < 1e-13
-    assert int(info.num_solves) == 1
+    assert int(info.num_iters) == 1
     assert bool(info.complete) is (selection == "all")
     assert float(info.energy_ratio) == pytest.approx(np.dot(expected, expected) / np.dot(v, v), abs=1e-14)
 
@@ -124,7 +124,7 @@ def test_resolve_in_space_ends_after_enough_impulse():
     v = jnp.array([1.0, 0.0, -1.0])
     v_plus, info = resolve(point(0.3, 3), v, caps, jnp.zeros(5), selection="lemke")
     np.testing.assert_allclose(v_plus, [0.7, 0.0, 0.0], atol=1e-13)
-    assert (int(info.status), int(info.num_solves)) == (0, 4)  # 2 N s in portions of 0.6
+    assert (int(info.status), int(info.num_iters)) == (0, 4)  # 2 N s in portions of 0.6
     np.testing.assert_allclose(info.impulse, [[2.0, -0.6, 0.0]], atol=1e-13)
 
 
@@ -217,7 +217,7 @@ def test_resolve_is_a_chain_of_steps(gait, draws, resolved, selection):
             impulse, count = impulse + np.asarray(one.impulse), count + 1
         np.testing.assert_allclose(v_plus[i], now, rtol=0, atol=1e-13)
         np.testing.assert_allclose(info.impulse[i], impulse, rtol=0, atol=1e-13)
-        assert int(info.num_solves[i]) == count
+        assert int(info.num_iters[i]) == count
         bit = int(jc.Status.UNTERMINATED) if approaches(terms, now) else 0
         assert int(info.status[i]) == bit
     assert np.all(info.complete == (selection == "all"))
@@ -228,7 +228,7 @@ def test_too_few_steps_are_unterminated(gait, draws):
     terms, v, _ = gait
     v_plus, info = resolve(terms, v, 0.01 * draws[0][0], draws[1][0])
     assert int(info.status) == int(jc.Status.UNTERMINATED)
-    assert int(info.num_solves) == 5
+    assert int(info.num_iters) == 5
     assert approaches(terms, v_plus)
     assert 0.0 < float(info.energy_ratio) < 1.0
 
@@ -238,11 +238,11 @@ def test_nothing_approaches_nothing_happens(gait, draws):
     away = v + jnp.linalg.solve(terms.M, terms.J_n[0] + terms.J_n[1]) * 2.0
     v_plus, info = resolve(terms, away, draws[0][0], draws[1][0])
     assert np.array_equal(v_plus, away)
-    assert (int(info.status), int(info.num_solves), float(info.energy_ratio)) == (0, 0, 1.0)
+    assert (int(info.status), int(info.num_iters), float(info.energy_ratio)) == (0, 0, 1.0)
     idle = terms.replace(active=jnp.zeros(2, bool))
     v_plus, info = resolve(idle, v, draws[0][0], draws[1][0])
     assert np.array_equal(v_plus, v)
-    assert (int(info.status), int(info.num_solves)) == (0, 0)
+    assert (int(info.status), int(info.num_iters)) == (0, 0)
 
 
 def test_an_inactive_contact_takes_no_impulse(gait, draws):
@@ -266,7 +266,7 @@ def test_a_loop_and_a_batch_agree(gait, draws, resolved):
         np.testing.assert_allclose(v_plus[i], one, rtol=0, atol=1e-13)
         np.testing.assert_allclose(info.impulse[i], single.impulse, rtol=0, atol=1e-13)
         assert int(info.status[i]) == int(single.status)
-        assert int(info.num_solves[i]) == int(single.num_solves)
+        assert int(info.num_iters[i]) == int(single.num_iters)
 
 
 @pytest.mark.slow

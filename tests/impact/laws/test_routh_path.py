@@ -73,7 +73,7 @@ def test_nothing_approaches_nothing_happens():
     for away in (-v, jnp.zeros(3)):
         v_plus, info = routh_path(terms, away, jnp.ones(2))
         assert np.array_equal(v_plus, away)
-        assert (int(info.status), int(info.num_solves)) == (0, 0)
+        assert (int(info.status), int(info.num_iters)) == (0, 0)
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_the_path_is_made_of_its_phases():
     v_plus, info = routh_path(terms, v, rates, until=until)
     assert int(info.status) == 0
     s = np.asarray(info.path_impulse[..., 0].sum(-1))
-    count = int(info.num_solves)
+    count = int(info.num_iters)
     assert np.all(np.diff(s[: count + 1]) > 0) and np.all(s[count:] == s[count])
     np.testing.assert_allclose(info.path[0], v)
     np.testing.assert_allclose(info.path[-1], v_plus)
@@ -142,7 +142,7 @@ def test_one_contact_slides_sticks_or_reverses_as_in_closed_form(mu, u_t, end):
         corners.append((s_end, np.array([0.0, (s_end - s_stop) * (b + lam_t * c)])))
     else:
         corners.append((s_end, np.array([0.0, u[1] + s_end * (b - mu * c)])))
-    assert int(info.num_solves) == len(corners) - 1
+    assert int(info.num_iters) == len(corners) - 1
     path = np.asarray(info.path)[: len(corners)] @ J.T
     np.testing.assert_allclose(path, [at for _, at in corners], atol=1e-13)
     np.testing.assert_allclose(info.path_impulse[: len(corners), 0, 0], [s for s, _ in corners], atol=1e-13)
@@ -177,7 +177,7 @@ def test_steps_converge_to_it_with_order_one(unique):
     limit, info = jax.vmap(lambda r: routh_path(terms, v, r))(rates)
     assert not np.any(info.status)
     assert np.max(info.energy_ratio) < 1.0
-    assert set(np.asarray(info.num_solves).tolist()) != {1}
+    assert set(np.asarray(info.num_iters).tolist()) != {1}
     errors = []
     for h in (0.04, 0.01):
         steps = int(3.0 / h)
@@ -212,7 +212,7 @@ def test_impulse_energy_and_momentum_of_the_disks():
     for r in rates:
         v_plus, info = routh_path(terms, v, r)
         assert int(info.status) == 0
-        assert int(info.num_solves) > 2
+        assert int(info.num_iters) > 2
         assert float(info.residual) < 1e-9
         assert np.asarray(terms.J_n @ v_plus).min() > -1e-8
         assert float(info.energy_ratio) < 0.2
@@ -263,7 +263,7 @@ def test_a_loop_and_a_batch_agree(unique):
         one, single = routh_path(terms, velocities[k], jnp.array([1.0, 0.7]))
         np.testing.assert_allclose(batched[k], one, rtol=0, atol=1e-13)
         assert int(info.status[k]) == int(single.status)
-        assert int(info.num_solves[k]) == int(single.num_solves)
+        assert int(info.num_iters[k]) == int(single.num_iters)
 
 
 def test_mistakes_are_named():

@@ -47,7 +47,7 @@ def test_lanes_are_solved_with_their_active_contacts_alone():
         v, single = jax.jit(whole)(ANGLES[k], heights[k], keys[k])
         np.testing.assert_allclose(got[k], v, rtol=0, atol=1e-12)
         np.testing.assert_allclose(info.impulse[k], single.impulse, rtol=0, atol=1e-12)
-        assert int(info.num_solves[k]) == int(single.num_solves) and not int(info.status[k])
+        assert int(info.num_iters[k]) == int(single.num_iters) and not int(info.status[k])
     poisoned, said = jax.jit(jax.vmap(asked))(ANGLES.at[2].set(jnp.nan), heights, keys)
     others = np.arange(5) != 2
     chex.assert_trees_all_equal(poisoned[others], got[others])

@@ -135,13 +135,13 @@ def test_pushes_follow_friction_round_the_corners():
     pressed, _ = law(caps)
     caps[:, 1:] = 1e3
     v_plus, info = law(caps)
-    pressed, v_plus, num_solves = map(np.asarray, (pressed, v_plus, info.num_solves))
+    pressed, v_plus, num_iters = map(np.asarray, (pressed, v_plus, info.num_iters))
     turned = checked = 0
     for i in range(LANES):
         M, J, mu = host.M[i], rows[i], host.mu[i, 0]
         D = J @ np.linalg.solve(M, J.T)
         before, u = J @ v[i], J @ pressed[i]
-        if before[0] > -0.1 or num_solves[i] != 2 or checked == 12:
+        if before[0] > -0.1 or num_iters[i] != 2 or checked == 12:
             continue
         checked += 1
         lam = np.linalg.solve(D, u - before)
@@ -161,7 +161,7 @@ def test_draws_of_full_steps_are_the_propagative_outcomes():
     caps = np.repeat(1e4 * (np.asarray(told.sequence)[:, :, None] == np.arange(2)), 2, axis=1)
     v_plus, info = bounce(terms, v, jnp.asarray(caps), jnp.zeros((LANES, STEPS)), jnp.ones((LANES, 2)))
     known = np.asarray(told.status) == 0
-    assert np.sum(known & (np.asarray(told.num_solves) > 1)) >= 5
+    assert np.sum(known & (np.asarray(told.num_iters) > 1)) >= 5
     assert not np.any(np.asarray(info.status)[known])
     np.testing.assert_allclose(v_plus[known], found[known], atol=1e-10)
 

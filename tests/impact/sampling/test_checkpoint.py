@@ -122,7 +122,7 @@ def test_files_are_readable_without_the_package(gait: tuple, finished: Path) -> 
     assert np.array_equal(np.array(manifest["terms.M"]), gait[0].M)
     lines = [json.loads(line) for line in (finished / "finished.jsonl").read_text().splitlines()]
     assert [line["end"] for line in lines] == [*range(400, 3000, 400), 3000]
-    for name in ("v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual"):
+    for name in ("v_plus", "impulse", "status", "num_iters", "energy_ratio", "residual"):
         array = np.load(finished / f"{name}.npy", mmap_mode="r")
         assert same_bits(array, getattr(whole, name))
         rows = array[lines[1]["begin"] : lines[1]["end"]]

@@ -71,7 +71,7 @@ def test_the_measure_changes_and_the_set_does_not(gait):
         assert np.max(other.residual) < 1e-12
         found = jc.impact.contains(plain, np.asarray(other.v_plus)[ended], terms=terms)
         assert np.mean(np.asarray(found.inside)) > 0.98
-    assert np.mean(draw(gait, density=small).num_solves) > np.mean(draw(gait).num_solves) + 0.3
+    assert np.mean(draw(gait, density=small).num_iters) > np.mean(draw(gait).num_iters) + 0.3
 
 
 def test_independence_is_known(gait):

@@ -58,7 +58,7 @@ def test_the_samples_are_those_of_the_driver(name, selection, restitution):
     np.testing.assert_allclose(v_plus, want.v_plus, atol=1e-12)
     np.testing.assert_allclose(info.impulse, want.impulse, atol=1e-12)
     np.testing.assert_allclose(info.energy_ratio, want.energy_ratio, atol=1e-12)
-    assert np.array_equal(info.status, want.status) and np.array_equal(info.num_solves, want.num_solves)
+    assert np.array_equal(info.status, want.status) and np.array_equal(info.num_iters, want.num_iters)
     assert np.all(info.complete == want.complete) and v_plus.dtype == want.v_plus.dtype
     assert np.max(info.residual) <= 1e-12
 
@@ -73,7 +73,7 @@ def test_the_distribution_is_that_of_the_driver(name):
     ours, info = draw_in_jit(terms, model.initial_state().v, jax.random.key(8), **settings)
     J = np.concatenate([terms.J_n, terms.J_t[:, 0]])
     ours, theirs = (np.asarray(v @ J.T).round(7) + 0.0 for v in (ours, theirs))
-    steps = np.asarray(info.num_solves)
+    steps = np.asarray(info.num_iters)
     assert steps.min() >= 1 and steps.max() <= model.max_steps
     pvalues = [ks_2samp(a, b, method="asymp").pvalue for a, b in zip(ours.T, theirs.T, strict=True)]
     assert min(pvalues) > LEVEL / len(pvalues)
@@ -191,7 +191,7 @@ def test_nothing_approaches():
     """Then v_plus is v, without a step; the derivative is that of `resolve`: the identity."""
     _, terms, v = gait()
     v_plus, info = outcomes(terms, -v, KEY)
-    assert np.all(v_plus == -v[None]) and not np.any(info.status) and not np.any(info.num_solves)
+    assert np.all(v_plus == -v[None]) and not np.any(info.status) and not np.any(info.num_iters)
     slope = jax.jvp(lambda v: outcomes(terms, v, KEY)[0], (-v,), (v,))[1]
     np.testing.assert_allclose(slope, jnp.broadcast_to(v, slope.shape), atol=1e-12)
 
@@ -199,7 +199,7 @@ def test_nothing_approaches():
 def test_too_few_steps_are_unterminated():
     _, terms, v = gait()
     _, info = outcomes(terms, v, KEY, None, 1e-3)
-    assert np.all(info.status == int(jc.Status.UNTERMINATED)) and np.all(info.num_solves == STEPS)
+    assert np.all(info.status == int(jc.Status.UNTERMINATED)) and np.all(info.num_iters == STEPS)
 
 
 @pytest.mark.parametrize(("step", "bit"), [(-1.0, "INVALID"), (0.0, "INVALID"), (np.nan, "NONFINITE")])

@@ -40,7 +40,7 @@ def disks():
     return Case("disk_stack")
 
 
-FIELDS = ("v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual", "path")
+FIELDS = ("v_plus", "impulse", "status", "num_iters", "energy_ratio", "residual", "path")
 
 
 def same_bits(a, b, count, fields=FIELDS):
@@ -89,7 +89,7 @@ def test_seeds_differ_and_do_not_overlap(gait):
 def test_a_path_does_not_change_the_samples(gait):
     """But for rounding: these are two programs, and without optimisation a compiler may round them differently."""
     with_path, without = gait(700, keep_path=True), gait(700)
-    same_bits(with_path, without, 700, ("status", "num_solves"))
+    same_bits(with_path, without, 700, ("status", "num_iters"))
     for name in ("v_plus", "impulse", "energy_ratio"):
         np.testing.assert_allclose(getattr(with_path, name), getattr(without, name), rtol=0, atol=1e-13)
     assert without.path is None
@@ -113,7 +113,7 @@ def test_samples_are_resolve_with_the_same_draws(name, selection):
     np.testing.assert_allclose(samples.v_plus, v_plus, rtol=0, atol=1e-12)
     np.testing.assert_allclose(samples.impulse, info.impulse, rtol=0, atol=1e-12)
     np.testing.assert_allclose(samples.energy_ratio, info.energy_ratio, rtol=0, atol=1e-12)
-    assert np.array_equal(samples.num_solves, info.num_solves)
+    assert np.array_equal(samples.num_iters, info.num_iters)
     assert np.array_equal(samples.status, info.status)
 
 
@@ -121,7 +121,7 @@ def test_samples_are_resolve_with_the_same_draws(name, selection):
 @pytest.mark.parametrize("selection", ["all", "visited", "lemke"])
 def test_the_path_leads_to_v_plus(gait, selection):
     samples = gait(600, selection=selection, keep_path=True)
-    path, solves = np.asarray(samples.path), np.asarray(samples.num_solves)
+    path, solves = np.asarray(samples.path), np.asarray(samples.num_iters)
     assert path.shape == (600, 6, 4)
     assert np.array_equal(path[:, 0], np.broadcast_to(gait.v, (600, 4)))
     np.testing.assert_allclose(path[:, -1], samples.v_plus, rtol=0, atol=1e-13)
@@ -197,7 +197,7 @@ def test_shapes_and_dtypes(gait):
         "v_plus": ((16, 4), BASE),
         "impulse": ((16, 2, 2), BASE),
         "status": ((16,), np.uint32),
-        "num_solves": ((16,), np.int32),
+        "num_iters": ((16,), np.int32),
         "energy_ratio": ((16,), BASE),
         "residual": ((16,), BASE),
         "path": ((16, 6, 4), BASE),
@@ -231,7 +231,7 @@ def test_single_precision_obeys_the_laws(gait):
     assert np.max(samples.residual) < 1e-4
     if WIDE:
         wide = gait(1000)
-        assert np.mean(samples.num_solves) == pytest.approx(float(np.mean(wide.num_solves)), rel=0.03)
+        assert np.mean(samples.num_iters) == pytest.approx(float(np.mean(wide.num_iters)), rel=0.03)
 
 
 def test_no_approaching_contact_returns_v(gait):
@@ -249,7 +249,7 @@ def test_no_approaching_contact_returns_v(gait):
             assert np.array_equal(samples.v_plus, np.broadcast_to(v, (9, 4)))
             assert np.array_equal(samples.path, np.broadcast_to(v, (9, 6, 4)))
             assert not np.any(samples.status)
-            assert not np.any(samples.num_solves)
+            assert not np.any(samples.num_iters)
             assert not np.any(samples.impulse)
             assert np.all(np.asarray(samples.energy_ratio) == 1.0)
 
@@ -358,8 +358,8 @@ def test_independent_draws_follow_the_key(gait):
     one, again = (gait(400, seed=jax.random.key(1)) for _ in range(2))
     same_bits(one, again, 400)
     same_bits(gait(50, seed=jax.random.key(1)), one, 50)
-    other = np.asarray(gait(400, seed=jax.random.key(2)).num_solves)
-    assert np.any(other != np.asarray(one.num_solves))
+    other = np.asarray(gait(400, seed=jax.random.key(2)).num_iters)
+    assert np.any(other != np.asarray(one.num_iters))
 
 
 @pytest.mark.slow_cases("box_and_wall")
@@ -367,7 +367,7 @@ def test_independent_draws_follow_the_key(gait):
 def test_sobol_and_independent_draws_have_the_same_means(name):
     case, count = Case(name), 4000
     quasi, iid = case(count), case(count, seed=jax.random.key(0))
-    for field in (lambda s: s.v_plus, lambda s: s.num_solves[:, None], lambda s: s.energy_ratio[:, None]):
+    for field in (lambda s: s.v_plus, lambda s: s.num_iters[:, None], lambda s: s.energy_ratio[:, None]):
         a, b = np.asarray(field(quasi), float), np.asarray(field(iid), float)
         error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / count)
         assert np.all(np.abs(a.mean(axis=0) - b.mean(axis=0)) <= 4 * error + 1e-12)

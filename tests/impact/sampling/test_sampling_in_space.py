@@ -50,7 +50,7 @@ def test_samples_are_those_of_resolve(restitution):
     v_plus, info = jax.vmap(one)(caps, picks)
     np.testing.assert_allclose(found.v_plus, v_plus, rtol=0, atol=1e-9)
     np.testing.assert_allclose(found.impulse, info.impulse, rtol=0, atol=1e-9)
-    assert np.array_equal(found.num_solves, info.num_solves)
+    assert np.array_equal(found.num_iters, info.num_iters)
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_the_block_in_space_is_the_block_in_the_plane():
     here = draw(planar, v, **settings)
     np.testing.assert_allclose(there.v_plus[:, :-1], here.v_plus, rtol=0, atol=1e-9)
     np.testing.assert_allclose(there.v_plus[:, -1], 0.0, atol=1e-12)
-    assert np.array_equal(there.num_solves, here.num_solves)
+    assert np.array_equal(there.num_iters, here.num_iters)
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def test_parts_add_up(run: tuple) -> None:
     for name in Tally.__dataclass_fields__:
         assert np.all(getattr(whole, name) == getattr(total, name)), name
     assert whole.failed == 2
-    assert whole.first_failed == (700, int(samples.num_solves[700]))
+    assert whole.first_failed == (700, int(samples.num_iters[700]))
 
 
 def test_against_a_count_sample_by_sample(run: tuple) -> None:
@@ -57,7 +57,7 @@ def test_against_a_count_sample_by_sample(run: tuple) -> None:
             np.testing.assert_allclose(
                 [found.low[i, k], found.high[i, k]], [velocity.min(), velocity.max()], rtol=0, atol=1e-15
             )
-    assert found.steps == np.sum(samples.num_solves)
+    assert found.steps == np.sum(samples.num_iters)
     assert found.energy[1] == np.max(np.asarray(samples.energy_ratio)[ended])
     shares = outcome_shares(samples, terms)
     assert sum(share for _, share in shares) == pytest.approx(1.0, abs=1e-12)

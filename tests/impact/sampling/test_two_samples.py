@@ -34,7 +34,7 @@ def draws(name, count, reference_count):
         seed=jax.random.key(11),
     )
     J = np.concatenate([J_n, J_t])
-    ours = np.asarray(samples.v_plus) @ J.T, np.asarray(samples.num_solves), np.asarray(samples.status) == 0
+    ours = np.asarray(samples.v_plus) @ J.T, np.asarray(samples.num_iters), np.asarray(samples.status) == 0
     maps = reference.mode_maps(M, J_n, J_t, mu)
     rng = np.random.default_rng(17)
     found = []
