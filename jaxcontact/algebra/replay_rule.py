@@ -67,9 +67,9 @@ def differentiate_by_replay(
         def repeat(*arrays: Any) -> Any:
             arguments = jax.tree.unflatten(structure, arrays[: len(leaves)])
             again = replay(*arguments, *arrays[len(leaves) :])
-            again, end = again if has_end else (again, None)
-            outs = [x for x, is_real in zip(jax.tree.leaves(again), real, strict=True) if is_real]
-            return ((outs, end.value, end.length), end.is_event) if has_end else outs
+            values, end = again if has_end else (again, None)
+            outs = [x for x, is_real in zip(jax.tree.leaves(values), real, strict=True) if is_real]
+            return outs if end is None else ((outs, end.value, end.length), end.is_event)
 
         outputs = tuple(_aval(x) for x, is_real in zip(out_leaves, real, strict=True) if is_real)
         rates = iter(

@@ -62,7 +62,11 @@ def _sweep(programs: _Programs, start: ConeSolution, max_iters: int, early_exit:
 
 
 def _settle(
-    programs: _Programs, start: ConeSolution, max_iters: int, early_exit: bool, digits: float = DIGITS
+    programs: _Programs,
+    start: ConeSolution,
+    max_iters: int,
+    early_exit: bool,
+    digits: jax.Array | float = DIGITS,
 ) -> ConeSolution:
     """Continue from a solution by Newton's method."""
     steps, exact = min(MODE_STEPS, max_iters), programs.exact

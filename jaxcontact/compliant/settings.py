@@ -53,7 +53,7 @@ class Settings:
         TypeError, ValueError: unknown names, combinations that make no sense, numbers out of range.
     """
 
-    cone: str = "associated"
+    cone: str = "coulomb"
     formulation: str = "complementary"
     solver: Newton = NEWTON
     max_contacts: int | None = None

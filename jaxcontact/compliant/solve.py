@@ -246,11 +246,11 @@ def solve(
     dry joints -B u held within |lam| <= their bound;
     friction -B_t u_t inside the cone |lam_t| <= mu lam_n:
 
-    - "coulomb": |lam_t| <= mu lam_n with the normal force of this step, against the slip with all
-      of mu lam_n; no force on a contact whose gap stays open through the step. Not convex: where several
+    - "coulomb", the default: |lam_t| <= mu lam_n with the normal force of this step, against the slip with
+      all of mu lam_n; no force on a contact whose gap stays open through the step. Not convex: where several
       solutions exist, as in a jam, it is the one that Newton's method finds from `problem.v`, where contacts
       that slide go on sliding. `warm_start` has no influence.
-    - "associated", the default: one convex problem, unique, for optimisation and proofs. Friction is
+    - "associated": one convex problem, unique, for proofs and long chains of bodies. Friction is
       right, but sliding lifts the normal law by mu |u_t|: a gap of (h + B / K) mu |u_t|, and what cannot lift
       jams. Contacts push across a gap of (B / K) |u_n|.
     - "pyramid": associated, with |lam_t1| <= mu lam_n and |lam_t2| <= mu lam_n: friction up to sqrt(2) mu.

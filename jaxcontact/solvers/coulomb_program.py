@@ -79,7 +79,7 @@ def _soften(fixed: _Fixed, level: jax.Array) -> ConeProgram:
     share = jnp.where(stiff > level, level / positive(stiff), 1.0)
     if program.potential is not None:  # it has no multiplier
         return program
-    if program.stop is not None:
+    if program.stop is not None and program.touch is not None:
         stop = fixed.mobility[heads] * program.stop
         at_stop = jnp.where(stop > level, level / positive(stop), 1.0)
         share = share.at[heads].min(jnp.where(jnp.isfinite(program.touch), at_stop, 1.0))

@@ -22,6 +22,7 @@ MOST_CONTACTS = 64  # of a program; of more, those that close most in free motio
 
 def _nearest(program: ConeProgram, free: jax.Array) -> tuple[ConeProgram, jax.Array]:
     """Choose the contacts that close most in free motion; return their program and the places of its rows."""
+    assert isinstance(program.columns, jax.Array)
     nc, singles = program.mu.shape[0], program.num_equalities + program.num_limits
     axes = (program.offset.shape[0] - singles) // nc
     heads = slice(singles, singles + nc)
@@ -60,6 +61,7 @@ def solve_by_rows(program: ConeProgram, num_dry: int, max_iters: int, early_exit
     if program.mu.shape[0] > MOST_CONTACTS:
         program, rows = _nearest(program, free)
         response = response[:, rows]
+    assert isinstance(program.columns, jax.Array)
     A, u0 = program.columns.T @ response, program.columns.T @ free
     soft = program.slope > 0
     slope = jnp.where(soft, program.slope, 1.0)

@@ -47,6 +47,7 @@ def test_other_limits_of_a_robot_than_those_of_its_joints():
             model.initial_state().replace(v=v),
             jnp.zeros(6),
             dt=0.01,
+            settings=jc.compliant.Settings(cone="associated"),
         )
         return state.v, info
 

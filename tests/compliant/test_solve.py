@@ -48,14 +48,16 @@ def test_a_spring_out_of_reach_carries_nothing():
     assert info.status == 0 and info.num_iters <= 5
 
 
-def test_steady_sliding_has_coulomb_friction_and_the_known_gap():
-    gap = 0.01 * 0.25 * 1.0
+@pytest.mark.parametrize(("cone", "lift"), [("coulomb", 0.0), ("associated", 0.01 * 0.25)])
+def test_steady_sliding_has_coulomb_friction_and_the_known_gap(cone, lift):
+    """`lift` is h mu: the associated cone rides on a gap of h mu |v_t|, Coulomb's law on none."""
+    gap = lift * 1.0
     for _ in range(3):  # the gap adapts to the speed
-        found = sliding_mass(gap, speed=(1.0, 0.0))
-        lam, info = jc.compliant.solve(found)
+        settings = jc.compliant.Settings(cone=cone)
+        lam, info = jc.compliant.solve(sliding_mass(gap, speed=(1.0, 0.0)), settings=settings)
         gap = float(info.gap[0])
     np.testing.assert_allclose(lam[1:], [-0.25 * lam[0], 0.0], atol=1e-12 * GRAVITY)
-    np.testing.assert_allclose(gap, 0.01 * 0.25 * info.slip[0, 0] - lam[0] / 1e9, rtol=1e-6)  # h mu |v_t|
+    np.testing.assert_allclose(gap, lift * info.slip[0, 0] - lam[0] / 1e9, rtol=1e-6)
     assert info.status == 0
 
 

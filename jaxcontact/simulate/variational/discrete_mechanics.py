@@ -175,7 +175,7 @@ class _Iteration(NamedTuple):
 
     step: MidpointStep
     before: jax.Array
-    count: jax.Array
+    num_iters: jax.Array
 
 
 def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array) -> MidpointStep:
@@ -210,11 +210,11 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: j
             return mean, slope
 
         step = _newton(model, start, _Guess(w, impulse, values, slopes, look), contacts, h)
-        return _Iteration(step, carry.step.residual, carry.count + 1)
+        return _Iteration(step, carry.step.residual, carry.num_iters + 1)
 
     def unsolved(carry: _Iteration) -> jax.Array:
         # One more iteration after the first small change, for the last digits.
-        return (carry.before > small) & (carry.count < MAX_NEWTON)
+        return (carry.before > small) & (carry.num_iters < MAX_NEWTON)
 
     none, far = jnp.zeros(contacts.rows.shape[:2], dtype), jnp.asarray(jnp.inf, dtype)
     square, no_gap = jnp.zeros((nv, nv), dtype), jnp.zeros_like(contacts.off)

@@ -89,7 +89,9 @@ def test_single_impacts_are_the_positive_roots_that_approach(name, rng):
     np.testing.assert_allclose(outcomes[0], outcomes[1], atol=1e-11)
     # The bound is reached: all roots approach where all contacts do.
     assert np.max(expected) <= len(roots)
-    _, info = impacts(simple, np.linalg.solve(simple, -np.ones(len(simple)))[None], "least_violated", 60)
+    _, info = impacts(
+        simple, np.linalg.solve(simple, -np.linspace(1.0, 1.1, len(simple)))[None], "least_violated", 60
+    )
     assert info.num_iters[0] == len(roots)
 
 
