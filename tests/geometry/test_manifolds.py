@@ -105,8 +105,12 @@ def test_a_capsule_lies_on_a_box():
 def test_a_cylinder_stands_lies_and_rolls():
     numbers = {"a_radius": 0.05, "a_half": 0.1}
     point, phi, _ = at(CYLINDER, FLOOR, (0, 0, 0.1), np.eye(3), numbers)
-    rim = point[phi <= 1e-6]
-    assert np.sum(np.linalg.norm(rim[:, :2], axis=1) > 0.049) == 8
+    ring = np.linalg.norm(point[phi <= 1e-6][:, :2], axis=1)
+    assert np.sum(np.abs(ring - 0.05 / np.sqrt(2.0)) < 1e-12) == 8
+    tilt = np.array([[np.cos(0.02), 0, np.sin(0.02)], [0, 1.0, 0], [-np.sin(0.02), 0, np.cos(0.02)]])
+    point, phi, _ = at(CYLINDER, FLOOR, (0, 0, 0.1), tilt, numbers)
+    lowest = tilt.T @ (point[np.argmin(phi)] - np.array([0, 0, 0.1]))  # on its rim once it leans
+    np.testing.assert_allclose(np.linalg.norm(lowest[:2]), 0.05, atol=1e-3)
     lying = np.array([[1, 0, 0], [0, 0, -1], [0, 1.0, 0]])
     for roll in (0.1, 0.2, 0.3):
         _, phi, _ = at(CYLINDER, FLOOR, (0, 0, 0.05), lying @ about_z(roll), numbers)
