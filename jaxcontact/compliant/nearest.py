@@ -90,6 +90,6 @@ def info_of_all(info: StepInfo, selection: Selection, loose: jax.Array | None) -
         lam=jnp.zeros(selection.num_rows, phi.dtype).at[selection.rows].set(info.lam),
         gap=before.at[selection.constraints].set(info.gap),
         slip=jnp.zeros((candidates, selection.axes - 1), phi.dtype).at[index].set(info.slip),
-        taken=jnp.zeros(candidates, bool).at[index].set(True),
+        seen=jnp.zeros(candidates, bool).at[index].set(True),
         stretch=None if loose is None else loose.at[index].set(info.stretch),
     )

@@ -60,12 +60,12 @@ class RowMaterial(Record):
 
 
 def count_rows(kind: tuple[Kind, ...]) -> tuple[int, int, int, int]:
-    """Numbers of rows of either sign (bilateral, then dry), of limits and contacts, and of rows per contact.
+    """Count rows of either sign (bilateral, then dry), limits, contacts, and rows per contact.
 
     Raises:
         ValueError: the rows are not in the order of `ConstraintTerms`.
     """
-    joints, nd, nl, nc = (kind.count(each) for each in (BILATERAL, DRY, LIMIT, NORMAL))
+    joints, nd, nl, nc = (kind.count(row_kind) for row_kind in (BILATERAL, DRY, LIMIT, NORMAL))
     axes = (len(kind) - joints - nd - nl) // nc if nc else 2
     contacts = (NORMAL, *(TANGENT,) * (axes - 1)) * nc
     if kind != (BILATERAL,) * joints + (DRY,) * nd + (LIMIT,) * nl + contacts or axes == 1:
@@ -77,7 +77,7 @@ def count_rows(kind: tuple[Kind, ...]) -> tuple[int, int, int, int]:
 
 
 def by_axis(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
-    """Rows (nr, ...) in the order of terms, n, t1[, t2] of each contact, as in programs: all n, all t1."""
+    """Order rows (nr, ...) of terms, n, t1[, t2] of each contact, as in programs: all n, then all t1."""
     nb, nl, nc, axes = count_rows(kind)
     contacts = rows[nb + nl :].reshape(nc, axes, *rows.shape[1:])
     ordered = jnp.swapaxes(contacts, 0, 1).reshape(-1, *rows.shape[1:])
@@ -85,7 +85,7 @@ def by_axis(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
 
 
 def by_contact(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
-    """The inverse of `by_axis`."""
+    """Invert `by_axis`."""
     nb, nl, nc, axes = count_rows(kind)
     contacts = rows[nb + nl :].reshape(axes, nc, *rows.shape[1:])
     ordered = jnp.swapaxes(contacts, 0, 1).reshape(-1, *rows.shape[1:])
@@ -103,7 +103,7 @@ def columns_of(terms: ConstraintTerms) -> Any:
 
 
 def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:
-    """`value`, a number or (count,), as (count,).
+    """Broadcast `value`, a number or (count,), to (count,).
 
     Raises:
         ValueError: it has another shape.
@@ -115,15 +115,15 @@ def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:
 
 
 def spread_heads(name: str, value: Any, kind: tuple[Kind, ...], dtype: Any) -> jax.Array:
-    """`value` of every constraint, a number or (nk,), on every row but tangents; 0 on dry ones.
+    """Spread `value`, a number or (nk,) of constraints, over all rows but tangents; 0 on dry ones.
 
     Raises:
         ValueError: it has another shape.
     """
     nb, nl, nc, _ = count_rows(kind)
     nd = kind.count(DRY)
-    given = spread(name, value, nb - nd + nl + nc, dtype)
-    return jnp.insert(given, nb - nd, jnp.zeros(nd, dtype)) if nd else given
+    numbers = spread(name, value, nb - nd + nl + nc, dtype)
+    return jnp.insert(numbers, nb - nd, jnp.zeros(nd, dtype)) if nd else numbers
 
 
 def damping_of(problem: Problem) -> Any:
@@ -135,7 +135,7 @@ def damping_of(problem: Problem) -> Any:
 
 
 def friction_springs(law: Material, nc: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Stiffness and damping (nc,) of the friction springs, if the law has them."""
+    """Return stiffness and damping (nc,) of the friction springs of a law that has them."""
     assert law.friction_spring is not None
     name = "law.friction_spring."
     return (
@@ -153,13 +153,13 @@ def stretch_after(law: Material, stretch: jax.Array | None, force: jax.Array, dt
     if law.friction_spring is None:
         return None
     start = jnp.zeros_like(force) if stretch is None else stretch
-    stiffness, damping = (each[:, None] for each in friction_springs(law, force.shape[0], force.dtype))
+    stiffness, damping = (numbers[:, None] for numbers in friction_springs(law, force.shape[0], force.dtype))
     rate = dt * stiffness + damping
     return jnp.where(rate > 0, (damping * start - dt * force) / jnp.where(rate > 0, rate, 1.0), 0.0)
 
 
 def row_material(problem: Problem) -> RowMaterial:
-    """The springs and dampers of the law on every row; not its elastic potential."""
+    """Spread the springs and dampers of the law over all rows; its elastic potential is left out."""
     terms, law, h = problem.terms, problem.law, problem.dt
     nb, _, nc, axes = count_rows(terms.kind)
     dtype, nd = terms.phi.dtype, terms.kind.count(DRY)
@@ -183,7 +183,7 @@ def row_material(problem: Problem) -> RowMaterial:
 
 
 def slope_cap(dtype: Any) -> float:
-    """Largest slope, times the mobility of its row, that a program gets: eps^-0.375, 7.5e5 in double."""
+    """Return the largest slope times mobility of a row of a convex program: eps^-0.375, 7.5e5 in double."""
     return float(jnp.finfo(dtype).eps) ** -0.375
 
 
@@ -195,7 +195,7 @@ def convex_program(
     gate: str = "limits",
     cap: float | None = None,
 ) -> ConeProgram:
-    """The step as a program in v+ and the impulses h lam; stiffer rows than the cap keep their impulse.
+    """Make the program of a step in v+ and the impulses h lam; rows stiffer than the cap keep their impulse.
 
     Rows of `gate`, "none", "limits" or "all" with the contacts, push only where their gap closes in the step.
     """
@@ -220,7 +220,7 @@ def convex_program(
         extra["stop"] = jnp.maximum((share * stiff)[heads], cap / jnp.where(reach > 0, reach, 1.0))
     if terms.dry is not None:
         free = jnp.full(nb - terms.dry.shape[0], jnp.inf, terms.phi.dtype)
-        extra["most"] = jnp.concatenate([free, h * terms.dry])
+        extra["dry_bound"] = jnp.concatenate([free, h * terms.dry])
     return ConeProgram(
         M=problem.M,
         v=problem.v,

@@ -53,7 +53,7 @@ class StepInfo(Info):
         dissipation: worst violation of the friction law (maximal dissipation), N.
         residual: |M (v+ - v) - h (f + G^T lam)| relative to the momenta in the step.
         num_iters: Newton steps.
-        taken: (nc,) bool, the contacts that the step saw: all of them without `max_contacts`. The others have
+        seen: (nc,) bool, the contacts that the step saw: all of them without `max_contacts`. The others have
             no force and no slip, and as `gap` that at the start of the step.
         stretch: (nc, nt) of the friction springs at the end of the step, m; None where the law has none.
     """
@@ -65,7 +65,7 @@ class StepInfo(Info):
     joint: jax.Array
     cone: jax.Array
     dissipation: jax.Array
-    taken: jax.Array
+    seen: jax.Array
     stretch: jax.Array | None = None
 
     @property
@@ -75,14 +75,14 @@ class StepInfo(Info):
 
 
 def program_of(problem: Problem, cone: str, cap: float | None = None) -> ConeProgram:
-    """The program of a step; `cap` is the largest slope times mobility, None that of convex programs."""
+    """Make the program of a step; `cap` is the largest slope times mobility, None that of convex programs."""
     # A cone that lifts what slides pushes across a gap: gates on its contacts have no single solution.
     gate = "all" if cone == "coulomb" else "limits"
     return convex_program(problem, row_material(problem), pyramid=cone == "pyramid", gate=gate, cap=cap)
 
 
 def _search(problem: Problem, start: jax.Array, settings: Settings) -> tuple[jax.Array, ...]:
-    """(v+, p, iterations, converged); no derivative."""
+    """Search for (v+, p, iterations, converged), without derivative."""
     problem, start = lax.stop_gradient((problem, start))
     program, solver = program_of(problem, settings.cone), settings.solver
     if settings.cone == "coulomb" and problem.terms.mu.shape[0]:
@@ -94,13 +94,13 @@ def _search(problem: Problem, start: jax.Array, settings: Settings) -> tuple[jax
 
 
 def _conditions(problem: Problem, cone: str) -> ConeProgram:
-    """The program whose `residuals` vanish at the solution."""
+    """Make the program whose `residuals` vanish at the solution."""
     program = program_of(problem, cone)
     return coulomb.coupled(program) if cone == "coulomb" else program
 
 
 def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[jax.Array, jax.Array]:
-    """The solution (x, p) with the derivatives of its equations by the problem."""
+    """Give the solution (x, p) the derivatives of its equations by the problem."""
 
     def residual(problem: Problem, at: Any) -> tuple[jax.Array, jax.Array]:
         return cone_program.residuals(_conditions(problem, cone), *at)[:2]
@@ -149,14 +149,14 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
 
 
 def _bad_numbers(problem: Problem) -> jax.Array:
-    """Whether a stiffness, damping or friction is not >= 0, a mass or the time step not > 0, NaN neither."""
+    """Decide whether a stiffness, damping or friction is not >= 0, or a mass or the time step not > 0."""
     law = problem.law
-    given = [law.stiffness, damping_of(problem), law.friction_damping, problem.terms.mu]
-    given += [each for each in (law.friction, problem.terms.dry) if each is not None]
-    given += jax.tree.leaves(law.friction_spring)
+    numbers = [law.stiffness, damping_of(problem), law.friction_damping, problem.terms.mu]
+    numbers += [number for number in (law.friction, problem.terms.dry) if number is not None]
+    numbers += jax.tree.leaves(law.friction_spring)
     bad = ~(problem.dt > 0) | ~jnp.all(row_algebra.diagonal(problem.M) > 0)
-    for each in given:
-        bad = bad | ~jnp.all(jnp.asarray(each) >= 0)
+    for number in numbers:
+        bad = bad | ~jnp.all(jnp.asarray(number) >= 0)
     return bad
 
 
@@ -230,7 +230,7 @@ def _info(
         dissipation=worst(misfit[heads.stop :]),
         residual=lax.stop_gradient(jnp.max(jnp.abs(momentum)) / scale),
         num_iters=iterations,
-        taken=jnp.ones(nc, bool),
+        seen=jnp.ones(nc, bool),
         stretch=stretch_after(problem.law, problem.stretch, tangent.T / h, h),
     )
 
@@ -239,7 +239,7 @@ def _info(
 def solve(
     problem: Problem, warm_start: jax.Array | None = None, *, settings: Settings = DEFAULT
 ) -> tuple[jax.Array, StepInfo]:
-    """Constraint forces of one step of springs, dampers and friction, as stiff as one likes.
+    """Compute constraint forces of one step of springs, dampers and friction, as stiff as one likes.
 
     With A = G M^-1 G^T, D = h^2 K + h B and c as in `Problem`: bilateral rows (I + D A) lam = c; limits and
     normals 0 <= lam, (I + D A) lam - c >= 0, complementary (Drumwright's law (68), not his program (83-85));

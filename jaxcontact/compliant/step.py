@@ -26,7 +26,7 @@ from jaxcontact.terms.constraints import check_sizes, constraint_terms_at
 
 
 def assemble(model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bool = False) -> Problem:
-    """The algebra of a step of a mechanism at a state; `by_body` where the mechanism suits that.
+    """Assemble the algebra of a step of a mechanism at a state; `by_body` where the mechanism suits that.
 
     Raises:
         ValueError: params carry no law, q or v has the wrong length, params do not fit the structure.
@@ -37,7 +37,7 @@ def assemble(model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bo
 def assemble_all(
     model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bool = False
 ) -> tuple[Problem, FreeStep]:
-    """`assemble`, and the step without constraints."""
+    """Assemble a step as `assemble`, and the step without constraints."""
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
     M: Any
@@ -52,15 +52,15 @@ def assemble_all(
 def assemble_nearest(
     model: Model, state: State, tau: jax.Array, dt: Any, max_contacts: int
 ) -> tuple[Problem, FreeStep, Selection]:
-    """The algebra of a step that sees the nearest contacts alone, its free step, and which those are."""
+    """Assemble a step that sees the nearest contacts alone; return its free step and which those are."""
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
     terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts)
     assert nearest is not None
     M = mass_matrix_at(model, state.q, kinematics)
     problem, free = _problem(model, state, tau, dt, M, terms, kinematics)
-    taken = selection_of(terms.kind, nearest)
-    return problem.replace(law=law_of(problem.law, taken)), free, taken
+    selection = selection_of(terms.kind, nearest)
+    return problem.replace(law=law_of(problem.law, selection)), free, selection
 
 
 def _problem(
@@ -80,7 +80,7 @@ def _problem(
 
 
 def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
-    """Velocities (nv,) on which joints act, or limits and contacts that push."""
+    """Find the velocities (nv,) on which joints act, or limits and contacts that push."""
     acts = (lam != 0) | (jnp.asarray(terms.kind, jnp.int32) == BILATERAL)
     if not isinstance(terms.G, BodyRows):
         return jnp.any(acts[:, None] & (terms.G != 0), axis=0)
@@ -101,7 +101,7 @@ def step(
     settings: Settings = DEFAULT,
     memory: StepMemory = START,
 ) -> tuple[State, StepInfo]:
-    """One step of length dt: v+ from the convex problem of its constraints, then q+ = q retracted by dt v+.
+    """Make one step of length dt: v+ from the problem of its constraints, then q+ = q retracted by dt v+.
 
     First order in dt and L-stable where constraints push: as dt grows, a deviation dies in one step
     (Drumwright, eqs 36-39). Parts of a mechanism without such constraints move to second order, and keep
@@ -174,26 +174,26 @@ def _step(
     memory: StepMemory,
 ) -> tuple[State, StepInfo]:
     # These eliminate with one matrix:
-    whole = settings.formulation == "min_norm" or settings.cone == "coulomb"
+    needs_matrix = settings.formulation == "min_norm" or settings.cone == "coulomb"
     warm_start, stretch, max_contacts = memory.forces, memory.stretch, settings.max_contacts
     if max_contacts is not None and max_contacts >= model.structure.num_contacts:
         max_contacts = None
-    by_body = not whole and max_contacts is None and kept_by_body(model.system)
+    by_body = not needs_matrix and max_contacts is None and kept_by_body(model.system)
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
     again = functools.partial(jax.checkpoint, prevent_cse=False)
     if max_contacts is not None:
         make = functools.partial(assemble_nearest, max_contacts=max_contacts)
-        problem, free, taken = again(make)(model, state, tau, dt)
+        problem, free, selection = again(make)(model, state, tau, dt)
         if warm_start is not None:
-            check_array("memory.forces", warm_start, (taken.num_rows,))
-            warm_start = warm_start[taken.rows]
+            check_array("memory.forces", warm_start, (selection.num_rows,))
+            warm_start = warm_start[selection.rows]
         loose = None
         if model.params.law is not None and stretch is not None:
-            problem = problem.replace(stretch=stretch[taken.nearest.index])
+            problem = problem.replace(stretch=stretch[selection.nearest.index])
             loose = stretch_after(model.params.law, stretch, jnp.zeros_like(stretch), problem.dt)
         v, info = solve_velocity(problem, warm_start, settings)
         touched = _touched(problem.terms, info.lam)
-        info = info_of_all(info, taken, loose)
+        info = info_of_all(info, selection, loose)
     else:
         problem, free = again(functools.partial(assemble_all, by_body=by_body))(model, state, tau, dt)
         problem = problem.replace(stretch=stretch)
@@ -205,8 +205,8 @@ def _step(
     q = again(functools.partial(retract, model.system))(state.q, problem.dt * rate)
     t = state.t + problem.dt
     moved = jnp.all(jnp.isfinite(q)) & jnp.isfinite(t)  # v is finite, and dt v may not be
-    own = flag(~moved, Status.NONFINITE) | flag(~free.settled, Status.MAX_ITERS)
-    return State(q=q, v=v, t=t), info.replace(status=info.status | own)
+    motion_status = flag(~moved, Status.NONFINITE) | flag(~free.settled, Status.MAX_ITERS)
+    return State(q=q, v=v, t=t), info.replace(status=info.status | motion_status)
 
 
 def rollout(
@@ -218,7 +218,7 @@ def rollout(
     settings: Settings = DEFAULT,
     memory: StepMemory = START,
 ) -> tuple[State, StepInfo]:
-    """Steps under the controls (T, nu), each started from the forces of the one before.
+    """Make steps under the controls (T, nu), each with the memory of the one before.
 
     Args:
         model: the mechanism and its numbers.
@@ -274,7 +274,7 @@ def first_memory(model: Model, state: State, memory: StepMemory = START) -> Step
 
 
 def _moving_with(state: State, causes: Any) -> State:
-    """The same state, with a derivative by whatever of `causes` is differentiated by, if only of zero.
+    """Give a state a derivative by whatever of `causes` is differentiated by, if only of zero.
 
     After a step it has one, and JAX would derive the step again when it finds out.
     """

@@ -16,7 +16,6 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count
 from jaxcontact.ess.b_derivative import (
     BDerivativeInfo,
     Direction,
@@ -70,7 +69,6 @@ def one_sided_jacobian(
     basis: jax.Array | Direction | None = None,
     control: Any = None,
     crossed0: jax.Array | None = None,
-    max_pieces: int = MAX_PIECES,
 ) -> tuple[LinearPieces, BDerivativeInfo]:
     """Compute the linear pieces of the B-derivative of the flow, and the cones of directions that take them.
 
@@ -80,18 +78,16 @@ def one_sided_jacobian(
     Args:
         model, x0, t0, t1, settings, control, crossed0: as `flow`.
         basis: k directions, an array (k, n) of starts or a `Direction` of such arrays; None is the n axes.
-        max_pieces: largest number of orders to enumerate.
 
     Returns:
         LinearPieces, and the BDerivativeInfo of the trajectory itself.
 
     Raises:
-        ValueError: as `b_derivative`; more orders than `max_pieces`; the run failed, or has no B-derivative
+        ValueError: as `b_derivative`; more than 5040 orders; the run failed, or has no B-derivative
             (SIMULTANEOUS).
 
     Derivative: none.
     """
-    check_count("max_pieces", max_pieces)
     still = jnp.zeros_like(x0)
     _, info = b_derivative(model, x0, still, t0, t1, settings=settings, control=control, crossed0=crossed0)
     bad = int(info.status) & int(Status.FAILURES | Status.SIMULTANEOUS)
@@ -107,7 +103,7 @@ def one_sided_jacobian(
     )  # fmt: skip
     natural = np.asarray(info.order)[None]
     first = np.asarray(propagated(jnp.asarray(natural))[2])[0, 0]
-    orders = _list_orders(natural[0], first, max_pieces)
+    orders = _list_orders(natural[0], first)
     dx, leads, _, stuck = (np.asarray(a) for a in propagated(jnp.asarray(orders)))
     jacobians, conditions = np.swapaxes(dx, 1, 2), np.moveaxis(leads, 1, -1)
     conditions = conditions.reshape(len(orders), -1, conditions.shape[-1])
@@ -120,13 +116,13 @@ def one_sided_jacobian(
     ), info
 
 
-def _list_orders(natural: np.ndarray, first: np.ndarray, max_pieces: int) -> np.ndarray:
+def _list_orders(natural: np.ndarray, first: np.ndarray) -> np.ndarray:
     """List all orders of the events (p, max_events): permutations within corners, -1 beyond the last."""
     count = int(np.sum(first >= 0))
     corners = [natural[:count][first[:count] == start] for start in np.unique(first[:count])]
     number = math.prod(math.factorial(len(corner)) for corner in corners)
-    if number > max_pieces:
-        raise ValueError(f"max_pieces: expected at least {number}, the orders at corners, got {max_pieces}")
+    if number > MAX_PIECES:
+        raise ValueError(f"x0: expected at most {MAX_PIECES} orders of crossing at corners, got {number}")
     lists = [list(itertools.permutations(corner)) for corner in corners]
     rows = [np.concatenate([*choice, natural[count:]]) for choice in itertools.product(*lists)]
     return np.stack(rows).astype(np.int32)

@@ -250,9 +250,9 @@ def _next_modes(program: ConeProgram, base: jax.Array, law: jax.Array, step: _Fu
     """
     ne, singles = program.num_equalities, program.num_equalities + program.num_limits
     held = step.p[:ne]
-    if program.most is not None:
+    if program.dry_bound is not None:
         goes_on = jnp.where(step.u[:ne] * base[:ne] < 0, step.z[:ne], 0.0)
-        held = jnp.where(jnp.abs(base[:ne]) > program.most, goes_on, held)
+        held = jnp.where(jnp.abs(base[:ne]) > program.dry_bound, goes_on, held)
     pushed = jnp.where(base[ne:singles] > 0, step.p[ne:singles], step.z[ne:singles])
     contacts = _next_contact_modes(program, base, law, step) if program.mu.shape[0] else []
     return jnp.concatenate([held, pushed, *contacts])

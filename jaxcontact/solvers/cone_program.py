@@ -51,7 +51,7 @@ class ConeProgram(Record):
         touch: (nu,) rate at which the gap of each limit and contact closes within the step; its spring has no
             impulse above, and less of it at this rate. inf if the gap is closed; None for all closed.
         stop: (nu,) loss of impulse per velocity at that rate, at least `slope`.
-        most: (ne,) largest impulse of each equality row, inf for no bound; None if no row has one.
+        dry_bound: (ne,) largest impulse of each equality row, inf for no bound; None if no row has one.
         depth: (nu,) depth at u = 0, and dt, the time step; for the potential only.
         num_equalities, num_limits: number of such rows (static).
         limits_apart: True if every limit moves one velocity alone (static).
@@ -71,7 +71,7 @@ class ConeProgram(Record):
     bound: jax.Array | None = None
     touch: jax.Array | None = None
     stop: jax.Array | None = None
-    most: jax.Array | None = None
+    dry_bound: jax.Array | None = None
     potential: Any = None
     depth: jax.Array | None = None
     dt: jax.Array | None = None
@@ -183,9 +183,9 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
     if program.potential is not None:
         z, slope = _linearise(program, z, u, slope)
     held, give, pushes = z[:equalities], slope[:equalities], z[equalities:singles] > 0
-    if program.most is not None:
-        give = jnp.where(jnp.abs(held) < program.most, give, 0.0)
-        held = jnp.clip(held, -program.most, program.most)
+    if program.dry_bound is not None:
+        give = jnp.where(jnp.abs(held) < program.dry_bound, give, 0.0)
+        held = jnp.clip(held, -program.dry_bound, program.dry_bound)
     p = [held, jnp.where(pushes, z[equalities:singles], 0.0)]
     scalar = jnp.concatenate([give, jnp.where(pushes, slope[equalities:singles], 0.0)])
     nc = program.mu.shape[0]

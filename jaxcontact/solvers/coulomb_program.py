@@ -138,9 +138,9 @@ def _law_at(fixed: _Fixed, x: jax.Array, p: jax.Array, coupled: jax.Array | floa
     z = program.keep * p + program.offset - program.slope * u
     held, aim, give = z[:ne], z[:ne], program.slope[:ne]
     asked = _toward(p[:ne], held, give, fixed.mobility[:ne])
-    if program.most is not None:
-        slides = jnp.abs(asked) > program.most
-        asked = jnp.clip(asked, -program.most, program.most)
+    if program.dry_bound is not None:
+        slides = jnp.abs(asked) > program.dry_bound
+        asked = jnp.clip(asked, -program.dry_bound, program.dry_bound)
         aim, give = jnp.where(slides, asked, aim), jnp.where(slides, 0.0, give)
     granted, lines, slopes = _push(fixed, p, u, z)
     scalar = jnp.concatenate([give, slopes[:nl]])

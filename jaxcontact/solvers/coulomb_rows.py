@@ -123,9 +123,9 @@ def _solve_contacts(
     rates = jnp.append(rates, 0.0)[order]
     mu = jnp.concatenate([jnp.ones(num_dry), jnp.zeros(nl), jnp.broadcast_to(program.mu, (nc,))])
     if num_dry:
-        assert program.most is not None
+        assert program.dry_bound is not None
         bounds = np.arange(num_dry) * dim
-        W, rates = W.at[bounds, bounds].set(1.0), rates.at[bounds].set(-program.most[held:])
+        W, rates = W.at[bounds, bounds].set(1.0), rates.at[bounds].set(-program.dry_bound[held:])
     springs = program.slope[ne : ne + nl + nc] > 0
     active = jnp.concatenate([jnp.ones(num_dry, bool), springs])
     impulse, info = solve_coulomb(W, rates, mu.astype(rates.dtype), dim=dim, active=active, settings=settings)

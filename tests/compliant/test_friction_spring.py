@@ -169,7 +169,7 @@ def test_springs_of_contacts_that_a_step_does_not_see_let_go():
     _, seen = jc.compliant.rollout(
         model, model.initial_state(), tau, dt=0.01, settings=jc.compliant.Settings(solver=fewer, max_contacts=2), memory=jc.compliant.StepMemory(stretch=jnp.full((4, 2), 1e-3)),
     )  # fmt: skip
-    loose = ~np.asarray(seen.taken[0])
+    loose = ~np.asarray(seen.seen[0])
     assert loose.sum() == 2
     np.testing.assert_allclose(seen.stretch[0][loose], 1e-3 / (1 + 0.01 * 500.0 / 5.0), rtol=1e-12)
 

@@ -69,10 +69,10 @@ def test_a_cube_that_lands_on_its_corners_needs_four_of_eight():
         ):
             np.testing.assert_allclose(ours, theirs, atol=1e-9)
     details, whole = few.info.details, every.info.details
-    np.testing.assert_array_equal(jnp.sum(details.taken, axis=1), 4)
-    assert np.all(whole.taken)
+    np.testing.assert_array_equal(jnp.sum(details.seen, axis=1), 4)
+    assert np.all(whole.seen)
     np.testing.assert_allclose(
-        np.where(details.taken, details.gap, 0.0), np.where(details.taken, whole.gap, 0.0), atol=1e-9
+        np.where(details.seen, details.gap, 0.0), np.where(details.seen, whole.gap, 0.0), atol=1e-9
     )
     for ours, theirs in zip(*map(jax.tree.leaves, (by_few, by_all)), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-7 * (1e-300 + float(jnp.max(jnp.abs(theirs)))))

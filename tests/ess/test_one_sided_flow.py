@@ -115,8 +115,12 @@ def test_linear_pieces_are_products_of_saltation_matrices_and_cover_all_directio
         rate, _ = ess.b_derivative(model, x0, jnp.asarray(d), 0.0, END, settings=SIDED, control=control)
         np.testing.assert_allclose(pieces.rate(jnp.asarray(d)), rate, atol=1e-10)
         assert np.sum(np.all(pieces.conditions @ d >= 0, axis=1)) == 1
-    with pytest.raises(ValueError, match="max_pieces: expected at least"):
-        ess.one_sided_jacobian(model, x0, 0.0, END, settings=SIDED, control=control, max_pieces=2)
+
+
+def test_more_orders_than_can_be_listed_are_refused():
+    model, x0, control = axle(8)
+    with pytest.raises(ValueError, match="expected at most 5040 orders of crossing at corners, got 40320"):
+        ess.one_sided_jacobian(model, x0, 0.0, END, settings=SIDED, control=control)
 
 
 def test_pieces_along_controls_and_away_from_corners():
