@@ -25,14 +25,38 @@ class Record:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
-        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-        meta = [f.name for f in fields if f.metadata.get("static")]
-        data = [f.name for f in fields if not f.metadata.get("static")]
-        jax.tree_util.register_dataclass(cls, data, meta)
+        _register(cls)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with the named fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+def _register(cls: type) -> None:
+    """Register a dataclass as a pytree whose unflattening calls no constructor.
+
+    JAX puts anything in the place of a leaf, and what a record checks or converts at its construction holds
+    for what users pass.
+    """
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    meta = tuple(f.name for f in fields if f.metadata.get("static"))
+    data = tuple(f.name for f in fields if not f.metadata.get("static"))
+    keys = tuple(jax.tree_util.GetAttrKey(name) for name in data)
+
+    def flatten(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        values = vars(record)
+        return [values[name] for name in data], tuple([values[name] for name in meta])
+
+    def flatten_with_keys(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        values, static_values = flatten(record)
+        return list(zip(keys, values)), static_values
+
+    def unflatten(static_values: tuple[Any, ...], values: Any) -> Any:
+        record = object.__new__(cls)
+        record.__dict__.update(zip(data, values), **dict(zip(meta, static_values)))
+        return record
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
 
 
 def callable_as_pytree(function: Callable[..., Any]) -> Any:

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+SEEDS = 2**64  # seeds below it have keys of their own
+
 
 def check_type(name: str, value: Any, kind: type, hint: str = "") -> None:
     """Raise TypeError if a value is not of the class `kind`; `hint` says how to get one."""
@@ -60,7 +62,10 @@ def check_number(name: str, value: Any, minimum: float = -math.inf) -> None:
     """
     if isinstance(value, jax.core.Tracer):
         return
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise TypeError(f"{name}: expected a number, got {value!r}")
     if not np.all(np.isfinite(array)):
@@ -74,6 +79,36 @@ def check_positive(name: str, value: Any) -> None:
     check_number(name, value)
     if not isinstance(value, jax.core.Tracer) and np.any(np.asarray(value) <= 0):
         raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    """Check as `check_number` does; raise ValueError if a number is < 0."""
+    check_number(name, value, 0.0)
+
+
+def check_positive_or_inf(name: str, value: Any) -> None:
+    """Check as `check_positive` does; infinity passes."""
+    if is_concrete(value) and isinstance(value, float | int | np.number) and value == math.inf:
+        return
+    check_positive(name, value)
+
+
+def check_whole(name: str, value: Any) -> None:
+    """Raise ValueError if a value is not an integer >= 0."""
+    check_integer(name, value, 0)
+
+
+def check_probability(name: str, value: Any) -> None:
+    """Check as `check_number` does; raise ValueError if a number is not between 0 and 1."""
+    check_number(name, value)
+    if is_concrete(value) and not np.all((np.asarray(value) > 0) & (np.asarray(value) < 1)):
+        raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
+
+
+def check_seed(name: str, value: Any) -> None:
+    """Raise ValueError if a value is not an integer >= 0 of at most 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < SEEDS:
+        raise ValueError(f"{name}: expected an integer >= 0 and < 2^64, got {value!r}")
 
 
 def is_key(value: Any) -> TypeGuard[jax.Array]:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
+from jaxcontact.front_door import checked
 
 
 class Status(enum.IntFlag):
@@ -66,6 +67,7 @@ class FailureError(RuntimeError):
     """An error for results not to be trusted; the message names bits and index of the first failed entry."""
 
 
+@checked()
 def raise_if_failed(info: Any, what: str = "result") -> None:
     """Raise if any status has a bit of `Status.FAILURES`; for drivers on the host.
 

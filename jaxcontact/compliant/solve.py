@@ -28,6 +28,7 @@ from jaxcontact.compliant.problem import (
     stretch_after,
 )
 from jaxcontact.compliant.settings import DEFAULT, Settings, StepMemory
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
@@ -235,6 +236,7 @@ def _info(
     )
 
 
+@checked()
 @functools.partial(jit, static_argnames="settings")
 def solve(
     problem: Problem, warm_start: jax.Array | None = None, *, settings: Settings = DEFAULT

@@ -17,9 +17,11 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.ess.inputs import check_guards, system_of
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model
 
 
+@checked(x="n", crossed="bool m", t="")
 def saltation_matrix(
     model: Model,
     x: jax.Array,
@@ -65,6 +67,7 @@ def saltation_matrix(
     return jnp.where(bad, jnp.nan, matrix)
 
 
+@checked(x_corner="n", crossed="bool m", t="")
 def ordering_map(
     model: Model,
     x_corner: jax.Array,
@@ -127,6 +130,7 @@ class _ScaledGuards:
         return h * jnp.asarray(self.factors, h.dtype)
 
 
+@checked(states="k n", eps=POSITIVE, crossed="bool m", t="")
 def rescale_guards(
     model: Model,
     states: jax.Array,

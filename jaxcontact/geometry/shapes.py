@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontact.front_door import checked
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Point:
@@ -151,6 +153,7 @@ WORLD = -1  # index that stands for the world in a list of body indices
 ON_HULL = 1e-9  # of the size; rounding may put a corner of a hull this deep inside it, not deeper
 
 
+@checked()
 def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str, Any]) -> None:
     """Raise ValueError if a constant that a shape names is missing, or has the wrong array shape."""
     for shape in shapes:
@@ -179,6 +182,7 @@ def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str,
                 )
 
 
+@checked()
 def hull_faces(vertices: Any) -> tuple[tuple[int, int, int], ...]:
     """Find the faces of a `ConvexMesh`: triangles of the hull of `vertices`, counter-clockwise from outside.
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from jaxcontact.front_door import checked
 from jaxcontact.io.atomic_files import replace_file
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
@@ -35,6 +36,7 @@ class FrictionProblem(NamedTuple):
     dim: int
 
 
+@checked()
 def load_friction_problem(path: str | os.PathLike[str]) -> FrictionProblem:
     """Read a friction problem that Siconos or FCLIB wrote, or `save_friction_problem`.
 
@@ -60,6 +62,7 @@ def load_friction_problem(path: str | os.PathLike[str]) -> FrictionProblem:
         ) from trouble
 
 
+@checked()
 def save_friction_problem(
     path: str | os.PathLike[str], W: Any, q: Any, mu: Any, *, dim: int = 3, title: str = ""
 ) -> None:

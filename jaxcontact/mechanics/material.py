@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_positive
+from jaxcontact.front_door import checked
 
 FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
@@ -148,6 +150,7 @@ class Smooth(Record):
         return energy / self.stiffness
 
 
+@checked(modulus=check_positive, area=check_positive, depth=check_positive)
 def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
     """Return the stiffness E A / depth (N/m) of each element of an elastic (Winkler) foundation.
 

@@ -8,18 +8,21 @@ that places the bodies, and optionally `forces` for springs, dampers and torques
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact import front_door
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_count, check_type
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import Shape, check_pair, check_shape, num_contacts
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.tree import Tree, TreeParams
@@ -94,7 +97,7 @@ class Structure:
         """nv, length of v."""
         return self.num_positions - len(self.quaternions)
 
-    @property
+    @functools.cached_property
     def num_contacts(self) -> int:
         """nc, number of candidate contacts."""
         return num_contacts(self.dim, self.shape_table, self.pairs)
@@ -115,6 +118,13 @@ class Params(Record):
         margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
     """
 
+    SHAPES: ClassVar[dict[str, str]] = {
+        "mass": "nb",
+        "mu": " | nc",
+        "gravity": "dim",
+        "margin": "nc",
+    }
+
     mass: jax.Array
     inertia: jax.Array
     mu: jax.Array
@@ -127,6 +137,9 @@ class Params(Record):
 
 class State(Record):
     """Configuration q (nq,), velocity v (nv,) and time t (s)."""
+
+    SHAPES: ClassVar[dict[str, str]] = {"q": "nq", "v": "nv", "t": ""}
+    ARGUMENT_HINT: ClassVar[str] = "; expected (model, state)"
 
     q: jax.Array
     v: jax.Array
@@ -305,6 +318,8 @@ class Model(Record):
         notes: parts of a robot's file that are ignored, left out or unusual.
     """
 
+    ARGUMENT_HINT: ClassVar[str] = "; make one of a System by Model(system=..., params=...)"
+
     system: System | Any = static()
     params: Params | Any
     initial: FixedArrays | Any = static(default=None)
@@ -317,6 +332,26 @@ class Model(Record):
     def __post_init__(self) -> None:
         if self.initial is not None and not isinstance(self.initial, FixedArrays):
             object.__setattr__(self, "initial", FixedArrays(self.initial))
+
+    def _argument_sizes(self, name: str) -> dict[str, int]:
+        """Check the parts of a model that is the argument `name`; return its sizes by their letters.
+
+        An event-selected system has no sizes, and params of its own.
+
+        Raises:
+            TypeError: the parts are no mechanism and its `Params`.
+            ValueError: numbers of another size than the structure has.
+        """
+        if not isinstance(self.system, System):
+            return {}
+        check_type(f"{name}.params", self.params, Params)
+        structure = self.system.structure
+        nq, nv, nc = structure.num_positions, structure.num_velocities, structure.num_contacts
+        sizes = {"nq": nq, "nv": nv, "nc": nc, "nb": len(structure.bodies), "dim": structure.dim}
+        front_door.check_record(f"{name}.params", self.params, "", sizes)
+        inertia = "nb" if structure.dim == 2 else "nb 3" if structure.tree is None else "nb 3 3"
+        front_door.check_shape(f"{name}.params.inertia", self.params.inertia, inertia, sizes)
+        return sizes | {"nu": self.system.num_controls}
 
     def initial_state(self) -> State | Any:
         """Return the state that the model starts from.
@@ -416,6 +451,7 @@ def check_mechanism(model: Model, state: State) -> None:
     check_type("state", state, State, "; expected (model, state)")
 
 
+@checked(q="nq")
 def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     """Compute the poses of free bodies: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in order.
 

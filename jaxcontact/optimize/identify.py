@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_count, check_number, check_positive
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
@@ -60,6 +61,7 @@ class IdentifyInfo(Record):
     status: np.uint32
 
 
+@checked(max_steps=check_count, tol=POSITIVE, curvature_step=POSITIVE)
 def identify(
     score: Callable[[Any, Any], jax.Array],
     params0: Any,

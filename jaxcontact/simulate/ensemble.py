@@ -21,6 +21,7 @@ from jaxcontact.arguments import check_count, check_integer, check_positive
 from jaxcontact.batching.all_cores import workers
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.batching.work_queue import in_order, threads
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.records import load_record, save_record
 from jaxcontact.io.run_store import open_store
@@ -86,6 +87,7 @@ class Ensemble(Record):
         return "\n".join(lines)
 
 
+@checked(duration=POSITIVE, dt=POSITIVE, num_worlds=check_count)
 def ensemble(
     model: Model,
     state: State,

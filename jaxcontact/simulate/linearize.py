@@ -11,6 +11,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_array, check_number
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.configuration import difference, retract
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
@@ -37,6 +38,7 @@ class Linearization(Record):
     state: State
 
 
+@checked(controls="nu", dt=POSITIVE)
 def linearize(
     model: Model, state: State, controls: jax.Array, *, stepper: Stepper, dt: Any, order: int = 1
 ) -> tuple[Linearization, StepperInfo]:

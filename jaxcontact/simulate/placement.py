@@ -14,6 +14,7 @@ from jax import lax
 from jaxcontact import geometry
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Model, State, Structure
@@ -38,6 +39,7 @@ class PlacementInfo(Info):
     """
 
 
+@checked()
 def place_on_ground(
     model: Model, state: State, *, contacts: Sequence[str] | None = None
 ) -> tuple[State, PlacementInfo]:

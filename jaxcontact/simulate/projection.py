@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
 from jaxcontact.mechanics.system import Model, State, check_mechanism
@@ -39,6 +40,7 @@ class ProjectionInfo(Info):
     displacement: jax.Array
 
 
+@checked()
 def project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
     """Move a state to the nearest one without penetration, with limits kept and loops closed.
 

@@ -17,6 +17,7 @@ from jax import lax
 from jaxcontact._pytree import callable_as_pytree
 from jaxcontact.arguments import check_array, check_count, check_number
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import Policy, Stepper
@@ -26,6 +27,7 @@ from jaxcontact.status import raise_if_failed
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
 
+@checked(dt=POSITIVE, num_steps=check_count, checkpoint_every=check_count)
 def rollout(
     model: Model,
     state: State,
@@ -75,6 +77,7 @@ def rollout(
     return _trajectory(rows, state, stepper.closed(model, state))
 
 
+@checked(duration=POSITIVE, dt=POSITIVE)
 @all_digits
 def run(
     model: Model,

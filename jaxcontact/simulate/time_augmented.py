@@ -14,7 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.arguments import check_array, check_count, check_number, check_positive, is_concrete
+from jaxcontact.arguments import (
+    check_array,
+    check_count,
+    check_number,
+    check_positive,
+    check_positive_or_inf,
+    is_concrete,
+)
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import near_zero
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
@@ -31,6 +39,9 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, contact_terms
 
 
+@checked(
+    length=POSITIVE, rates="nc", max_pieces=check_count, longest=("", check_positive_or_inf), rtol=POSITIVE
+)
 def time_augmented(
     model: Model,
     state: State,

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import is_concrete
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.friction_arguments import check_law, check_problem, is_sparse
 from jaxcontact.solvers.friction_directions import solve_directions
@@ -36,6 +37,7 @@ class FrictionSolution(NamedTuple):
     velocities: jax.Array
 
 
+@checked()
 def solve_friction(
     W: jax.Array | tuple[jax.Array, jax.Array],
     q: jax.Array,

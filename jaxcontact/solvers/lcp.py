@@ -19,6 +19,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Info, Status, flag
@@ -348,6 +349,7 @@ def _checked(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.
     return W, w
 
 
+@checked(W="n n", w="n", cover="n")
 def solve_lcp(
     W: jax.Array,
     w: jax.Array,

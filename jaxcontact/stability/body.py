@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_number
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.mechanics.tree_constraints import check_no_loops
@@ -131,6 +133,7 @@ def as_terms(body: Body) -> LocalTerms:
     return terms
 
 
+@checked(e=(" | nc", check_number))
 def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> LocalTerms:
     """Compute the zero-order dynamics of a planar mechanism that rests on one to three contacts.
 

@@ -17,8 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.batching.work_queue import in_order, threads
+from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import load_state, open_state, save_state
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
@@ -62,6 +64,7 @@ class Chart(Record):
     contradictions: int = static()
 
 
+@checked(num_samples=check_count, max_events=check_count)
 def chart(
     make_body: Callable[..., Body],
     grid: Mapping[str, Any],

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.front_door import checked
 from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import LocalTerms
 from jaxcontact.stability.impact_conditions import Conditions, conditions, jump_forms
@@ -92,6 +93,7 @@ class Certificate(Record):
     levels: np.ndarray | None = None
 
 
+@checked()
 def check(certificate: Certificate) -> bool:
     """Return whether a certificate proves its verdict; False for "undecided" and for damaged certificates.
 

@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_count, check_integer
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, mode_words
@@ -54,6 +55,7 @@ class Falsification(Record):
     share: np.ndarray
 
 
+@checked(num_samples=check_count, max_events=check_count)
 def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: int = 2000) -> Falsification:
     """Look for a motion that diverges from an arbitrarily small perturbation of the equilibrium.
 

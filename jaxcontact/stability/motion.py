@@ -17,6 +17,7 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import check_count, check_integer
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
@@ -94,6 +95,7 @@ def _ties(rows: jax.Array) -> jax.Array:
     return among[:, None] & among[None]
 
 
+@checked(num_events=check_count)
 def motion_path(
     body: Body, start: Motion, *, num_events: int, seed: int = 0
 ) -> tuple[Motion, dict[str, jax.Array]]:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxcontact import geometry
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_number
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import jit
 from jaxcontact.terms.contacts import bodies_of, motion, place, slip
@@ -73,6 +74,7 @@ class Contacts(Record):
             yield f"{first} on {second}: gap {float(self.gap[k]):.3g} m at {point}, normal {normal}{force}"
 
 
+@checked(impulse="nc dim", dt=POSITIVE)
 def contacts(
     model: Model, state: State, *, impulse: jax.Array | None = None, dt: float | jax.Array | None = None
 ) -> Contacts:

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count
+from jaxcontact.front_door import PROBABILITY, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.coverage import binomial_lower, binomial_upper
 from jaxcontact.impact.laws.contact_space import ContactSpace, mass_norm
@@ -54,6 +56,7 @@ class UniqueSteps(Record):
     confidence: float = static()
 
 
+@checked(v="nv", num_samples=check_count, confidence=PROBABILITY)
 def unique_steps(
     terms: ContactTerms,
     v: jax.Array,

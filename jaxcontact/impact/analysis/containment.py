@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number, check_type
+from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.impact.analysis.outcome_families import families, match
 from jaxcontact.impact.inputs import check_terms
 from jaxcontact.impact.sampling.stream import ImpactSamples
@@ -38,6 +39,7 @@ class Containment(Record):
     unknown: jax.Array
 
 
+@checked(v_measured=check_number, tolerance=NOT_NEGATIVE)
 def contains(
     samples: ImpactSamples,
     v_measured: Any,

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_type
+from jaxcontact.front_door import checked
 from jaxcontact.impact.analysis.containment import mass_root
 from jaxcontact.impact.analysis.symmetry import check_symmetry
 from jaxcontact.impact.sampling.stream import ImpactSamples
@@ -53,6 +54,7 @@ class Coverage(Record):
     confidence: float = static()
 
 
+@checked()
 def coverage(
     samples: ImpactSamples,
     *,

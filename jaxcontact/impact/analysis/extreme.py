@@ -11,6 +11,8 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_count
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import ImpactInfo
@@ -50,6 +52,7 @@ class Extreme(Record):
     values: jax.Array
 
 
+@checked(v="nv", direction="nv", num_starts=check_count, num_iters=check_count)
 def extreme(
     terms: ContactTerms,
     v: jax.Array,

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontact.front_door import checked
+
 # Margins below this count as zero, because the linear program is solved to 1e-10.
 _RESOLUTION = 1e-9
 
 
+@checked()
 def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, float]:
     """Find a direction r in which every admissible impulse of the active contacts pushes.
 

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_count, check_number
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import energy_ratio, mass_norm
 from jaxcontact.impact.laws.reflections import Normals, Order, normals, reflect, share, stop, tolerance
@@ -41,6 +43,7 @@ class PropagateInfo(Info):
     sequence: jax.Array
 
 
+@checked(v="nv", restitution=("", check_number), max_reflections=check_count)
 def propagate(
     terms: ContactTerms,
     v: jax.Array,
@@ -135,6 +138,7 @@ def _propagate(
     return _outcome(terms, v_in, v, unit_normals, impulse, speed, status, sequence)
 
 
+@checked(v="nv")
 def plastic(terms: ContactTerms, v: jax.Array, *, unilateral: bool = True) -> tuple[jax.Array, PropagateInfo]:
     """Find the perfectly plastic outcome: the feasible velocity nearest to v in the kinetic metric.
 

@@ -18,6 +18,7 @@ from jax import lax
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
@@ -44,6 +45,7 @@ class Normals(NamedTuple):
     active: jax.Array
 
 
+@checked(M="nv nv", u="nv")
 def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
     """Compute Gamma (nv, nv), the reflection of an elastic impact on one contact.
 
@@ -78,6 +80,7 @@ def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
     return jnp.eye(u.shape[0], dtype=u.dtype) - reflected
 
 
+@checked()
 def normals_gram(terms: ContactTerms) -> jax.Array:
     """Compute the products <u_i, u_j>_g (nc, nc) of the unit normals of contacts; zero for inactive ones.
 

@@ -16,7 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_count
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration, touching_contacts
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
@@ -33,6 +35,7 @@ Reduced = TypeVar("Reduced")
 Seed = int | jax.Array
 
 
+@checked(v="nv", num_samples=check_count)
 @overload
 def sample(
     terms: ContactTerms,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +58,14 @@ class ImpactSamples(Record):
         independent: whether the samples are independent draws of one distribution: drawn with a `key`, and
             not with "visited", where a sample depends on the modes that earlier ones met.
     """
+
+    SHAPES: ClassVar[dict[str, str]] = {
+        "v_minus": "nv",
+        "v_plus": "N nv",
+        "impulse": "N nc d",
+        "status": "int N",
+    }
+    ARGUMENT_HINT: ClassVar[str] = "; draw them with sample"
 
     v_minus: jax.Array
     v_plus: jax.Array

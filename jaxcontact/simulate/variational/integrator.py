@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_count, check_number
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.mechanics.motion_equations import mass_matrix
@@ -24,6 +25,7 @@ from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemor
 from jaxcontact.simulate.variational.replay import motion
 
 
+@checked(dt=POSITIVE, duration=POSITIVE, restitution=(" | nc", check_number), max_impacts=check_count)
 def variational(
     model: Model,
     state: State,
