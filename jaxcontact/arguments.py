@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+LARGEST_TABLE = 10**7  # rows of events or impacts that one program keeps, some GB
 SEEDS = 2**64  # seeds below it have keys of their own
 
 
@@ -40,6 +42,11 @@ def check_float_leaves(name: str, tree: Any) -> None:
 def check_count(name: str, value: Any) -> None:
     """Raise ValueError if a value is not an integer >= 1."""
     check_integer(name, value, 1)
+
+
+def check_rows(name: str, value: Any) -> None:
+    """Raise ValueError if a value is no count of rows that a program can keep in memory."""
+    check_integer(name, value, 1, LARGEST_TABLE)
 
 
 def check_integer(name: str, value: Any, minimum: float = -math.inf, maximum: float = math.inf) -> None:
@@ -86,6 +93,13 @@ def check_not_negative(name: str, value: Any) -> None:
     check_number(name, value, 0.0)
 
 
+def check_fraction(name: str, value: Any) -> None:
+    """Check as `check_number` does; raise ValueError if a number is not in 0..1."""
+    check_number(name, value)
+    if is_concrete(value) and not np.all((np.asarray(value) >= 0) & (np.asarray(value) <= 1)):
+        raise ValueError(f"{name}: expected numbers in 0..1, got {value!r}")
+
+
 def check_positive_or_inf(name: str, value: Any) -> None:
     """Check as `check_positive` does; infinity passes."""
     if is_concrete(value) and isinstance(value, float | int | np.number) and value == math.inf:
@@ -103,6 +117,28 @@ def check_probability(name: str, value: Any) -> None:
     check_number(name, value)
     if is_concrete(value) and not np.all((np.asarray(value) > 0) & (np.asarray(value) < 1)):
         raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
+
+
+def check_choice(*choices: str) -> Callable[[str, Any], None]:
+    """Make a check that raises ValueError if a value is none of the choices."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+
+    return check
+
+
+def check_some(name: str, value: Any) -> None:
+    """Raise ValueError if an array has no entries."""
+    if 0 in jnp.shape(value):
+        raise ValueError(f"{name}: expected at least one number, got none")
+
+
+def check_mapping(name: str, value: Any) -> None:
+    """Raise TypeError if a value is no mapping."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name}: expected a mapping, got {type(value).__name__}")
 
 
 def check_seed(name: str, value: Any) -> None:

@@ -37,7 +37,12 @@ Rule = str | Check | tuple[str | Check, ...]
 POSITIVE: Rule = ("", check_positive)
 NOT_NEGATIVE: Rule = ("", check_not_negative)
 PROBABILITY: Rule = ("", check_probability)
-KINDS = {"float": jnp.floating, "bool": jnp.bool_, "int": jnp.integer}
+KINDS = {
+    "float": ("a floating dtype", (jnp.floating,)),
+    "real": ("real numbers", (jnp.floating, jnp.integer)),
+    "bool": ("booleans", (jnp.bool_,)),
+    "int": ("integers", (jnp.integer,)),
+}
 BATCHED = "; use vmap for batches"
 
 
@@ -118,7 +123,7 @@ class _Parameter:
             if callable(rule):
                 rule(self.name, value)
             elif not record:
-                check_shape(self.name, value, rule, sizes)
+                check_shapes(self.name, value, rule, sizes)
         return value
 
     def _by_annotation(self, value: Any, sizes: dict[str, int], record: _Kind | None) -> Any:
@@ -130,6 +135,8 @@ class _Parameter:
         if kind.is_record:
             lead = next((rule for rule in self.rules if isinstance(rule, str)), "")
             check_record(self.name, value, lead, sizes)
+        elif kind.type is int:  # a dimension that shapes name
+            sizes.setdefault(self.name, int(value))
         return kind.convert(self.name, value)
 
 
@@ -185,6 +192,8 @@ class _Kind:
     def __init__(self, annotation: Any) -> None:
         origin = typing.get_origin(annotation) or annotation
         self.type, self.parts, self.is_record = origin, typing.get_args(annotation), False
+        self.expected: str
+        self.fits: Callable[[Any], bool]
         if _is_union(annotation):
             kinds = [_Kind(part) for part in self.parts]
             self.expected = " or ".join(kind.expected for kind in kinds)
@@ -247,12 +256,6 @@ def _plural(words: str) -> str:
     return f"{head}s {more}".strip() if article in ("a", "an") else words
 
 
-def _plural(words: str) -> str:
-    article, _, noun = words.partition(" ")
-    head, _, more = noun.partition(" ")
-    return f"{head}s {more}".strip() if article in ("a", "an") else words
-
-
 def _as_tuple(value: Any) -> Any:
     return tuple(map(_as_tuple, value)) if type(value) in (list, tuple) else value
 
@@ -280,6 +283,17 @@ def check_record(name: str, record: Any, lead: str, sizes: dict[str, int]) -> No
             check_shape(f"{name}.{field}", value, shapes, sizes)
 
 
+def check_shapes(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None:
+    """Check an array, or by a rule such as "dim; dim dim" the arrays of a tuple; see `check_shape`."""
+    rules = rule.split(";")
+    if len(rules) == 1:
+        return check_shape(name, value, rule, sizes)
+    if not isinstance(value, tuple | list) or len(value) != len(rules):
+        raise TypeError(f"{name}: expected {len(rules)} arrays, got {_came(value)}")
+    for k, (entry, part) in enumerate(zip(value, rules)):
+        check_shape(f"{name}[{k}]", entry, part, sizes)
+
+
 def check_shape(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None:
     """Raise TypeError for a value that is no array of the dtype of a rule, ValueError for another shape.
 
@@ -288,17 +302,20 @@ def check_shape(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None
     options = [option.split() for option in rule.split("|")]
     kind = next((word for option in options for word in option if word in KINDS), "float")
     options = [[word for word in option if word not in KINDS] for option in options]
-    scalar = kind == "float" and not all(options)
-    if scalar and _is_number(value) and not (_is_array(value) and value.dtype.kind == "c"):
+    scalar = not all(options)
+    if scalar and isinstance(value, int if kind == "int" else float | int) and not isinstance(value, bool):
+        return
+    if scalar and kind == "float" and _is_array(value) and jnp.issubdtype(value.dtype, jnp.integer):
         return
     if not _is_array(value):
         if scalar:
-            expected = "a number" if options == [[]] else "a number or an array"
+            expected = "an integer" if kind == "int" else "a number"
+            expected += "" if options == [[]] else " or an array"
             raise TypeError(f"{name}: expected {expected}, got {_came(value)}")
         raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
-    if not jnp.issubdtype(value.dtype, KINDS[kind]):
-        words = {"float": "a floating dtype", "bool": "booleans", "int": "integers"}
-        raise TypeError(f"{name}: expected {words[kind]}, got {value.dtype}")
+    expected, dtypes = KINDS[kind]
+    if not any(jnp.issubdtype(value.dtype, dtype) for dtype in dtypes):
+        raise TypeError(f"{name}: expected {expected}, got {value.dtype}")
     shape = tuple(value.shape)
     if not any(_match(option, shape, sizes) for option in options):
         texts = [_text(option, sizes) for option in options]
@@ -314,28 +331,25 @@ def _match(words: list[str], shape: tuple[int, ...], sizes: dict[str, int]) -> b
         return False
     found: dict[str, int] = {}
     for word, size in zip(words, shape):
-        letter, _, more = word.partition("+")
-        expected = _size(word, sizes | found)
-        if expected is None:
-            found[letter] = size - int(more or 0)
-            if found[letter] < 0:
-                return False
-        elif expected != size:
+        total, letters = _size(word, sizes | found)
+        if letters:
+            found[letters[0]] = size - total
+        if (size < total) if letters else (size != total):
             return False
     sizes.update(found)
     return True
 
 
-def _size(word: str, sizes: Mapping[str, int]) -> int | None:
-    letter, _, more = word.partition("+")
-    size = int(letter) if letter.isdigit() else sizes.get(letter)
-    return None if size is None else size + int(more or 0)
+def _size(word: str, sizes: Mapping[str, int]) -> tuple[int, list[str]]:
+    """Return the sum of a word such as nq+nv or T+1, and its letters without a size."""
+    terms = [int(term) if term.isdigit() else sizes.get(term, term) for term in word.split("+")]
+    return sum(t for t in terms if isinstance(t, int)), [t for t in terms if isinstance(t, str)]
 
 
 def _text(words: list[str], sizes: Mapping[str, int]) -> str:
     """Write the shape that a rule expects, with its sizes where they are known."""
     texts = []
     for word in words:
-        size = _size(word, sizes)
-        texts.append(word.replace("+", " + ") if size is None else str(size))
+        total, letters = _size(word, sizes)
+        texts.append(word.replace("+", " + ") if letters else str(total))
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

@@ -403,7 +403,7 @@ def structure(**changes):
             r"shapes: normal of 'ground' needs 2 numbers of length one, got \(0.0, 0.0, 1.0\)",
         ),
         ({"pairs": (("rim", "wall"),)}, r"pairs: no shape 'wall'; shapes are \['rim', 'floor'\]"),
-        ({"pairs": (("floor", "rim"),)}, r"pairs: in \('floor', 'rim'\) the half-space must come second"),
+        ({"pairs": (("floor", "rim"),)}, r"pairs: expected the half-space second, got \('floor', 'rim'\)"),
         (
             {"shapes": (TIP, jc.Points(name="feet", body="a", at="p", count=2)), "pairs": (("feet", "tip"),)},
             "pairs: 'feet' and 'tip' are points, which never meet; give one of them a radius",

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 
 from jaxcontact.arguments import check_count
+from jaxcontact.front_door import checked
 
 
+@checked(chunk=check_count)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """Settings of a long computation on the host; a driver refuses those that it cannot use.

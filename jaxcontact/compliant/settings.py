@@ -8,11 +8,13 @@ import jax
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_count, check_number, check_type
+from jaxcontact.front_door import checked
 
 CONES = ("coulomb", "associated", "pyramid", "coupled")
 FORMULATIONS = ("complementary", "min_norm")
 
 
+@checked(max_iters=check_count)
 @dataclasses.dataclass(frozen=True)
 class Newton:
     """Newton's method in velocity space.
@@ -36,6 +38,7 @@ class Newton:
 NEWTON = Newton()
 
 
+@checked(max_contacts=check_count)
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Choose the friction law, the program and the limits of a compliant step; static under `jit`.

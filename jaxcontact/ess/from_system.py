@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_type
+from jaxcontact.arguments import check_number, check_type
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.event_system import EventSystem
@@ -73,7 +73,7 @@ def pack(state: State) -> jax.Array:
     return jnp.concatenate([state.q, state.v], axis=-1)
 
 
-@checked(x="... n")
+@checked(x="... nq+nv", t=("...", check_number))
 def unpack(model: Model, x: jax.Array, t: Any) -> State:
     """Split a vector x = (q, v) into the state of a mechanism at time t; leading batch axes are kept."""
     nq = model.structure.num_positions

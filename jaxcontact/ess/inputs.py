@@ -142,9 +142,34 @@ def allowed_error(tol: Any, x0: jax.Array) -> jax.Array:
     return jax.lax.stop_gradient(jnp.broadcast_to(jnp.asarray(tol, x0.dtype), x0.shape))
 
 
-def check_guards(name: str, es: EventSystem, params: Any, x: jax.Array, guards: Any) -> jax.Array:
-    """Decide whether some of `guards` are no indices of guards; raise ValueError if known ones are not."""
-    m = jax.eval_shape(es.guards, x, params).shape[0]
+def count_guards(name: str, model: Model, x: jax.Array, control: Any) -> int:
+    """Count the guards of a model; raise ValueError if its functions take no state like `name`."""
+    es, params = system_of(model), model.params
+    h = guards_at(name, es, params, x)
+    zero, before = jnp.zeros((), x.dtype), jnp.zeros(h.shape, bool)
+    try:
+        rate = jax.eval_shape(lambda y: es.xdot(zero, y, before, control, params), x)
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"{name}: expected a state of the field, got shape {jnp.shape(x)}: {error}"
+        ) from error
+    if rate.shape != x.shape:
+        raise ValueError(f"{name}: expected a state of the field, {rate.shape}, got shape {jnp.shape(x)}")
+    return int(h.shape[0])
+
+
+def guards_at(name: str, es: EventSystem, params: Any, x: jax.Array) -> jax.ShapeDtypeStruct:
+    """Return shape and dtype of the guards; raise ValueError if the argument `name` is no state for them."""
+    try:
+        return jax.eval_shape(es.guards, x, params)
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"{name}: expected a state of the guards, got shape {jnp.shape(x)}: {error}"
+        ) from error
+
+
+def check_guards(name: str, m: int, guards: Any) -> jax.Array:
+    """Decide whether some of `guards` are no indices of m guards; raise ValueError if known ones are not."""
     if not jnp.issubdtype(jnp.result_type(guards), jnp.integer):
         raise ValueError(f"{name}: expected indices of guards, got {jnp.result_type(guards)}")
     if _known(guards) and not np.all((np.asarray(guards) >= 0) & (np.asarray(guards) < m)):
@@ -156,7 +181,7 @@ def check_guards(name: str, es: EventSystem, params: Any, x: jax.Array, guards: 
 def _check_functions(es: EventSystem, inputs: Inputs) -> int:
     """Count the guards; raise ValueError if field, guards, jump or rearm do not fit x0."""
     params, control, x0, t0, _ = inputs
-    h = jax.eval_shape(es.guards, x0, params)
+    h = guards_at("x0", es, params, x0)
     if h.ndim != 1 or h.shape[0] == 0:
         raise ValueError(f"guards: expected values of shape (m,), m >= 1, got {h.shape}")
     m = h.shape[0]

@@ -14,6 +14,7 @@ from jaxcontact.front_door import checked
 from jaxcontact.geometry.shapes import WORLD
 
 
+@checked()
 def rows(array: jax.Array, index: Sequence[int]) -> jax.Array:
     """Select array[index] for a static index, by a slice or a broadcast if the index is regular."""
     first, count = index[0], len(index)

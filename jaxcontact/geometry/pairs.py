@@ -159,7 +159,7 @@ def check_shape(dim: int, shape: Shape) -> None:
 def check_pair(a: Shape, b: Shape) -> None:
     """Raise ValueError if the package cannot compute contacts of this pair of shapes."""
     if isinstance(a, HalfSpace):
-        raise ValueError(f"pairs: in {(a.name, b.name)} the half-space must come second")
+        raise ValueError(f"pairs: expected the half-space second, got {(a.name, b.name)}")
     family = _in_order(2 if isinstance(a, Polygon) or isinstance(b, Polygon) else 3, a, b)[0]
     if family is None:
         kinds = f"{type(a).__name__} and {type(b).__name__}"
@@ -292,7 +292,7 @@ def _most_pairs(
     return 2 * max_pairs if capsules else max_pairs
 
 
-@checked(positions="nb dim")
+@checked(positions="nb dim", orientations="nb dim dim", max_pairs=check_count)
 def candidates(
     dim: int,
     bodies: tuple[str, ...],

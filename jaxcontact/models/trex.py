@@ -134,7 +134,7 @@ def trex_params(constants: Any) -> Params:
     )
 
 
-@checked()
+@checked(theta="")
 def trex_straight(params: Params, theta: jax.Array) -> jax.Array:
     """Compute the stance q (8,) with straight legs, half a turn apart, tail and left foot on the floor."""
     c = params.constants
@@ -145,7 +145,7 @@ def trex_straight(params: Params, theta: jax.Array) -> jax.Array:
     return jnp.stack([zero, y, theta, leg - theta, zero, leg - theta + jnp.pi, zero, zero])
 
 
-@checked(height=NOT_NEGATIVE)
+@checked(height=NOT_NEGATIVE, q="8")
 def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
     """Make TREX at rest `height` above a stance q (8,) that springs and hips hold until it lands.
 

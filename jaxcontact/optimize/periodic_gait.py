@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import ess
-from jaxcontact.arguments import check_number, check_whole
+from jaxcontact.arguments import check_number, check_rows, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
@@ -36,6 +36,7 @@ class Launch(NamedTuple):
     control: Any
 
 
+@checked(max_steps=check_rows, max_events=check_rows)
 @dataclasses.dataclass(frozen=True)
 class GaitProblem:
     """A stride as a function of free numbers; hashable, write the functions at module level.
@@ -71,7 +72,7 @@ class GaitProblem:
         return jnp.array(self.crossed0)
 
 
-@checked(speed="")
+@checked(speed=("", check_number))
 def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tuple[jax.Array, jax.Array]:
     """Compute cost () and residuals (k,) of one stride; the cost is NaN if the motion failed.
 
@@ -87,7 +88,7 @@ def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tu
     return jnp.where(failed, jnp.nan, cost), residuals
 
 
-@checked(speed="")
+@checked(speed=("", check_number))
 def gait_outcome_rate(
     problem: GaitProblem, params: Any, free: Any, direction: Any, speed: Any
 ) -> tuple[jax.Array, jax.Array]:

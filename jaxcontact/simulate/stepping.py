@@ -6,7 +6,6 @@ Page: docs/methods/motion.md.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from jax import lax
 from jaxcontact._pytree import callable_as_pytree
 from jaxcontact.arguments import check_array, check_count, check_number
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.costs import bytes_of, count_steps
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
@@ -111,11 +111,8 @@ def run(
 
     Derivative: none; a driver for the host.
     """
-    for name, value in (("dt", dt), ("duration", duration)):
-        if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
     check_run(run, unused=("chunk", "devices", "checkpoint", "about"))
-    steps = max(1, round(duration / dt))
+    steps = count_steps(duration, dt, num_bytes=bytes_of(state))
     setup, _ = _set_up("control", model, state, stepper, control, steps, key, policy_memory)
     parts = []
     for first in range(0, steps, CHUNK):

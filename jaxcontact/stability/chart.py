@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_count, check_rows
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.front_door import checked
@@ -64,7 +64,7 @@ class Chart(Record):
     contradictions: int = static()
 
 
-@checked(num_samples=check_count, max_events=check_count)
+@checked(num_samples=check_count, max_events=check_rows)
 def chart(
     make_body: Callable[..., Body],
     grid: Mapping[str, Any],

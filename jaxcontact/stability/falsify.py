@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_integer
+from jaxcontact.arguments import check_count, check_integer, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
@@ -55,7 +55,7 @@ class Falsification(Record):
     share: np.ndarray
 
 
-@checked(num_samples=check_count, max_events=check_count)
+@checked(num_samples=check_count, max_events=check_rows)
 def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: int = 2000) -> Falsification:
     """Look for a motion that diverges from an arbitrarily small perturbation of the equilibrium.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact.arguments import check_choice, check_number
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model, State
@@ -19,7 +20,7 @@ LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 STYLES = ("-", "--", "-.", ":")
 
 
-@checked(area=POSITIVE)
+@checked(area=POSITIVE, lam=check_number, load_at=check_number)
 def plot_pressure(
     model: Model,
     state: State,
@@ -88,7 +89,7 @@ def plot_pressure(
     return figure
 
 
-@checked()
+@checked(xscale=check_choice("linear", "log"), yscale=check_choice("linear", "log"))
 def plot_curves(
     curves: Mapping[str, tuple[Any, Any]],
     *,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_count, check_positive
+from jaxcontact.arguments import check_positive, check_rows
 from jaxcontact.ess import EventTrajectory, Settings, integrate
 from jaxcontact.ess.inputs import system_of
 from jaxcontact.front_door import POSITIVE, checked
@@ -119,7 +119,7 @@ def _legend_of_guards(figure: Figure, order: np.ndarray, marks: Sequence[str]) -
 
 
 @checked(
-    x_corner="2", eps=check_positive, radius=POSITIVE, duration=POSITIVE, starts=check_count, width=POSITIVE
+    x_corner="2", eps=check_positive, radius=POSITIVE, duration=POSITIVE, starts=check_rows, width=POSITIVE
 )
 def plot_corner(
     model: Model,
@@ -200,7 +200,7 @@ def _draw_run(axes: Axes, run: EventTrajectory, colors: dict[tuple[int, ...], st
         axes.plot(*x[row - 1 : row + 1].T, color=color, lw=2.6, solid_capstyle="round", zorder=3)
 
 
-@checked(width=POSITIVE)
+@checked(width=POSITIVE, widths=("real k", check_positive), errors=("real k", check_positive))
 def plot_order(
     widths: Any, errors: Any, *, fit: tuple[float, float] | None = None, title: str | None = None,
     width: float = 4.6,

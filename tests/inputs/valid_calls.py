@@ -389,6 +389,60 @@ CALLS = {
 }  # fmt: skip
 
 
+def floor_structure():
+    structure = block().structure
+    return {"dim": 2, "bodies": structure.bodies, "num_positions": 3, "shapes": structure.shapes,
+            "pairs": structure.pairs}  # fmt: skip
+
+
+# Records of settings, which check themselves: the fields that they need, and some of the others.
+RECORDS = {
+    "compliant.FrictionSpring": constant(stiffness=1.0, damping=1.0),
+    "compliant.Hertz": constant(modulus=1.0, radius=1.0),
+    "compliant.HuntCrossley": constant(coefficient=1.0, exponent=1.0),
+    "compliant.Law": constant(stiffness=1.0, damping=1.0, friction=0.5, friction_damping=1.0),
+    "compliant.Newton": constant(max_iters=5),
+    "compliant.Settings": constant(max_contacts=2),
+    "compliant.Smooth": constant(stiffness=1.0, kappa=1.0),
+    "CoulombNewton": constant(max_iters=5, tolerance=1e-6),
+    "Lemke": constant(max_pivots=5, tolerance=1e-6),
+    "ess.DormandPrince": constant(rtol=1e-6, atol=1e-6, dt=0.1, longest=1.0),
+    "ess.EventSystem": lambda: {"field": affine().system.field, "guards": affine().system.guards},
+    "ess.Settings": constant(eps=0.1, tol=0.1, corner_tol=0.1),
+    "impact.AnitescuPotra": constant(num_directions=8),
+    "impact.Sequential": constant(order=(0, 1)),
+    "impact.Newton": constant(restitution=0.5),
+    "impact.Poisson": constant(restitution=0.5),
+    "impact.Energetic": constant(restitution=0.5, rates=1.0),
+    "impact.Chain": constant(stiffness=1.0, restitution=0.5),
+    "impact.Propagative": constant(restitution=0.5),
+    "impact.Plastic": constant(),
+    "impact.Routh": constant(impulse_step=0.2, max_steps=3, restitution=0.5),
+    "impact.RouthStep": constant(impulse_max=1.0),
+    "simulate.Compliant": constant(),
+    "simulate.EventDriven": constant(rtol=1e-8),
+    "simulate.TimeStepping": constant(),
+    "simulate.Variational": constant(restitution=0.5, zeno=0.1),
+    "stability.PlanarBiped": constant(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6, e1=0.0, e2=0.0, F=1.0, T=0.0),
+    "Run": constant(chunk=8),
+    "Params": lambda: vars(gait().params),
+    "Structure": floor_structure,
+    "Symmetry": constant(velocity=np.eye(2), contacts=(1, 0)),
+    "Point": constant(name="p", body="a", at="at"),
+    "Points": constant(name="p", body="a", at="at", count=2),
+    "Sphere": constant(name="p", body="a", radius="r"),
+    "Capsule": constant(name="p", body="a", radius="r", ends="e"),
+    "Cylinder": constant(name="p", body="a", radius="r", half_length="e"),
+    "Disc": constant(name="p", body="a", radius="r"),
+    "Box": constant(name="p", body="a", size="s", corners=(0, 1)),
+    "Ellipsoid": constant(name="p", body="a", semi_axes="s"),
+    "Polygon": constant(name="p", body="a", vertices="s", count=3),
+    "ConvexMesh": constant(name="p", body="a", vertices="s", count=4),
+    "HalfSpace": constant(name="p", normal=(0.0, 1.0)),
+    "mechanics.Joint": constant(name="j", kind="hinge", body=0),
+}  # fmt: skip
+
+
 def spatial_samples():
     model = box()
     in_space, v = jc.contact_terms(model, start(model)), start(model).v
@@ -417,7 +471,7 @@ def free_gait():
 
 def arguments(path, signature):
     """Return the arguments of the valid call of a public function, by name."""
-    values = CALLS.get(path, lambda: {})()
+    values = CALLS.get(path, RECORDS.get(path, dict))()
     for name, parameter in signature.parameters.items():
         if name not in values and parameter.default is parameter.empty:
             if name not in VALUES:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_count, check_rows
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, PROBABILITY, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.assumptions import unique_steps
@@ -146,7 +146,7 @@ class NetBound(Record):
     statement: str = static()
 
 
-@checked(v="nv", num_samples=check_count, tolerance=POSITIVE, num_tested=check_count)
+@checked(v="nv", num_samples=check_count, tolerance=POSITIVE, num_tested=check_rows)
 def net_bound(
     terms: ContactTerms,
     v: jax.Array,

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_count, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import routh
@@ -52,7 +52,7 @@ class Extreme(Record):
     values: jax.Array
 
 
-@checked(v="nv", direction="nv", num_starts=check_count, num_iters=check_count)
+@checked(v="nv", direction="nv", num_starts=check_rows, num_iters=check_count)
 def extreme(
     terms: ContactTerms,
     v: jax.Array,

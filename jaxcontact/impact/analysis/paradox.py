@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit
+from jaxcontact.arguments import check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import acceleration_size, force_modes, near_zero, presses
@@ -59,7 +60,7 @@ class ParadoxInfo(Record):
     complete: bool = static(default=True)
 
 
-@checked(v="nv", f="nv", drift="nc")
+@checked(v="nv", f="nv", drift="nc", num_directions=check_rows)
 def paradox(
     terms: ContactTerms,
     v: jax.Array,

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_count, check_not_negative, check_number, check_positive
+from jaxcontact.arguments import check_not_negative, check_number, check_positive, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import (
@@ -47,7 +47,7 @@ class _Springs(NamedTuple):
     v="nv",
     stiffness=(" | nc", check_not_negative),
     restitution=(" | nc", check_number),
-    max_steps=check_count,
+    max_steps=check_rows,
 )
 def chain(
     terms: ContactTerms, v: jax.Array, *, stiffness: Any, restitution: Any = 1.0, max_steps: int = 8192

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_rows
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.mechanics.configuration import velocity_map
@@ -69,7 +69,7 @@ class CompliantInfo(Record):
     stop_speed=POSITIVE,
     rtol=POSITIVE,
     atol=POSITIVE,
-    max_steps=check_count,
+    max_steps=check_rows,
 )
 def kelvin_voigt(
     model: Model,

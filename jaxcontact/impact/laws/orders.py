@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_rows
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.impact import inputs
@@ -68,7 +68,7 @@ class _Front(NamedTuple):
     stage: jax.Array
 
 
-@checked(v="nv", max_outcomes=check_count, max_reflections=check_count)
+@checked(v="nv", max_outcomes=check_rows, max_reflections=check_rows)
 def propagate_all(
     terms: ContactTerms, v: jax.Array, *, max_outcomes: int = 16, max_reflections: int = 64
 ) -> tuple[jax.Array, Sequences, jax.Array]:
@@ -228,7 +228,7 @@ def _minimal(unit_normals: Normals, speed: jax.Array, order: jax.Array) -> jax.A
     return (length <= stages) & ~jnp.any(proper & feasible)
 
 
-@checked(v="nv", max_reflections=check_count)
+@checked(v="nv", max_reflections=check_rows)
 def indeterminacy(
     terms: ContactTerms,
     v: jax.Array,

@@ -8,7 +8,7 @@ the Gram matrix G.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,14 @@ from jaxcontact.terms import ContactTerms
 
 TIE_DIGITS = 0.6  # power of eps; rates of approach closer than that, relative, have no order
 Order = str | tuple[int, ...]
+ORDERS = ("most_violated", "least_violated")
+
+
+def check_order_word(name: str, value: Any) -> None:
+    """Raise an error if a value is neither a rule of `ORDERS` nor a sequence of contact indices."""
+    cycle = isinstance(value, list | tuple) and all(isinstance(k, int | np.integer) for k in value)
+    if not cycle and value not in ORDERS:
+        raise ValueError(f"{name}: expected one of {', '.join(ORDERS)}, or contact indices, got {value!r}")
 
 
 class Normals(NamedTuple):

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_positive, is_concrete
+from jaxcontact.arguments import check_count, check_positive, check_rows, is_concrete
+from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
@@ -23,6 +24,7 @@ from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.terms import contact_gaps
 
 
+@checked(rtol=check_positive, max_events=check_rows)
 class EventDriven(Record):
     """Motion of order five from event to event, with impacts at their time under any law.
 
@@ -74,7 +76,7 @@ class EventDriven(Record):
         check_count("max_events", self.max_events)
         if is_concrete(self.rtol):
             check_positive("rtol", self.rtol)
-        object.__setattr__(self, "impact", law_as_pytree(self.impact))
+        object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> EventMemory:
