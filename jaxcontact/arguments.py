@@ -46,7 +46,21 @@ def check_count(name: str, value: Any) -> None:
 
 def check_rows(name: str, value: Any) -> None:
     """Raise ValueError if a value is no count of rows that a program can keep in memory."""
-    check_integer(name, value, 1, LARGEST_TABLE)
+    check_count(name, value)
+    if value > LARGEST_TABLE:
+        raise ValueError(f"{name}: expected an integer <= {LARGEST_TABLE}, got {value}")
+
+
+def check_sides(name: str, value: Any) -> None:
+    """Raise ValueError if a value is no number of sides of a friction cone, even and at least 4."""
+    if not isinstance(value, int | np.integer) or not 4 <= value <= LARGEST_TABLE or value % 2:
+        raise ValueError(f"{name}: expected an even number >= 4 and <= {LARGEST_TABLE}, got {value!r}")
+
+
+def check_entries(name: str, value: Any) -> None:
+    """Raise TypeError if a value is neither an array nor a sequence of entries."""
+    if isinstance(value, str) or jnp.ndim(value) == 0:
+        raise TypeError(f"{name}: expected an array or a sequence, got {type(value).__name__}")
 
 
 def check_integer(name: str, value: Any, minimum: float = -math.inf, maximum: float = math.inf) -> None:

@@ -302,7 +302,7 @@ def check_shape(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None
     options = [option.split() for option in rule.split("|")]
     kind = next((word for option in options for word in option if word in KINDS), "float")
     options = [[word for word in option if word not in KINDS] for option in options]
-    scalar = not all(options)
+    scalar = any(option in ([], ["..."]) for option in options)
     if scalar and isinstance(value, int if kind == "int" else float | int) and not isinstance(value, bool):
         return
     if scalar and kind == "float" and _is_array(value) and jnp.issubdtype(value.dtype, jnp.integer):
@@ -310,7 +310,7 @@ def check_shape(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None
     if not _is_array(value):
         if scalar:
             expected = "an integer" if kind == "int" else "a number"
-            expected += "" if options == [[]] else " or an array"
+            expected += "" if all(option in ([], ["..."]) for option in options) else " or an array"
             raise TypeError(f"{name}: expected {expected}, got {_came(value)}")
         raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
     expected, dtypes = KINDS[kind]

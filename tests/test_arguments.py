@@ -116,7 +116,7 @@ MISTAKES = {
         "dt: expected a number, got '1'"),
     "a word for a solver": (
         lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v[None], dt=0.1, settings=compliant.Settings(solver="Newton")), TypeError,
-        "solver: expected Newton, got str"),
+        "solver: expected Newton, got 'Newton'"),
     "controls of one step": (
         lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v, dt=0.1), ValueError,
         "controls: expected shape (T, 4), got (4,)"),
@@ -217,7 +217,7 @@ MISTAKES = {
     "no points": (
         lambda m, t, v, s: jc.Structure(
             dim=2, bodies=("a",), num_positions=3, shapes=(jc.Points(name="feet", body="a", at="at", count=0),)),
-        ValueError, "shapes: count of 'feet': expected an integer >= 1, got 0"),
+        ValueError, "count: expected an integer >= 1, got 0"),
     "no positions": (
         lambda m, t, v, s: jc.Structure(dim=2, bodies=("a",), num_positions=0), ValueError,
         "num_positions: expected an integer >= 1, got 0"),

@@ -38,8 +38,6 @@ class Run:
 
     def __post_init__(self) -> None:
         """Raise ValueError or TypeError for settings that no driver can use."""
-        if self.chunk is not None:
-            check_count("chunk", self.chunk)
         if self.devices is not None and not (
             isinstance(self.devices, Sequence)
             and self.devices

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.arguments import check_number, check_some
+from jaxcontact.arguments import check_entries, check_number, check_some
 from jaxcontact.ess.inputs import check_guards, count_guards, system_of
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model
@@ -68,7 +68,7 @@ def saltation_matrix(
     return jnp.where(bad, jnp.nan, matrix)
 
 
-@checked(x_corner=("n", check_some), crossed="bool m", t=("", check_number))
+@checked(order=check_entries, x_corner=("n", check_some), crossed="bool m", t=("", check_number))
 def ordering_map(
     model: Model,
     x_corner: jax.Array,
@@ -159,8 +159,6 @@ def rescale_guards(
         ValueError: `states` is not (k, n), eps is not > 0, or a guard does not move at any of the states.
     """
     es, params = system_of(model), model.params
-    if not 0 < eps < np.inf:
-        raise ValueError(f"eps: expected a number > 0, got {eps}")
     if jnp.ndim(states) != 2 or jnp.shape(states)[0] == 0:
         raise ValueError(f"states: expected shape (k, n), k >= 1, got {jnp.shape(states)}")
     count_guards("states", model, states[0], control)

@@ -60,9 +60,6 @@ class Structure:
     def __post_init__(self) -> None:
         if self.dim not in (2, 3):
             raise ValueError(f"dim: expected 2 (plane) or 3 (space), got {self.dim!r}")
-        check_count("num_positions", self.num_positions)
-        if isinstance(self.bodies, str):
-            raise ValueError(f"bodies: expected a tuple of names, got {self.bodies!r}")
         names = [shape.name for shape in self.shapes]
         for kind, values in (("bodies", list(self.bodies)), ("shapes", names)):
             if len(set(values)) != len(values):
@@ -336,13 +333,15 @@ class Model(Record):
         """
         if not isinstance(self.system, System):
             return {}
-        check_type(f"{name}.params", self.params, Params)
         structure = self.system.structure
-        sizes = structure._argument_sizes(name)
+        sizes = structure._argument_sizes(name) | {"nu": self.system.num_controls}
+        if self.params is None:  # what depends on coordinates alone
+            return sizes
+        check_type(f"{name}.params", self.params, Params)
         front_door.check_record(f"{name}.params", self.params, "", sizes)
         inertia = "nb" if structure.dim == 2 else "nb 3" if structure.tree is None else "nb 3 3"
         front_door.check_shape(f"{name}.params.inertia", self.params.inertia, inertia, sizes)
-        return sizes | {"nu": self.system.num_controls}
+        return sizes
 
     def initial_state(self) -> State | Any:
         """Return the state that the model starts from.

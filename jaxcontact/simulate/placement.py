@@ -68,10 +68,6 @@ def place_on_ground(
 
     Derivative: exact by state and params, any order, of the contacts that touch.
     """
-    if not isinstance(model, Model):
-        raise TypeError(f"model: expected a Model, got {type(model).__name__}")
-    if not isinstance(state, State):
-        raise TypeError(f"state: expected a State, got {type(state).__name__}")
     groups = _groups(model.structure, contacts)
     return _place(model, groups, contacts is None, state)
 

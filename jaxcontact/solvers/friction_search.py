@@ -68,10 +68,6 @@ class CoulombNewton:
     tolerance: float | None = None
     early_exit: bool = True
 
-    def __post_init__(self) -> None:
-        if self.max_iters is not None:
-            check_count("max_iters", self.max_iters)
-
 
 COULOMB_NEWTON = CoulombNewton()
 

@@ -97,10 +97,6 @@ def contacts(
 
     Derivative: exact by state, params, impulse and dt, any order; `touching` is piecewise constant.
     """
-    if not isinstance(model, Model):
-        raise TypeError(f"model: expected a Model, got {type(model).__name__}")
-    if not isinstance(state, State):
-        raise TypeError(f"state: expected a State, got {type(state).__name__}")
     structure = model.structure
     shape = (structure.num_contacts, structure.dim)
     if not structure.pairs:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, callable_as_pytree, static
-from jaxcontact.arguments import check_fraction, check_not_negative, check_positive, check_rows
+from jaxcontact.arguments import check_fraction, check_not_negative, check_positive, check_rows, check_sides
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
 from jaxcontact.impact.laws.chain import chain
@@ -30,7 +30,7 @@ from jaxcontact.terms import ContactTerms
 Law = Callable[..., tuple[jax.Array, Any]]  # (terms, v, key) -> (v_plus, info)
 
 
-@checked(num_directions=check_rows)
+@checked(num_directions=check_sides)
 class AnitescuPotra(Record):
     """All contacts at once, inelastic, Coulomb friction; see `anitescu_potra`.
 
@@ -52,7 +52,7 @@ class AnitescuPotra(Record):
         return anitescu_potra(terms, v, num_directions=self.num_directions, clearance=clearance)
 
 
-@checked(max_impacts=check_rows, num_directions=check_rows)
+@checked(max_impacts=check_rows, num_directions=check_sides)
 class Sequential(Record):
     """Single inelastic impacts one after the other, Coulomb friction; see `sequential`.
 
@@ -80,7 +80,7 @@ class Sequential(Record):
         return sequential(terms, v, order, clearance=clearance, **options)
 
 
-@checked(restitution=check_fraction, num_directions=check_rows)
+@checked(restitution=check_fraction, num_directions=check_sides)
 class Newton(Record):
     """All contacts at once, Newton's restitution of speeds, Coulomb friction; see `newton`.
 
@@ -99,7 +99,7 @@ class Newton(Record):
         return newton(terms, v, restitution=self.restitution, num_directions=self.num_directions)
 
 
-@checked(restitution=check_fraction, num_directions=check_rows)
+@checked(restitution=check_fraction, num_directions=check_sides)
 class Poisson(Record):
     """All contacts at once, Poisson's restitution of impulses, Coulomb friction; see `poisson`.
 

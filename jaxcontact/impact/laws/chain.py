@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_not_negative, check_number, check_positive, check_rows
+from jaxcontact.arguments import check_number, check_positive, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import (
@@ -45,7 +45,7 @@ class _Springs(NamedTuple):
 
 @checked(
     v="nv",
-    stiffness=(" | nc", check_not_negative),
+    stiffness=(" | nc", check_positive),
     restitution=(" | nc", check_number),
     max_steps=check_rows,
 )

@@ -16,7 +16,14 @@ from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_choice, check_fraction, check_not_negative, check_positive, check_rows
+from jaxcontact.arguments import (
+    check_choice,
+    check_fraction,
+    check_not_negative,
+    check_positive,
+    check_rows,
+    check_sides,
+)
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
@@ -52,7 +59,7 @@ def stopping_impulse(terms: ContactTerms, v: jax.Array, clearance: jax.Array | N
 
 
 @checked(
-    impulse_step=check_positive, max_steps=check_rows, restitution=check_fraction, num_directions=check_rows
+    impulse_step=check_positive, max_steps=check_rows, restitution=check_fraction, num_directions=check_sides
 )
 class Routh(Record):
     """Steps of bounded normal impulse in a random order of contacts (Halm & Posa, Algorithm 1).
@@ -154,7 +161,7 @@ class Routh(Record):
         return resolve_draws(terms, v, draws, steps, restitution=self.restitution, clearance=clearance)
 
 
-@checked(impulse_max=check_not_negative, selection=check_choice("all", "lemke"), num_directions=check_rows)
+@checked(impulse_max=check_not_negative, selection=check_choice("all", "lemke"), num_directions=check_sides)
 class RouthStep(Record):
     """One step of Routh's impact with given largest normal impulses; see `routh_step`.
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_positive, check_rows, is_concrete
+from jaxcontact.arguments import check_positive, check_rows, is_concrete
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
 from jaxcontact.mechanics.system import Model, State, check_mechanism
@@ -73,9 +73,6 @@ class EventDriven(Record):
     max_events: int = static(default=64)
 
     def __post_init__(self) -> None:
-        check_count("max_events", self.max_events)
-        if is_concrete(self.rtol):
-            check_positive("rtol", self.rtol)
         object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
 
     @all_digits

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_rows, is_concrete
+from jaxcontact.arguments import check_rows, is_concrete
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree, pressing_law
 from jaxcontact.mechanics.configuration import retract
@@ -91,7 +91,6 @@ class TimeStepping(Record):
     max_strikes: int = static(default=3)
 
     def __post_init__(self) -> None:
-        check_count("max_strikes", self.max_strikes)
         object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
 
     @all_digits

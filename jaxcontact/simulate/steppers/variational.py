@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_fraction, check_not_negative, check_rows
+from jaxcontact.arguments import check_fraction, check_not_negative, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.impact.laws.reflections import check_order_word
@@ -52,7 +52,6 @@ class Variational(Record):
     max_impacts: int = static(default=16)
 
     def __post_init__(self) -> None:
-        check_count("max_impacts", self.max_impacts)
         if self.impact is not None:
             object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
 
