@@ -64,8 +64,11 @@ def checked(**rules: Rule) -> Callable[[T], T]:
     def decorate(function: T) -> T:
         if isinstance(function, type):
             function.__init__ = _in_front(function.__init__, rules, function)  # type: ignore[misc]
-            return function
-        return typing.cast(T, _in_front(function, rules))
+            door = function
+        else:
+            door = _in_front(function, rules)
+        door.checked = rules
+        return typing.cast(T, door)
 
     return decorate
 

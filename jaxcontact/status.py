@@ -58,6 +58,12 @@ class Status(enum.IntFlag):
         return "|".join(names) if names else "SUCCESS"
 
 
+def is_finite(tree: Any) -> jax.Array:
+    """Decide whether no number in a tree of arrays is NaN or infinite; traceable."""
+    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
+    return jnp.all(jnp.stack(finite))
+
+
 def flag(condition: jax.Array | bool, bit: Status) -> jax.Array:
     """Return `bit` if `condition` holds, else 0, elementwise, as uint32."""
     return jnp.where(condition, jnp.uint32(int(bit)), jnp.uint32(0))

@@ -17,6 +17,7 @@ from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import Stepper, StepperInfo
 from jaxcontact.simulate.stepping import check_stepper
+from jaxcontact.status import Status, flag, is_finite
 
 
 class Linearization(Record):
@@ -60,7 +61,7 @@ def linearize(
     Raises:
         TypeError, ValueError: arguments of another kind or shape.
 
-    Status: that of the step.
+    Status: that of the step; NONFINITE if the derivative is not finite.
 
     Derivative: that of the stepper, one order higher.
     """
@@ -98,4 +99,6 @@ def _linearize(
         second, (both, (after, info)) = jax.jacfwd(first, has_aux=True)(still)
     else:
         second, (both, (after, info)) = None, first(still)[1]
-    return Linearization(A=both[:, : 2 * nv], B=both[:, 2 * nv :], second=second, state=after), info
+    status = info.status | flag(~is_finite((both, second)), Status.NONFINITE)
+    result = Linearization(A=both[:, : 2 * nv], B=both[:, 2 * nv :], second=second, state=after)
+    return result, info.replace(status=status)

@@ -19,7 +19,7 @@ from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Model, State, Structure
 from jaxcontact.precision import jit
-from jaxcontact.status import Info, Status, flag
+from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import contact_gaps
 from jaxcontact.terms.contacts import motion
 
@@ -186,7 +186,7 @@ def _place(model: Model, groups: Groups, along_gravity: bool, state: State) -> t
     steps = implicit.attach(gaps_after, newton, data, lax.stop_gradient(steps))
     largest = jnp.max(jnp.abs(residual))
     status = (
-        flag(~jnp.isfinite(largest), Status.NONFINITE)
+        flag(~(jnp.isfinite(largest) & is_finite((state.v, state.t))), Status.NONFINITE)
         | flag(largest > allowed, Status.MAX_ITERS)
         | flag(~good, Status.INVALID)
     )

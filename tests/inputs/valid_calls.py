@@ -303,7 +303,7 @@ CALLS = {
     "impact.net_bound": constant(tolerance=0.5, num_tested=8),
     "impact.newton": constant(restitution=0.5),
     "impact.outcomes": constant(law=impact.AnitescuPotra()),
-    "impact.paradox": constant(f=jnp.ones(4)),
+    "impact.paradox": constant(v=jnp.zeros(4), f=jnp.ones(4)),
     "impact.poisson": constant(restitution=0.5),
     "impact.reset_map": constant(M=jnp.eye(4), u=jnp.ones(4)),
     "impact.resolve": constant(impulse_max=jnp.full((3, 2), 0.2), pick=jnp.zeros(3)),

@@ -60,7 +60,7 @@ class ParadoxInfo(Record):
     complete: bool = static(default=True)
 
 
-@checked(v="nv", f="nv", drift="nc", num_directions=check_rows)
+@checked(v="nv", f="nv", drift="nc 1+nt", num_directions=check_rows)
 def paradox(
     terms: ContactTerms,
     v: jax.Array,

@@ -36,7 +36,6 @@ Reduced = TypeVar("Reduced")
 Seed = int | jax.Array
 
 
-@checked(v="nv", num_samples=check_count)
 @overload
 def sample(
     terms: ContactTerms,
@@ -65,6 +64,7 @@ def sample(
 ) -> Reduced: ...
 
 
+@checked(v="nv", num_samples=check_count)
 def sample(
     terms: ContactTerms,
     v: jax.Array,
