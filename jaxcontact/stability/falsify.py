@@ -141,7 +141,7 @@ def _run(
     num_samples: int,
     law: Any,
 ) -> tuple[Motion, Motion, jax.Array]:
-    """Run motions of one body; return their starts, their ends, and the growth (samples,) of those that grow."""
+    """Run motions of one body; return their starts, their ends, and the growth of those that grow."""
     dynamics = zero_order_dynamics(terms, law)
     start = starts(dynamics, num_samples, key)
     priority = jax.random.uniform(preference, (num_samples, dynamics.possible.shape[0]), terms.M.dtype)

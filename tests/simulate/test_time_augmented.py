@@ -158,9 +158,7 @@ def test_the_mean_of_two_motions_of_a_dropped_block_is_no_motion():
     The impact begins at the left corner in one motion and at the right one in the other, its mirror image.
     """
     start = (0.0, 0.0, 0.0), (0.0, 1.2, 0.0)
-    both = [
-        block(*start, length=4.0, rates=jnp.array(rates))[0] for rates in ((1.0, 1e-6), (1e-6, 1.0))
-    ]
+    both = [block(*start, length=4.0, rates=jnp.array(rates))[0] for rates in ((1.0, 1e-6), (1e-6, 1.0))]
     s = np.linspace(2.6, 3.6, 11)  # beyond the impact
     q = np.mean([[np.interp(s, path.s, x) for x in path.q.T] for path in both], axis=0).T
     t = np.mean([np.interp(s, path.s, path.t) for path in both], axis=0)

@@ -30,9 +30,7 @@ class Variational(Record):
     Attributes:
         impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function; None reflects.
         restitution, order: as `variational`.
-        zeno: as `variational`, s; None is dt, so that a chatter ends up to dt early: the error of a motion that
-            comes to rest by infinitely many impacts is then of first order in dt. A number that does not shrink
-            with dt keeps an error of its own; zeno = dt^2 / s keeps the second order.
+        zeno: as `variational`, s; None is dt, which ends a chatter up to dt early.
         max_impacts: number of impacts of a step that are recorded, and that a derivative includes.
 
     Raises:
