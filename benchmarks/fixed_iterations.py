@@ -127,7 +127,7 @@ def table() -> str:
         f"Processor us of a call: alone, and per world of {WORLDS} in `vmap`. {head['device']}, "
         f"{head['dtype']}, jax {head['jax']}; {head['date']}, commit {head['commit']}.",
         "",
-        "| call | ends early | fixed | ratio | of a batch: ends early | fixed | ratio | first call s, both | difference |",
+        "| call | early | fixed | ratio | in a batch: early | fixed | ratio | first call, s | difference |",
         "|---" * 9 + "|",
     ]  # fmt: skip
     for name, (function, value) in calls().items():
