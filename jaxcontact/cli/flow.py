@@ -45,7 +45,7 @@ def on_springs(options: argparse.Namespace) -> Model:
 def _flow(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     model, stem = on_springs(options), Path(options.model).stem
-    x0 = model.initial_state()
+    x0: Any = model.initial_state()  # a vector, for such a system
     settings = ess.Settings(eps=options.eps, tol=options.tol, max_steps=MAX_STEPS, max_events=MAX_EVENTS)
     eps, info = ess.choose_bands(model, x0, 0.0, options.duration, settings=settings)
     steps = ess.DormandPrince(longest=options.duration / FRAMES)
@@ -83,7 +83,7 @@ def _text(summary: dict[str, Any]) -> str:
     more = f" and {len(events) - PANELS} more" if len(events) > PANELS else ""
     return "\n".join(
         [
-            f"{summary['model']}: {summary['duration']:g} s through {len(events)} events, {summary['status']}",
+            f"{summary['model']}: {summary['duration']:g} s, {len(events)} events, {summary['status']}",
             f"  guards crossed     {shown}{more}",
             f"  at the end         {np.array2string(np.asarray(summary['end']), precision=5)}",
             f"  bands              {max(summary['eps']):.3g} wide, error {summary['band_error']:.1e}",

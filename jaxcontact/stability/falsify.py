@@ -95,7 +95,8 @@ def falsify(
     keys = jax.random.key(seed), jax.random.key(seed + 1)
     law = None if law is None else law_as_pytree(law)
     runs = _run(terms, *keys, jnp.asarray(max_events), num_samples, law)
-    return summarise(*jax.tree.map(np.asarray, runs), IMPACT_LAW if law is None else repr(law))
+    start, end, growth = jax.tree.map(np.asarray, runs)
+    return summarise(start, end, growth, IMPACT_LAW if law is None else repr(law))
 
 
 def check_starts(num_samples: Any, seed: Any, events: Any, name: str = "max_events") -> None:

@@ -37,8 +37,8 @@ def strike(
 ) -> Strike:  # fmt: skip
     """Compute the impact of the active contacts: plastic if `plastic`, else by `law` or by reflections.
 
-    With a law the plastic impact has friction: without it the tangential impulse of a chatter that is cut short
-    would be lost, an error of first order in the step.
+    With a law the plastic impact has friction: without it a chatter that is cut short would lose tangential
+    impulse, an error of first order in the step.
 
     Args:
         law: a law as a pytree, see `law_as_pytree`; None for reflections.
