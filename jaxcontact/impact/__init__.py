@@ -24,6 +24,8 @@ from jaxcontact.impact.analysis.paradox import paradox as paradox
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone as pointed_cone
 from jaxcontact.impact.analysis.post_impact_set import PostImpactSet as PostImpactSet
 from jaxcontact.impact.analysis.post_impact_set import approximate_set as approximate_set
+from jaxcontact.impact.analysis.refinement import Refinement as Refinement
+from jaxcontact.impact.analysis.refinement import refine as refine
 from jaxcontact.impact.analysis.symmetry import mirrored as mirrored
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.laws.anitescu_potra import sequential as sequential
