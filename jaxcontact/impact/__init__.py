@@ -10,6 +10,10 @@ from jaxcontact.impact.analysis.bounds import net_bound as net_bound
 from jaxcontact.impact.analysis.bounds import step_bound as step_bound
 from jaxcontact.impact.analysis.containment import Containment as Containment
 from jaxcontact.impact.analysis.containment import contains as contains
+from jaxcontact.impact.analysis.coupling import Coupling as Coupling
+from jaxcontact.impact.analysis.coupling import InvariantSubspace as InvariantSubspace
+from jaxcontact.impact.analysis.coupling import coupling as coupling
+from jaxcontact.impact.analysis.coupling import invariant_subspace as invariant_subspace
 from jaxcontact.impact.analysis.coverage import Coverage as Coverage
 from jaxcontact.impact.analysis.coverage import coverage as coverage
 from jaxcontact.impact.analysis.dissipation import DissipationBound as DissipationBound
