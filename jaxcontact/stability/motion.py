@@ -199,7 +199,7 @@ def _hit(
 
 
 def _hit_by_law(dynamics: ZeroOrderDynamics, motion: Motion) -> tuple[jax.Array, jax.Array]:
-    """Resolve an impact of all contacts that touch by the law; return the velocity, and whether it is good."""
+    """Resolve an impact of all contacts that touch by the law; return the velocity and if it is good."""
     terms, touches = dynamics.terms, motion.gaps <= 0
     contacts = ContactTerms(
         M=terms.M,
