@@ -12,7 +12,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number, check_type
 from jaxcontact.impact.analysis.outcome_families import families, match
 from jaxcontact.impact.inputs import check_terms
-from jaxcontact.impact.sampling.stream import ImpactSamples
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
 FLOOR = 1e-9  # smallest tolerance, relative to the speed before the impact

@@ -11,6 +11,8 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.batching.remote_blocks import run_blocks
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import ImpactInfo
@@ -21,6 +23,7 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
+GROUP = 128  # starts that search together: a round varies the best ends of its group
 ROUNDS = 4  # number of rounds of ascents; each but the first varies the best ends so far
 RENEWED = 0.5  # fraction of the numbers of a good end that a round replaces by new draws
 PARENTS = 16  # number of ends that a round varies
@@ -59,14 +62,15 @@ def extreme(
     num_starts: int = 128,
     num_iters: int = 150,
     seed: int = 0,
+    run: Run = DEFAULT_RUN,
 ) -> Extreme:
     """Search for the impulse order whose outcome lies farthest along a direction.
 
     The search maximises direction . v_plus over the caps in [0, impulse_step] of `resolve`, by projected
     gradient ascent from many quasi-random starts in parallel; the starts also draw the choices among
-    solutions. Three times the best ends, with some of their numbers replaced by new draws, are the next
-    starts. The objective is piecewise smooth, so the search is local: its result is an outcome with its
-    impulse order, and no proof that no outcome lies farther.
+    solutions. Three times the best ends of a group, with some of their numbers replaced by new draws, are
+    the next starts. The objective is piecewise smooth, so the search is local: its result is an outcome
+    with its impulse order, and no proof that no outcome lies farther.
 
     Args:
         terms: contact terms, nc contacts.
@@ -74,9 +78,10 @@ def extreme(
         law: `jc.impact.Routh(impulse_step=, max_steps=)`; its density plays no part, because the set of
             outcomes does not depend on it.
         direction: (nv,) covector. A row of J_n, for example, maximises the separation speed of its contact.
-        num_starts: number of starts in parallel.
+        num_starts: number of starts; groups of 128 search on their own.
         num_iters: gradient steps of each start, a quarter of them in each round.
         seed: of the starts.
+        run: executor, progress. A group is a block of work.
 
     Returns:
         Extreme.
@@ -100,15 +105,44 @@ def extreme(
     routh.check_selection(terms, fitted.selection, routh.SELECTIONS, fitted.num_directions)
     if fitted.turn_polygon:
         raise ValueError("law.turn_polygon: expected False, because the draws turn the polygon; got True")
-    nc, max_steps = terms.phi.shape[0], fitted.max_steps
-    size = max_steps * (nc + 1)
-    index = jnp.arange(ROUNDS * num_starts, dtype=jnp.uint32)
-    drawn = sobol(size, seed).uniform(index, 0, size, v.dtype).T.reshape(-1, max_steps, nc + 1)
-    # Sequences of single impacts are corners of the cube of caps, so half of the starts are corners.
-    corner = (index % 2 == 1)[:, None, None] & (np.arange(nc + 1) < nc)[None, None]
-    orders = jnp.where(corner, jnp.round(drawn), drawn).reshape(ROUNDS, num_starts, max_steps, nc + 1)
-    renewed = jax.random.bernoulli(jax.random.key(seed), RENEWED, orders.shape).at[0].set(True)
-    return _search(terms, v, direction, fitted, orders, renewed, num_iters)
+    check_run(run, unused=("chunk", "devices", "checkpoint", "about"))
+    groups = [(begin, min(begin + GROUP, num_starts)) for begin in range(0, num_starts, GROUP)]
+    arguments = terms, v, direction, fitted.replace(density=None), int(num_iters), int(seed)
+    results = []
+    for result in run_blocks(run, _Group, arguments, groups, count=len(groups), num_threads=1):
+        results.append(result)
+        if run.progress is not None:
+            run.progress(groups[len(results) - 1][1], num_starts)
+    winner = int(np.argmax([np.max(part.values) for part in results]))
+    best: Extreme = jax.tree.map(jnp.asarray, results[winner])
+    return best.replace(values=jnp.concatenate([part.values for part in results]))
+
+
+class _Group:
+    """Function of the numbers of the starts begin, ..., end - 1: the result of their search."""
+
+    def __init__(
+        self, terms: ContactTerms, v: jax.Array, direction: jax.Array, law: FittedRouth, num_iters: int,
+        seed: int,
+    ) -> None:  # fmt: skip
+        self.problem, self.num_iters, self.seed = (terms, v, direction, law), num_iters, seed
+
+    def __call__(self, begin: int, end: int) -> Extreme:
+        """Search from the starts of the group; return NumPy arrays."""
+        terms, v, _, law = self.problem
+        nc, max_steps, num_starts = terms.phi.shape[0], law.max_steps, end - begin
+        size = max_steps * (nc + 1)
+        index = jnp.arange(ROUNDS * begin, ROUNDS * end, dtype=jnp.uint32)
+        drawn = sobol(size, self.seed).uniform(index, 0, size, v.dtype).T.reshape(-1, max_steps, nc + 1)
+        # Sequences of single impacts are corners of the cube of caps, so half of the starts are corners.
+        corner = (index % 2 == 1)[:, None, None] & (np.arange(nc + 1) < nc)[None, None]
+        orders = jnp.where(corner, jnp.round(drawn), drawn)
+        orders = orders.reshape(ROUNDS, num_starts, max_steps, nc + 1)
+        key = jax.random.key(self.seed)
+        key = key if begin == 0 else jax.random.fold_in(key, begin)
+        renewed = jax.random.bernoulli(key, RENEWED, orders.shape).at[0].set(True)
+        result: Extreme = jax.tree.map(np.asarray, _search(*self.problem, orders, renewed, self.num_iters))
+        return result
 
 
 @functools.partial(jit, static_argnums=6)
@@ -127,7 +161,7 @@ def _search(
     """
 
     def resolved(order: jax.Array) -> tuple[ImpactDraws, jax.Array, ImpactInfo]:
-        draws = ImpactDraws(law.impulse_step * order[:, :-1], order[:, -1])
+        draws = ImpactDraws(law.impulse_step[None] * order[:, :-1], order[:, -1])
         return draws, *routh.resolve_unchecked(terms, v, draws, law.steps, law.restitution)
 
     def outcome(order: jax.Array) -> tuple[jax.Array, jax.Array]:
