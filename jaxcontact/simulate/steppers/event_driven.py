@@ -18,9 +18,8 @@ from jaxcontact.simulate.events.accumulation import no_chatter
 from jaxcontact.simulate.events.event_log import EventMemory, Given
 from jaxcontact.simulate.events.pieces import contacts_at
 from jaxcontact.simulate.events.repetition import event_step
-from jaxcontact.simulate.projection import least_penetration
+from jaxcontact.simulate.projection import check_no_penetration
 from jaxcontact.simulate.stepper import StepperInfo
-from jaxcontact.terms import contact_gaps
 
 
 class EventDriven(Record):
@@ -89,13 +88,7 @@ class EventDriven(Record):
             raise ValueError("system: EventDriven takes no `constraints`; use Compliant or TimeStepping")
         check_no_held_joints(model.system, "EventDriven")
         nc = model.structure.num_contacts
-        readable = nc and is_concrete(model.params, state.q)
-        gaps = contact_gaps(model, state.q) if readable else jnp.zeros(0)
-        if readable and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
-            raise ValueError(
-                f"state: expected no penetration, got one of {depth:.3g} m; "
-                "jc.project(model, state) removes it"
-            )
+        check_no_penetration(model, state)
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
         return EventMemory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))
 

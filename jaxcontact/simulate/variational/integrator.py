@@ -143,7 +143,8 @@ def _check_numbers(model: Model, state: State, restitution: Any, zeno: Any) -> N
     if is_concrete(restitution) and np.any(np.asarray(restitution) > 1):
         raise ValueError(f"restitution: expected a number in 0..1, got {restitution}")
     if is_concrete(model.params, state.q) and not np.all(np.asarray(model.params.mass) > 0):
-        mass = np.asarray(mass_matrix(model, state.q))
+        with jax.ensure_compile_time_eval():
+            mass = np.asarray(mass_matrix(model, state.q))
         if np.linalg.eigvalsh(mass)[0] <= 0:
             raise ValueError(
                 "params.mass: expected masses that every coordinate moves, got "
