@@ -223,7 +223,7 @@ ROOMS_OF_THE_HOST = ("models", "peers", "viz")
 HOST = {
     jc.io.load_friction_problem, jc.io.save_friction_problem,
     jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.fixed_iterations, jc.raise_if_failed, jc.simd, jc.to_mujoco,
-    ess.from_system, ess.one_sided_jacobian, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
+    ess.choose_bands, ess.from_system, ess.one_sided_jacobian, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
     geometry.check_constants, geometry.check_pair, geometry.check_shape, geometry.contact_bodies,
     geometry.num_contacts,
     impact.approximate_set, impact.contains, impact.coverage, impact.dense_sampling,

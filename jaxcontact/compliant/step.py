@@ -181,6 +181,7 @@ def _step(
     # These eliminate with one matrix:
     needs_matrix = settings.formulation == "min_norm" or settings.cone == "coulomb"
     warm_start, stretch, max_contacts = memory.forces, memory.stretch, settings.max_contacts
+    max_contacts = model.max_contacts if max_contacts is None else max_contacts
     if max_contacts is not None and max_contacts >= model.structure.num_contacts:
         max_contacts = None
     by_body = not needs_matrix and max_contacts is None and kept_by_body(model.system)

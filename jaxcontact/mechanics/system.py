@@ -304,6 +304,7 @@ class Model(Record):
         impulse_step: largest normal impulse of one step of the impact law, N s.
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
+        max_contacts: so many contacts a compliant step sees by default, those of least gap; None is all.
         symmetry: mirror symmetry of the state and its impact, or None.
         notes: parts of a robot's file that are ignored, left out or unusual.
     """
@@ -314,6 +315,7 @@ class Model(Record):
     impulse_step: float | None = static(default=None)
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
+    max_contacts: int | None = static(default=None)
     symmetry: Symmetry | None = static(default=None)
     notes: tuple[str, ...] = static(default=())
 
@@ -328,9 +330,7 @@ class Model(Record):
             ValueError: the model was made without one, or inside of `jit`.
         """
         if self.initial is None:
-            raise ValueError(
-                "initial: the model has no initial state; make it with Model(..., initial=state)"
-            )
+            raise ValueError("initial: the model has no initial state; give Model(..., initial=state)")
         return self.initial.unfreeze()
 
     @property

@@ -72,7 +72,7 @@ def draw_starts(law: FittedRouth, num_starts: int, seed: int, dtype: jnp.dtype) 
 
 def resolve_fractions(terms: ContactTerms, v: jax.Array, law: FittedRouth, order: jax.Array) -> Outcome:
     """Resolve the impact with an order (N, nc + 1) of fractions and picks; return draws, v_plus and info."""
-    draws = ImpactDraws(law.impulse_step * order[:, :-1], order[:, -1])
+    draws = ImpactDraws(law.impulse_step[None] * order[:, :-1], order[:, -1])
     return draws, *routh.resolve_unchecked(terms, v, draws, law.steps, law.restitution)
 
 

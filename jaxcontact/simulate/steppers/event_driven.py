@@ -46,7 +46,8 @@ class EventDriven(Record):
     A contact is closed if it touches and neither approaches nor leaves.
 
     Attributes:
-        impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
+        impact: a law, or a module-level function. The default is `jc.impact.AnitescuPotra()`, inelastic and
+            all contacts at once; `jc.stability` proves motion under `jc.impact.Sequential()` if e is zero.
         rtol: error allowed per step of q and v, relative, with 1e-2 of it absolute.
         max_events: largest number of pieces of one step, stretches and impacts together.
 
