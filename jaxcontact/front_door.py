@@ -62,13 +62,11 @@ def checked(**rules: Rule) -> Callable[[T], T]:
     """
 
     def decorate(function: T) -> T:
+        door: Any = function if isinstance(function, type) else _in_front(function, rules)
         if isinstance(function, type):
-            function.__init__ = _in_front(function.__init__, rules, function)  # type: ignore[misc]
-            door = function
-        else:
-            door = _in_front(function, rules)
+            door.__init__ = _in_front(door.__init__, rules, function)
         door.checked = rules
-        return typing.cast(T, door)
+        return door
 
     return decorate
 

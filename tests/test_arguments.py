@@ -58,7 +58,7 @@ MISTAKES = {
         "devices: expected JAX devices, at least one, got []"),
     "a number to reduce with": (
         lambda m, t, v, s: draw(t, v, reduce=3, **DRAWING), TypeError,
-        "reduce: expected a function, got int"),
+        "reduce: expected a function or Reduction, got 3"),
     "terms for a problem": (
         lambda m, t, v, s: compliant.solve(t), TypeError, "problem: expected Problem, got ContactTerms"),
     "a law of a model": (lambda m, t, v, s: impact.anitescu_potra(m, v), TypeError, TERMS),

@@ -223,7 +223,7 @@ ROOMS_OF_THE_HOST = ("models", "peers", "viz")
 HOST = {
     jc.io.load_friction_problem, jc.io.save_friction_problem,
     jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.fixed_iterations, jc.raise_if_failed, jc.simd, jc.to_mujoco,
-    ess.from_system, ess.one_sided_jacobian, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
+    ess.choose_bands, ess.from_system, ess.one_sided_jacobian, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
     geometry.check_constants, geometry.check_pair, geometry.check_shape, geometry.contact_bodies,
     geometry.num_contacts,
     impact.approximate_set, impact.contains, impact.coverage, impact.dense_sampling,
@@ -282,3 +282,44 @@ class WithAndWithoutJit(chex.TestCase):
 
 
 pytest.mark.slow(WithAndWithoutJit.test_the_same_records_and_nothing_compiled_again_resolve__with_jit)
+
+
+READ_IN_A_TRACE = (
+    "reflections.reset_map",
+    "time_augmented.time_augmented",
+    "paradox.paradox",
+    "placement.place_on_ground",
+)
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[] if name.endswith(READ_IN_A_TRACE) else pytest.mark.slow) for name in NAMES])  # fmt: skip
+def test_known_numbers_are_read_inside_a_trace(name):
+    """A function of a user's `jit` may close over its state: what is known is checked, not traced."""
+    known = numbers()
+    jax.eval_shape(lambda: CALLS[NAMES[name]](known))
+
+
+STEPPERS = (
+    jc.simulate.EventDriven(),
+    jc.simulate.TimeStepping(),
+    jc.simulate.Variational(),
+    jc.simulate.Compliant(),
+)
+
+
+@pytest.mark.parametrize("stepper", STEPPERS, ids=lambda stepper: type(stepper).__name__)
+def test_steppers_read_known_numbers_inside_a_trace(stepper):
+    state = BLOCK.initial_state()
+    deep = state.replace(q=state.q.at[1].add(-0.1))
+
+    model = BLOCK.replace(params=numbers()["params"])
+
+    def motion(start):
+        return lambda controls: jc.simulate.rollout(model, start, controls, stepper=stepper, dt=0.01)
+
+    controls = jnp.zeros((2, state.v.shape[0]))
+    jax.eval_shape(motion(state), controls)
+    if isinstance(stepper, jc.simulate.EventDriven | jc.simulate.TimeStepping):
+        with pytest.raises(ValueError, match="state: expected no penetration"):
+            jax.eval_shape(motion(deep), controls)

@@ -209,6 +209,40 @@ def check_simulate(options: argparse.Namespace) -> None:
             _check_folder(folder, getattr(options, folder))
 
 
+def add_flow(commands: Any) -> argparse.ArgumentParser:
+    """Add the sub-command `flow`."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "flow",
+        help="move an event-selected system, or a mechanism on springs, through its contacts",
+        description="Move an event-selected system (Anderson & Revzen), or a mechanism whose contacts are "
+        "springs, from the state its example starts from; print its events and its end, and write the states "
+        "as an .npz file and as a picture. Bands are as wide as the tolerance allows.",
+        epilog="example: jaxcontact flow plate_on_springs --duration 0.5",
+    )
+    run.add_argument(
+        "model", metavar="MODEL|FILE", help="a model (`jaxcontact models`), or an MJCF or URDF file"
+    )
+    add_file_options(run)
+    run.add_argument("--duration", type=float, default=0.5, metavar="T", help="s [0.5]")
+    run.add_argument("--eps", type=float, default=1e-2, metavar="E", help="widest band to try [0.01]")
+    run.add_argument("--tol", type=float, default=1e-6, metavar="X", help="error of the end by bands [1e-6]")
+    _add_out(run)
+    run.set_defaults(check=check_flow)
+    return run
+
+
+def check_flow(options: argparse.Namespace) -> None:
+    """Raise UsageError if the options of `flow` cannot work."""
+    if not is_file(options.model):
+        kind = find_kind(options.model)
+        if kind.dim and not kind.num_contacts:
+            raise UsageError(f"{options.model} has no contacts, so no events")
+    check_file_options("MODEL", options.model, options)
+    for name in ("duration", "eps", "tol"):
+        _check_numbers(name, [getattr(options, name)], "a finite number > 0", 5e-324)
+    _check_folder("out", options.out)
+
+
 def add_gait(commands: Any) -> argparse.ArgumentParser:
     """Add the sub-command `gait`."""
     run: argparse.ArgumentParser = commands.add_parser(

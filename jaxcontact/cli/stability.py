@@ -45,6 +45,7 @@ def _point(options: argparse.Namespace) -> int:
         "verdict": certificate.verdict,
         "checked": checked,
         "report": certificate.report,
+        "law": certificate.law,
         "margin": certificate.residuals.get("margin"),
         "diverging_motions": float(falsified.share[2]),
         "seconds": spent,
@@ -60,6 +61,7 @@ def _point(options: argparse.Namespace) -> int:
             print(f"  a of V_{number}           {linear}")
         if "margin" in certificate.residuals:
             print(f"  margin             {certificate.residuals['margin']:.3g}")
+        print(f"  impacts            {certificate.law}")
         print(f"  diverging motions  {falsified.share[2]:.1%} of {options.samples}")
         print(f"  time               {1e3 * spent:.0f} ms for the certificate")
     return int(certificate.verdict == "stable" and falsified.found)

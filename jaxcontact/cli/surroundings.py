@@ -64,12 +64,12 @@ def check_jax() -> str | None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    if jax.config.jax_disable_jit:
+    if jax.config.read("jax_disable_jit"):
         return "JAX_DISABLE_JIT: expected unset or 0, for the commands need compiled programs; got 1"
     try:
         jax.devices()
     except (RuntimeError, AssertionError, KeyError, ValueError) as error:
-        platforms = os.environ.get("JAX_PLATFORMS") or jax.config.jax_platforms
+        platforms = os.environ.get("JAX_PLATFORMS", "")
         lines = str(error).splitlines() or [type(error).__name__]
         return f"JAX_PLATFORMS: expected one of this machine, such as cpu, got {platforms!r}: {lines[0]}"
     return None

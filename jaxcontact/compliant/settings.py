@@ -45,7 +45,8 @@ class Settings:
         formulation: "complementary", or "min_norm" for the paper's programs, which have no derivative.
         solver: limits of the search.
         max_contacts: the step sees so many contacts, those of least gap; the others have no force. One that
-            closes within a step is seen at the next. None is all candidates.
+            closes within a step is seen at the next. None is `Model.max_contacts`, which a robot's file
+            suggests; a number that is not less than that of the candidates is all of them.
         zeta: weight of normal forces and limits in the paper's programs (99) and (109), > 0; None is the
             paper's 1/dt. A larger one presses less on what slides; none makes the programs the law.
 

@@ -16,6 +16,7 @@ from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.settings import DEFAULT, START, Settings, StepMemory
 from jaxcontact.compliant.solve import StepInfo, solve_velocity
 from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.mechanics.applied import Applied, applied_rows, apply_wrenches
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
 from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, mass_matrix_at
@@ -102,6 +103,7 @@ def step(
     dt: Any,
     settings: Settings = DEFAULT,
     memory: StepMemory = START,
+    applied: Applied | None = None,
 ) -> tuple[State, StepInfo]:
     """Make one step of length dt: v+ from the problem of its constraints, then q+ = q retracted by dt v+.
 
@@ -117,6 +119,8 @@ def step(
         dt: s; 1e-8 to 0.1 tested with stiffness up to 1e15 N/m and damping up to 1e12 N s/m.
         settings: cone, program and limits.
         memory: `info.memory` of the step before.
+        applied: wrench of each named body during the step, (6,), in the plane (3,): force at its centre of
+            mass, N, and torque, N m, along world axes.
 
     Returns:
         The next State, and StepInfo.
@@ -129,12 +133,13 @@ def step(
     Status: that of `solve`; NONFINITE also for q or t at the end; OVERFLOW where more than `max_contacts`
         touch at the start (gap <= 1e-6 m).
 
-    Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
-        state, forces and matrices of each step, and computes its kinematics again.
+    Derivative: as `solve`; exact for the step by state, tau, applied and params, any order. The reverse mode
+        keeps state, forces and matrices of each step, and computes its kinematics again.
     """
     _check(model, state, settings, memory, dt)
     check_array("controls", controls, (model.num_controls,))
     memory = start_memory(model, state, memory)
+    model = apply_wrenches(model, applied_rows(model, applied))
     return _step(model, state, controls, dt, settings, memory)
 
 
@@ -178,6 +183,7 @@ def _step(
     # These eliminate with one matrix:
     needs_matrix = settings.formulation == "min_norm" or settings.cone == "coulomb"
     warm_start, stretch, max_contacts = memory.forces, memory.stretch, settings.max_contacts
+    max_contacts = model.max_contacts if max_contacts is None else max_contacts
     if max_contacts is not None and max_contacts >= model.structure.num_contacts:
         max_contacts = None
     by_body = not needs_matrix and max_contacts is None and kept_by_body(model.system)
@@ -220,6 +226,7 @@ def rollout(
     dt: Any,
     settings: Settings = DEFAULT,
     memory: StepMemory = START,
+    applied: Applied | None = None,
 ) -> tuple[State, StepInfo]:
     """Make steps under the controls (T, nu), each with the memory of the one before.
 
@@ -230,6 +237,7 @@ def rollout(
         dt: s.
         settings: cone, program and limits.
         memory: before the first step.
+        applied: wrenches (T, 6) of named bodies, in the plane (T, 3), as in `step`.
 
     Returns:
         States and StepInfos after each step, time first: T rows, the last is the final state.
@@ -246,24 +254,26 @@ def rollout(
     width = model.num_controls
     if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != width:
         raise ValueError(f"controls: expected shape (T, {width}), got {jnp.shape(controls)}")
-    return _rollout(model, state, controls, dt, settings, start_memory(model, state, memory))
+    wrenches = applied_rows(model, applied, jnp.shape(controls)[0])
+    return _rollout(model, state, (controls, wrenches), dt, settings, start_memory(model, state, memory))
 
 
 @functools.partial(jit, static_argnames="settings")
 def _rollout(
     model: Model,
     state: State,
-    controls: jax.Array,
+    inputs: tuple[jax.Array, jax.Array | None],
     dt: Any,
     settings: Settings,
     memory: StepMemory,
 ) -> tuple[State, StepInfo]:
-    def advance(carry: tuple[State, StepMemory], controls: jax.Array) -> tuple:
-        then, info = step(model, carry[0], controls, dt=dt, settings=settings, memory=carry[1])
+    def advance(carry: tuple[State, StepMemory], row: tuple[jax.Array, jax.Array | None]) -> tuple:
+        pushed = apply_wrenches(model, row[1])
+        then, info = step(pushed, carry[0], row[0], dt=dt, settings=settings, memory=carry[1])
         return (then, info.memory), (then, info)
 
-    state = _moving_with(state, (model.params, state, controls))
-    return lax.scan(advance, (state, first_memory(model, state, memory)), controls)[1]
+    state = _moving_with(state, (model.params, state, inputs))
+    return lax.scan(advance, (state, first_memory(model, state, memory)), inputs)[1]
 
 
 def first_memory(model: Model, state: State, memory: StepMemory = START) -> StepMemory:

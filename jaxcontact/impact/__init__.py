@@ -10,6 +10,10 @@ from jaxcontact.impact.analysis.bounds import net_bound as net_bound
 from jaxcontact.impact.analysis.bounds import step_bound as step_bound
 from jaxcontact.impact.analysis.containment import Containment as Containment
 from jaxcontact.impact.analysis.containment import contains as contains
+from jaxcontact.impact.analysis.coupling import Coupling as Coupling
+from jaxcontact.impact.analysis.coupling import InvariantSubspace as InvariantSubspace
+from jaxcontact.impact.analysis.coupling import coupling as coupling
+from jaxcontact.impact.analysis.coupling import invariant_subspace as invariant_subspace
 from jaxcontact.impact.analysis.coverage import Coverage as Coverage
 from jaxcontact.impact.analysis.coverage import coverage as coverage
 from jaxcontact.impact.analysis.dissipation import DissipationBound as DissipationBound
@@ -24,6 +28,8 @@ from jaxcontact.impact.analysis.paradox import paradox as paradox
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone as pointed_cone
 from jaxcontact.impact.analysis.post_impact_set import PostImpactSet as PostImpactSet
 from jaxcontact.impact.analysis.post_impact_set import approximate_set as approximate_set
+from jaxcontact.impact.analysis.refinement import Refinement as Refinement
+from jaxcontact.impact.analysis.refinement import refine as refine
 from jaxcontact.impact.analysis.symmetry import mirrored as mirrored
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.laws.anitescu_potra import sequential as sequential
@@ -60,7 +66,7 @@ from jaxcontact.impact.laws.routh_path import routh_path as routh_path
 from jaxcontact.impact.laws.simultaneous import newton as newton
 from jaxcontact.impact.laws.simultaneous import poisson as poisson
 from jaxcontact.impact.sampling.checkpoint import load_samples as load_samples
+from jaxcontact.impact.sampling.chunks import ImpactSamples as ImpactSamples
 from jaxcontact.impact.sampling.driver import MemoryWarning as MemoryWarning
 from jaxcontact.impact.sampling.driver import sample as sample
 from jaxcontact.impact.sampling.sample_in_jit import sample_in_jit as sample_in_jit
-from jaxcontact.impact.sampling.stream import ImpactSamples as ImpactSamples

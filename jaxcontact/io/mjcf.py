@@ -14,7 +14,7 @@ from jaxcontact.arguments import check_integer
 from jaxcontact.front_door import checked
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
 from jaxcontact.io.mjcf_loops import stiffen_loops
-from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of
+from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of, suggested_contacts
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
 from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, tree_numbers, tree_of
@@ -103,6 +103,7 @@ def load_mjcf(
         params=params,
         initial=state,
         dt=float(mj.opt.timestep),
+        max_contacts=suggested_contacts(structure),
         notes=notes.lines,
     )
     return stiffen_loops(model) if tree.loops else model

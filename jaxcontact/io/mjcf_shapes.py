@@ -6,6 +6,7 @@ convex hull.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -30,8 +31,15 @@ from jaxcontact.io.mjcf_hulls import Hull, hull_of
 from jaxcontact.io.mjcf_pairs import Pair, candidate_pairs, chosen_pairs, geom_name, kind_of
 from jaxcontact.io.mjcf_tree import body_names, rotation
 from jaxcontact.io.mujoco_package import mujoco_package
+from jaxcontact.mechanics.system import Structure
+from jaxcontact.mechanics.tree import roots
 
 ACROSS = np.array([0.0, 1.0, 0.0])  # a planar robot does not move along this axis
+OF_SHAPE = {Sphere: 1, Disc: 1, Ellipsoid: 1, Capsule: 2}  # contacts of a shape at rest
+OF_FACE = 4  # contacts of a box, cylinder or mesh at rest
+SPARE_CONTACTS = 1.25  # times the contacts at rest: those that are about to close
+FEWEST_CONTACTS = 16  # that a step sees of many
+FEW_CANDIDATES = 48  # of which a step sees all
 EXACT = 1e-9  # largest component of a unit vector that counts as zero in a planar robot, for round-off
 
 
@@ -112,6 +120,23 @@ def geometry_of(
         left_out=tuple(left_out),
         notes=tuple(notes),
     )
+
+
+def suggested_contacts(structure: Structure) -> int | None:
+    """Suggest how many contacts a step sees: those of a loose body on a face, of a robot on half its shapes.
+
+    None is all candidates, where these are few.
+    """
+    if structure.num_contacts <= FEW_CANDIDATES:
+        return None
+    root, expected = roots(structure.tree), 0.0
+    for shape in structure.shapes:
+        body = getattr(shape, "body", None)
+        if body is not None:
+            place = structure.bodies.index(body)
+            is_loose = np.sum(root == root[place]) == 1
+            expected += OF_SHAPE.get(type(shape), OF_FACE) * (1.0 if is_loose else 0.5)
+    return max(FEWEST_CONTACTS, 8 * math.ceil(SPARE_CONTACTS * expected / 8.0))
 
 
 def shape_of(

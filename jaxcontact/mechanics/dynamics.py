@@ -27,6 +27,7 @@ from jaxcontact.mechanics.spatial import (
     powers,
     scale,
     sum_along,
+    transform,
 )
 from jaxcontact.mechanics.system import Params, Structure
 from jaxcontact.mechanics.tree import Dofs, Tree, TreeParams, dofs
@@ -74,6 +75,22 @@ def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Par
     upward = acceleration[0], add(acceleration[1], scale(-1.0, _gravity(structure, params)))
     force = add_screws(momentum(inertias, upward), force_cross(velocity, momentum(inertias, velocity)))
     return power(kinematics.motions, sum_along(dofs(structure.tree).moves, force))
+
+
+def wrenches(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
+    """Compute the generalized forces (nv,) of forces and torques applied to the bodies."""
+    rows = components(params.applied)
+    zero = jnp.zeros_like(rows[0])
+    # Angles in the plane turn from x to z, torques about y from z to x.
+    push, torque = (
+        (rows[:3], rows[3:]) if structure.dim == 3 else ((rows[0], zero, rows[1]), (zero, -rows[2], zero))
+    )
+    arm = add(
+        components(kinematics.position - kinematics.origin),
+        transform(components(kinematics.rotation), components(params.tree.com)),
+    )
+    wrench = add(torque, cross3(arm, push)), push
+    return power(kinematics.motions, sum_along(dofs(structure.tree).moves, wrench))
 
 
 def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:

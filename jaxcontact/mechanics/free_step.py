@@ -20,7 +20,7 @@ from jaxcontact.mechanics.configuration import position_rate, retract
 from jaxcontact.mechanics.half_turns import by_spin, skew_blocks, spread, turn_back
 from jaxcontact.mechanics.mass_centres import Centres, centres_at, retract_centres
 from jaxcontact.mechanics.midpoint_search import resolution_of, search, turn_free_bodies
-from jaxcontact.mechanics.motion_equations import energies, free_masses, mass_matrix_at
+from jaxcontact.mechanics.motion_equations import applied_forces, energies, free_masses, mass_matrix_at
 from jaxcontact.mechanics.system import Model, Params, State, System, free_poses
 from jaxcontact.mechanics.tree import dofs, of_kind, roots
 
@@ -98,7 +98,8 @@ def free_step(
     Derivative: exact, any order, by all arguments.
     """
     system = model.system
-    if system.poses is free_poses and system.mechanics is None and system.forces is system.drive is None:
+    others = (system.mechanics, system.forces, system.drive, model.params.applied)
+    if system.poses is free_poses and all(other is None for other in others):
         return _free_bodies_step(model, state, controls, dt, M)
     structure, dense = model.structure, M if isinstance(M, jax.Array) else jnp.diag(M.values)
     centres = centres_at(model.system, kinematics)
@@ -257,6 +258,8 @@ def _middle(system: System, data: _Data, w: jax.Array, place: _Place) -> tuple[j
     if system.drive is not None:
         middle = State(q=q, v=rate, t=state.t + 0.5 * dt)
         force = force + system.drive(system.structure, middle, params)
+    if params.applied is not None:
+        force = force + applied_forces(model, q, kinematics)
     if data.springs is not None:
         force = force - dt * (data.springs.late @ rate)
     if centres is not None:

@@ -117,7 +117,21 @@ def bias_at(model: Model, state: State, kinematics: Any) -> jax.Array:
         total = total - model.system.forces(model.structure, q, v, model.params)
     if model.system.drive is not None:
         total = total - model.system.drive(model.structure, state, model.params)
-    return total
+    return total if model.params.applied is None else total - applied_forces(model, q, kinematics)
+
+
+def applied_forces(model: Model, q: jax.Array, kinematics: Any) -> jax.Array:
+    """Compute the generalized forces (nv,) of `params.applied` from the kinematics at q."""
+    structure, dim = model.structure, model.structure.dim
+    if model.system.mechanics is not None:
+        return model.system.mechanics.wrenches(structure, kinematics, model.params)
+    push, torque = jnp.split(model.params.applied, [dim], axis=1)
+    if dim == 3:  # angular Jacobians have body axes
+        torque = jnp.einsum("bji,bj->bi", body_frames(model, q)[1], torque)
+    if model.system.poses is free_poses:
+        return jnp.concatenate([push, torque], axis=1).ravel()
+    linear, angular = _body_jacobians(model, q)
+    return jnp.einsum("bd,bdi->i", push, linear) + jnp.einsum("br,bri->i", torque, angular)
 
 
 def _inertial_bias(model: Model, q: jax.Array, v: jax.Array, kinematics: Any) -> jax.Array:

@@ -49,6 +49,7 @@ TREE = Mechanics(
     drive_slopes=actuators.drive_slopes,
     yielding=actuators.yielding,
     num_controls=_count_controls,
+    wrenches=dynamics.wrenches,
     closures=tree_constraints.closures,
     dry_friction=tree_constraints.dry_friction,
 )

@@ -134,6 +134,7 @@ class Params(Record):
         law: material of the compliant constraints, a `Material`; None for methods that need no material.
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
         margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
+        applied: (nb, 6), in the plane (nb, 3): world force at each mass centre, N, and torque, N m.
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
@@ -151,6 +152,7 @@ class Params(Record):
     law: Material | Any = None
     tree: TreeParams | Any = None
     margin: jax.Array | None = None
+    applied: jax.Array | None = None
 
 
 class State(Record):
@@ -205,6 +207,7 @@ class Mechanics:
         yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
             part of all springs, dampers and actuators that a step takes implicitly; positive semidefinite.
         num_controls: (structure) -> nu.
+        wrenches: (structure, kinematics, params) -> generalized forces (nv,) of `Params.applied`.
         closures: (structure, positions, rotations, params) -> deviations (nb,) of loops between bodies, which
             come before those of `System.constraints`.
         dry_friction: (structure, params) -> sliding Jacobian (nd, nv), and the largest friction (nd,).
@@ -224,6 +227,7 @@ class Mechanics:
     drive_slopes: Callable[..., tuple[jax.Array, jax.Array]]
     yielding: Callable[..., tuple[jax.Array, jax.Array]]
     num_controls: Callable[[Structure], int]
+    wrenches: Callable[..., jax.Array]
     closures: Callable[..., jax.Array]
     dry_friction: Callable[..., tuple[jax.Array, jax.Array]]
 
@@ -293,8 +297,7 @@ class Symmetry:
 class Model(Record):
     """A mechanism and its numbers: a pytree whose only leaves are `params`.
 
-    Everything else is static: the system, the state that an example starts from, and the settings of the
-    example. `model.replace(params=...)` is the same mechanism with other numbers.
+    `model.replace(params=...)` is the same mechanism with other numbers.
 
     Attributes:
         system: a mechanism; or an event-selected system, with its own pytree of `params`.
@@ -303,6 +306,7 @@ class Model(Record):
         impulse_step: largest normal impulse of one step of the impact law, N s.
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
+        max_contacts: so many contacts a compliant step sees by default, those of least gap; None is all.
         symmetry: mirror symmetry of the state and its impact, or None.
         notes: parts of a robot's file that are ignored, left out or unusual.
     """
@@ -315,6 +319,7 @@ class Model(Record):
     impulse_step: float | None = static(default=None)
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
+    max_contacts: int | None = static(default=None)
     symmetry: Symmetry | None = static(default=None)
     notes: tuple[str, ...] = static(default=())
 
@@ -350,9 +355,7 @@ class Model(Record):
             ValueError: the model was made without one, or inside of `jit`.
         """
         if self.initial is None:
-            raise ValueError(
-                "initial: the model has no initial state; make it with Model(..., initial=state)"
-            )
+            raise ValueError("initial: the model has no initial state; give Model(..., initial=state)")
         return self.initial.unfreeze()
 
     @property
@@ -422,8 +425,7 @@ def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.
 
     Pass it as `poses` of a `System`; in space the structure then needs the quaternions 3, 10, 17, ...
     """
+    bodies = q.reshape(-1, 3 if structure.dim == 2 else 7)
     if structure.dim == 2:
-        bodies = q.reshape(-1, 3)
         return bodies[:, :2], bodies[:, 2]
-    bodies = q.reshape(-1, 7)
     return bodies[:, :3], jax.vmap(rotations.quaternion_matrix)(bodies[:, 3:])

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.arguments import is_concrete
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import retract
@@ -102,6 +103,19 @@ def constraint_values(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]
 def least_penetration(q: jax.Array) -> jax.Array:
     """Compute the depth in m beyond which a state is in penetration: 1e-6 m, and no less than round-off."""
     return jnp.maximum(CONTACT_TOLERANCE, allowed_depth(lax.stop_gradient(q)))
+
+
+def check_no_penetration(model: Model, state: State) -> None:
+    """Raise ValueError for a state of known numbers that is deeper than 1e-6 m; traced ones set a bit."""
+    if not model.structure.num_contacts or not is_concrete(model.params, state.q):
+        return
+    with jax.ensure_compile_time_eval():  # a trace around this call would trace known numbers, too
+        depth = -float(jnp.min(contact_gaps(model, state.q), initial=0.0))
+        allowed = float(least_penetration(state.q))
+    if depth > allowed:
+        raise ValueError(
+            f"state: expected no penetration, got one of {depth:.3g} m; jc.project(model, state) removes it"
+        )
 
 
 def allowed_depth(q: jax.Array) -> jax.Array:

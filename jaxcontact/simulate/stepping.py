@@ -18,6 +18,7 @@ from jaxcontact.arguments import check_array, check_count, check_number
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, count_steps
 from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.mechanics.applied import Applied, applied_rows, apply_wrenches
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import Policy, Stepper
@@ -39,6 +40,7 @@ def rollout(
     num_steps: int | None = None,
     policy_memory: Any = None,
     checkpoint_every: int | None = None,
+    applied: Applied | None = None,
 ) -> Trajectory:
     """Compute steps of a mechanism under controls or a policy, in one scan; return the trajectory.
 
@@ -56,6 +58,8 @@ def rollout(
         policy_memory: the memory that the policy gets at the first step.
         checkpoint_every: reverse mode keeps the state after every so many steps, and computes the steps
             between once more; its memory is smallest near the square root of T. None keeps all of every step.
+        applied: wrenches (T, 6), in the plane (T, 3), of bodies by their names: force at the centre of mass,
+            N, and torque, N m, along world axes, constant during a step. They are part of `params` in it.
 
     Returns:
         Trajectory with T + 1 rows of states and contacts, T of inputs, impulses and info.
@@ -66,13 +70,14 @@ def rollout(
 
     Status: of each step, in `trajectory.status`.
 
-    Derivative: that of the stepper, by state, params, controls and the numbers of stepper and policy.
+    Derivative: that of the stepper, by state, params, controls, applied, numbers of stepper and policy.
     """
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
     setup, steps = _set_up("controls", model, state, stepper, controls, num_steps, key, policy_memory)
     if checkpoint_every is not None:
         check_count("checkpoint_every", checkpoint_every)
+    setup = setup._replace(wrenches=applied_rows(model, applied, steps))
     rows, _ = _steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     return _trajectory(rows, state, stepper.closed(model, state))
 
@@ -91,6 +96,7 @@ def run(
     policy_memory: Any = None,
     check: bool = True,
     run: Run = DEFAULT_RUN,
+    applied: Applied | None = None,
 ) -> Trajectory:
     """Compute the motion over a duration, on the host: with progress, and an error if a step fails.
 
@@ -101,6 +107,7 @@ def run(
         control: (T, nu), or a policy; None is zero controls.
         check: raise if a step fails; False leaves it to `trajectory.status`.
         run: progress, called with (steps done, T).
+        applied: as `rollout`.
 
     Returns:
         Trajectory with T + 1 rows.
@@ -111,14 +118,16 @@ def run(
 
     Derivative: none; a driver for the host.
     """
-    check_run(run, unused=("chunk", "devices", "checkpoint", "about"))
+    check_run(run, unused=("chunk", "devices", "checkpoint", "about", "executor"))
     steps = count_steps(duration, dt, num_bytes=bytes_of(state))
     setup, _ = _set_up("control", model, state, stepper, control, steps, key, policy_memory)
+    wrenches = applied_rows(model, applied, steps)
     parts = []
     for first in range(0, steps, CHUNK):
         size = min(CHUNK, steps - first)
-        some = None if setup.inputs is None else setup.inputs[first : first + size]
-        rows, carry = _steps(model, setup._replace(inputs=some), stepper, dt, jnp.int32(first), size)
+        inputs, pushes = (None if x is None else x[first : first + size] for x in (setup.inputs, wrenches))
+        part = setup._replace(inputs=inputs, wrenches=pushes)
+        rows, carry = _steps(model, part, stepper, dt, jnp.int32(first), size)
         setup = setup._replace(carry=carry)
         parts.append(rows)
         if check:
@@ -136,6 +145,7 @@ class _Setup(NamedTuple):
     inputs: jax.Array | None  # (T, nu), or None with a policy
     policy: Any
     key: jax.Array | None  # of the policy
+    wrenches: jax.Array | None = None  # (T, nb, 6 or 3) on the bodies
 
 
 def _set_up(
@@ -181,17 +191,18 @@ def _steps(
     """Compute the steps; return their (states, inputs, info), and the last carry."""
     dt = jnp.asarray(dt, setup.carry[0].q.dtype)
 
-    def one(carry: Any, row: tuple[jax.Array, Any]) -> tuple[Any, Any]:
+    def one(carry: Any, row: tuple[jax.Array, Any, Any]) -> tuple[Any, Any]:
         state, memory, policy_memory = carry
-        number, u = row
+        number, u, wrenches = row
         if setup.policy is not None:
             key = None if setup.key is None else jax.random.fold_in(setup.key, number)
             u, policy_memory = setup.policy(model, state, state.t, policy_memory, key)
-        then, memory, info = stepper.step(model, state, u, memory, dt=dt)
+        then, memory, info = stepper.step(apply_wrenches(model, wrenches), state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 
     numbers = first + jnp.arange(num_steps, dtype=jnp.int32)
-    carry, rows = _checkpointed_scan(one, setup.carry, (numbers, setup.inputs), num_steps, checkpoint_every)
+    inputs = numbers, setup.inputs, setup.wrenches
+    carry, rows = _checkpointed_scan(one, setup.carry, inputs, num_steps, checkpoint_every)
     return rows, carry
 
 

@@ -116,7 +116,8 @@ def time_augmented(
         check_array(name, value)
         check_number(name, value)
     if is_concrete(model.params, state):
-        inputs.check_values(contact_terms(model, state), state.v)
+        with jax.ensure_compile_time_eval():
+            inputs.check_values(contact_terms(model, state), state.v)
     warn_if_single(state.q.dtype, "`time_augmented`")
     if rates is None and key is None:
         rates = jnp.ones(nc, state.q.dtype)

@@ -21,6 +21,7 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.terms import contact_terms
 
+IMPACT_LAW = "Newton's restitution and Coulomb's friction by the slip after the impact, contact by contact"
 MAX_CONTACTS = 3  # of a body; the table of contact modes has 4^contacts rows
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxcontact._pytree import Record, static
 from jaxcontact.front_door import checked
 from jaxcontact.stability import chatter_proof
-from jaxcontact.stability.body import LocalTerms
+from jaxcontact.stability.body import IMPACT_LAW, LocalTerms
 from jaxcontact.stability.impact_conditions import Conditions, conditions, jump_forms
 from jaxcontact.stability.rational import (
     Rational,
@@ -91,6 +91,11 @@ class Certificate(Record):
     mode: str | None = static(default=None)
     body: LocalTerms
     levels: np.ndarray | None = None
+
+    @property
+    def law(self) -> str:
+        """Name the impact law of the motions that the verdict is about."""
+        return IMPACT_LAW
 
 
 @checked()

@@ -46,6 +46,7 @@ FINE = {
     ("optimize.one_sided_descent", "gradient", "one number more"),
     ("ess.pack", "state", "q of another size"), ("ess.pack", "state", "v of another size"),
     ("impact.dense_sampling", "lipschitz", "inf"),
+    *(("optimize.search_from_starts", "starts", wrong) for wrong in ("one axis more", "one number more")),
     *(("geometry.rows", "array", wrong) for wrong in (
         "complex numbers", "one axis more", "one number more", "no numbers")),
 }  # fmt: skip

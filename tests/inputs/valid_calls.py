@@ -49,7 +49,7 @@ def start(model):
     return model.initial_state()
 
 
-LAW = impact.Routh(impulse_step=0.25, max_steps=3)
+LAW = impact.Routh(impulse_step=0.25, max_steps=12)
 EPS = ess.Settings(eps=1e-3, max_steps=64, max_events=8)
 BIPED = stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6)
 FOLDER = Path(tempfile.gettempdir())
@@ -195,6 +195,10 @@ def distance_score(params, data):
     return (params["a"] - data[:, 0]) ** 2
 
 
+def quadratic_search(controls):
+    return optimize.trajectory(lambda c: jnp.sum(c**2), controls, optimizer=adam(), num_steps=1)
+
+
 def launch_params():
     problem, params, free = hopper_gait()
     return {"problem": problem, "params": params, "free0": free}
@@ -268,6 +272,7 @@ CALLS = {
     "compliant.solve": lambda: {"problem": problem()},
     "compliant.step": mechanism(incline, controls=lambda: jnp.zeros(6), dt=lambda: 0.01),
     "ess.b_derivative": event_run(direction=lambda: ARRAY),
+    "ess.choose_bands": event_run(settings=lambda: EPS.replace(tol=1e-3)),
     "ess.flow": event_run(),
     "ess.from_system": lambda: {"model": models.plate_on_springs()},
     "ess.integrate": event_run(),
@@ -289,7 +294,7 @@ CALLS = {
     "geometry.rows": constant(array=jnp.ones((2, 3)), index=(0, 1)),
     "geometry.tangent_frame": constant(normal=UP),
     "impact.approximate_set": constant(tolerance=0.1),
-    "impact.chain": constant(stiffness=1.0, max_steps=8),
+    "impact.chain": constant(stiffness=1.0),
     "impact.contains": lambda: {"v_measured": start(gait()).v, "terms": terms()},
     "impact.coverage": lambda: {"terms": terms()},
     "impact.dense_sampling": constant(lipschitz=1.0, side=1.0, num_dimensions=2, num_samples=64, tolerance=0.5),
@@ -301,6 +306,7 @@ CALLS = {
     "impact.load_samples": lambda: {"directory": sample_folder()},
     "impact.mirrored": mirrored,
     "impact.net_bound": constant(tolerance=0.5, num_tested=8),
+    "impact.invariant_subspace": lambda: {"samples": samples()},
     "impact.newton": constant(restitution=0.5),
     "impact.outcomes": constant(law=impact.AnitescuPotra()),
     "impact.paradox": constant(v=jnp.zeros(4), f=jnp.ones(4)),
@@ -332,6 +338,7 @@ CALLS = {
     "optimize.impact_design": constant(),
     "optimize.one_sided_descent": constant(
         rate=lambda d: float(np.sum(d)), piece=lambda d: np.ones(2), gradient=np.ones(2)),
+    "optimize.search_from_starts": lambda: {"search": quadratic_search, "starts": jnp.ones((2, 2))},
     "optimize.trajectory": lambda: {
         "objective": lambda c: jnp.sum(c**2), "controls0": jnp.ones(2), "optimizer": adam(), "num_steps": 1},
     "peers.mujoco_outcome": constant(model_name="rocking_block"),

@@ -15,7 +15,7 @@ from jaxcontact.arguments import check_not_negative, check_type
 from jaxcontact.front_door import checked
 from jaxcontact.impact.analysis.containment import mass_root
 from jaxcontact.impact.analysis.symmetry import check_symmetry
-from jaxcontact.impact.sampling.stream import ImpactSamples
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.mechanics.system import Symmetry
 from jaxcontact.terms import ContactTerms
 

@@ -10,6 +10,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit
@@ -104,7 +105,7 @@ def paradox(
         drift = jnp.zeros((nc, 1 + nt), v.dtype)
     inputs.check_array("drift", drift, (nc, 1 + nt))
     for name, value in (("f", f), ("drift", drift)):
-        if inputs.is_concrete(value) and not bool(jnp.all(jnp.isfinite(value))):
+        if inputs.is_concrete(value) and not np.all(np.isfinite(np.asarray(value))):
             raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
     check_enumeration(terms, num_directions, "paradox")
     return _paradox(terms, v, f, drift, num_directions)

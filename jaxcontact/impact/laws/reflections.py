@@ -78,7 +78,7 @@ def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
         raise ValueError(f"reset_map: expected M (nv, nv) and u (nv,), got {jnp.shape(M)} and {jnp.shape(u)}")
     if inputs.is_concrete(M, u):
         inputs.check_mass("M", np.asarray(M))
-        if not np.all(np.isfinite(u)) or not np.any(u):
+        if not np.all(np.isfinite(np.asarray(u))) or not np.any(np.asarray(u)):
             raise ValueError(f"u: expected finite numbers, not all zero, got {np.asarray(u)}")
     largest = lax.stop_gradient(jnp.max(jnp.abs(u)))  # the length of u does not matter, but might overflow
     unit = u / jnp.where(largest > 0, largest, jnp.nan)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_positive, check_rows, is_concrete
+from jaxcontact.arguments import check_positive, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
 from jaxcontact.mechanics.system import Model, State, check_mechanism
@@ -19,9 +19,8 @@ from jaxcontact.simulate.events.accumulation import no_chatter
 from jaxcontact.simulate.events.event_log import EventMemory, Given
 from jaxcontact.simulate.events.pieces import contacts_at
 from jaxcontact.simulate.events.repetition import event_step
-from jaxcontact.simulate.projection import least_penetration
+from jaxcontact.simulate.projection import check_no_penetration
 from jaxcontact.simulate.stepper import StepperInfo
-from jaxcontact.terms import contact_gaps
 
 
 @checked(rtol=check_positive, max_events=check_rows)
@@ -49,7 +48,8 @@ class EventDriven(Record):
     A contact is closed if it touches and neither approaches nor leaves.
 
     Attributes:
-        impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
+        impact: a law, or a module-level function. The default is `jc.impact.AnitescuPotra()`, inelastic and
+            all contacts at once; `jc.stability` proves motion under `jc.impact.Sequential()` if e is zero.
         rtol: error allowed per step of q and v, relative, with 1e-2 of it absolute.
         max_events: largest number of pieces of one step, stretches and impacts together.
 
@@ -88,13 +88,7 @@ class EventDriven(Record):
             raise ValueError("system: EventDriven takes no `constraints`; use Compliant or TimeStepping")
         check_no_held_joints(model.system, "EventDriven")
         nc = model.structure.num_contacts
-        readable = nc and is_concrete(model.params, state.q)
-        gaps = contact_gaps(model, state.q) if readable else jnp.zeros(0)
-        if readable and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
-            raise ValueError(
-                f"state: expected no penetration, got one of {depth:.3g} m; "
-                "jc.project(model, state) removes it"
-            )
+        check_no_penetration(model, state)
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
         return EventMemory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))
 

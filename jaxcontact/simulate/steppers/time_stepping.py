@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_rows, is_concrete
+from jaxcontact.arguments import check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree, pressing_law
 from jaxcontact.mechanics.configuration import retract
@@ -21,7 +21,12 @@ from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import all_digits
-from jaxcontact.simulate.projection import constraint_values, least_penetration, nearest_configuration
+from jaxcontact.simulate.projection import (
+    check_no_penetration,
+    constraint_values,
+    least_penetration,
+    nearest_configuration,
+)
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.steppers.strikes import (
     Answer,
@@ -103,14 +108,9 @@ class TimeStepping(Record):
         """
         check_mechanism(model, state)
         check_no_held_joints(model.system, "TimeStepping")
-        held, gaps = constraint_values(model, state.q)
-        if held.shape[0]:
+        if constraint_values(model, state.q)[0].shape[0]:
             raise ValueError("system: TimeStepping takes no joints held by `constraints`; use Compliant")
-        if is_concrete(gaps) and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
-            raise ValueError(
-                f"state: expected no penetration, got one of {depth:.3g} m; "
-                "jc.project(model, state) removes it"
-            )
+        check_no_penetration(model, state)
         return SteppingMemory(key=key, number=jnp.int32(0))
 
     @all_digits

@@ -32,7 +32,8 @@ class Variational(Record):
 
     Attributes:
         impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function; None reflects.
-        restitution, order, zeno: as `variational`.
+        restitution, order: as `variational`.
+        zeno: as `variational`, s; None is dt, which ends a chatter up to dt early.
         max_impacts: number of impacts of a step that are recorded, and that a derivative includes.
 
     Raises:

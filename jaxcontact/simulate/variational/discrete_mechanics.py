@@ -16,7 +16,7 @@ from jax import lax
 from jaxcontact.algebra import implicit, rotations, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
-from jaxcontact.mechanics.motion_equations import energies
+from jaxcontact.mechanics.motion_equations import applied_forces, energies, kinematics_of
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.simulate.variational.active_set import contact_impulses
@@ -106,7 +106,7 @@ def lagrangian(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def applied_force(model: Model, state: State, controls: jax.Array | None) -> jax.Array:
-    """Compute the generalized force (nv,) of `forces`, `drive` and controls."""
+    """Compute the generalized force (nv,) of `forces`, `drive`, controls, and wrenches on bodies."""
     force = jnp.zeros_like(state.v)
     if controls is not None:
         force = force + actuator_forces(model, state, controls)
@@ -114,6 +114,8 @@ def applied_force(model: Model, state: State, controls: jax.Array | None) -> jax
         force = force + model.system.forces(model.structure, state.q, state.v, model.params)
     if model.system.drive is not None:
         force = force + model.system.drive(model.structure, state, model.params)
+    if model.params.applied is not None:
+        force = force + applied_forces(model, state.q, kinematics_of(model, state.q))
     return force
 
 

@@ -51,11 +51,12 @@ def variational(
     points in contact in their place over the step, or slide with the friction `params.mu` that dissipates
     most. A gap that round-off leaves is closed without momentum. Impacts have no friction unless `law` has.
 
-    An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch
-    (bit ZENO): a chatter that is faster than the steps is cut short, and the contact stays closed until its
-    impulse would pull. A step in which a pushing contact comes to need a pull is shortened to end when it
-    lets go. If sliding contacts jam (Painleve's paradox), the record has an impact without a collision in
-    place of the step that would hide it: inelastic, with friction, for every law.
+    An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch, with
+    the friction `params.mu` if there is a `law` (bit ZENO): a chatter that is faster than the steps is cut
+    short, and the contact stays closed until its impulse would pull. A step in which a pushing contact comes
+    to need a pull is shortened to end when it lets go. If sliding contacts jam (Painleve's paradox), the
+    record has an impact without a collision in place of the step that would hide it: inelastic, with
+    friction, for every law.
 
     Args:
         model: the mechanism and its numbers, without `constraints`.
@@ -142,7 +143,8 @@ def _check_numbers(model: Model, state: State, restitution: Any, zeno: Any) -> N
     if is_concrete(restitution) and np.any(np.asarray(restitution) > 1):
         raise ValueError(f"restitution: expected a number in 0..1, got {restitution}")
     if is_concrete(model.params, state.q) and not np.all(np.asarray(model.params.mass) > 0):
-        mass = np.asarray(mass_matrix(model, state.q))
+        with jax.ensure_compile_time_eval():
+            mass = np.asarray(mass_matrix(model, state.q))
         if np.linalg.eigvalsh(mass)[0] <= 0:
             raise ValueError(
                 "params.mass: expected masses that every coordinate moves, got "
