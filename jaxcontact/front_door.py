@@ -219,7 +219,7 @@ class _Kind:
     def convert(self, name: str, value: Any) -> Any:
         """Check what an annotation says beyond its class; turn the lists of a tuple into tuples."""
         if self.type is jax.Array:
-            if name != "key" or not is_key(value):
+            if name not in ("key", "seed") or not is_key(value):
                 check_array(name, value)
         elif self.type is float:
             check_number(name, value)

@@ -43,7 +43,7 @@ def check_selection(
         check_enumeration(terms, num_directions, f'selection="{selection}"')
 
 
-@checked(v="nv", impulse_max="nc", pick="", num_directions=check_sides)
+@checked(v="nv", num_directions=check_sides)
 def routh_step(
     terms: ContactTerms,
     v: jax.Array,
@@ -99,9 +99,7 @@ def draw_status(impulse_max: jax.Array, pick: jax.Array, restitution: jax.Array 
     return inputs.impulse_status(impulse_max) | flag(~good, Status.INVALID)
 
 
-@checked(
-    v="nv", impulse_max="N nc", pick="N", restitution=(" | nc", check_number), num_directions=check_sides
-)
+@checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides)
 def resolve(
     terms: ContactTerms,
     v: jax.Array,
