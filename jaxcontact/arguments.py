@@ -60,7 +60,7 @@ def check_sides(name: str, value: Any) -> None:
 
 def check_entries(name: str, value: Any) -> None:
     """Raise TypeError if a value is neither an array nor a sequence of entries."""
-    if isinstance(value, str) or jnp.ndim(value) == 0:
+    if isinstance(value, str) or not hasattr(value, "__len__") or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name}: expected an array or a sequence, got {type(value).__name__}")
 
 

@@ -361,7 +361,7 @@ def test_named_errors():
         (ValueError, "eps: expected a finite number > 0", (model, x0, 0.0, 0.5), {"eps": 0.0}),
         (ValueError, "eps: expected finite numbers", (model, x0, 0.0, 0.5), {"eps": np.inf}),
         (ValueError, "x0: expected shape", (model, x0[None], 0.0, 0.5), {}),
-        (TypeError, "x0: expected a floating", (model, [2.0, 0.0], 0.0, 0.5), {}),
+        (TypeError, "x0: expected an array, got list", (model, [2.0, 0.0], 0.0, 0.5), {}),
         (ValueError, "field: expected", (model, jnp.ones(3), 0.0, 0.5), {}),
         (TypeError, "model: expected a Model of an EventSystem", (jc.models.hopper_1d(), x0, 0.0, 0.5), {}),
         (ValueError, "crossed0: expected", (model, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2)}),
