@@ -93,7 +93,7 @@ def search_orders(
         return (order, jnp.where(better, value, best[1])), None
 
     nothing = starts.orders[0], jnp.full(starts.orders.shape[1], -jnp.inf, starts.orders.dtype)
-    return lax.scan(next_round, nothing, tuple(starts))[0]
+    return lax.scan(next_round, nothing, (starts.orders, starts.renewed))[0]
 
 
 def nearest_by_orders(terms: ContactTerms, v: jax.Array, law: Routh, targets: np.ndarray) -> np.ndarray:

@@ -48,6 +48,7 @@ HUGE, SHORT_PILOT = 2**15, 512  # above so many modes fewer samples fill it, bec
 _NONE = np.empty(0, np.uint32)
 LONG = 2**19  # samples of a block from which on a larger table is compiled
 LEMKE_MEMORY = 2**30  # bytes at most of the problems that are solved together
+LEMKE_LANES = {1: 1024, 2: 64}  # problems at most, in the plane and in space: a call pays for all of them
 GROWTH = 1.5  # each block of "visited" ends at this multiple of the last sample number of the block before
 
 
@@ -262,7 +263,7 @@ class Stream:
         if law.selection == "lemke":
             rows = nc * (law.num_directions + 3)  # of the problem of a step; pivoting stores it three times
             bytes_of_lane = 3 * rows * (rows + 3) * self.v.dtype.itemsize
-            size = int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, 1024))
+            size = int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, LEMKE_LANES[self.terms.J_t.shape[1]]))
         terms, draws, step, v, e = jax.device_put(
             (self.terms, draws, law.impulse_step, self.v, law.restitution), device
         )
