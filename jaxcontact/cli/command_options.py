@@ -24,6 +24,7 @@ from jaxcontact.cli.catalogue import (
     find_kind,
     with_impacts,
 )
+from jaxcontact.cli.cluster import add_cluster_option, check_cluster
 from jaxcontact.cli.file_options import add_file_options, check_file_options, is_file
 
 SLOPE_NUMBERS = {
@@ -108,6 +109,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         help="also draw as many independent samples, say with 99 %% confidence how near they come to how "
         "many of the outcomes, and draw how that depends on their number",
     )
+    add_cluster_option(run)
     run.set_defaults(check=check_impact)
     return run
 
@@ -118,6 +120,7 @@ def check_impact(options: argparse.Namespace) -> None:
     if not is_file(options.model):
         _check_ready_model(options)
     check_file_options("MODEL", options.model, options)
+    check_cluster(options, "not with --law propagative" if options.law == "propagative" else "")
     if options.law == "propagative":
         for option in ("restitution", "mu", "checkpoint"):
             if getattr(options, option) is not None:
@@ -187,6 +190,7 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
         help="also write the motion as a .gif; of many worlds one solid and the others as ghosts",
     )  # fmt: skip
     _add_out(run)
+    add_cluster_option(run)
     run.set_defaults(check=check_simulate)
     return run
 
@@ -200,6 +204,7 @@ def check_simulate(options: argparse.Namespace) -> None:
     _check_numbers("duration", [options.duration], "a finite number > 0", 5e-324)
     _check_numbers("dt", [options.dt], "a finite number > 0", 5e-324)
     _check_numbers("seed", [options.seed], "an integer >= 0", 0)
+    check_cluster(options, "for --worlds of 2 and more" if options.worlds == 1 else "")
     if options.checkpoint is not None and options.worlds == 1:
         raise UsageError("--checkpoint: for --worlds of 2 and more")
     for folder in ("out", "checkpoint"):
@@ -340,6 +345,7 @@ def add_stability(commands: Any) -> argparse.ArgumentParser:
     run.add_argument("--samples", type=int, default=64, metavar="N", help="motions of the falsifier [64]")
     run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the motions [0]")
     _add_out(run)
+    add_cluster_option(run)
     run.set_defaults(check=check_stability)
     return run
 
@@ -348,6 +354,7 @@ def check_stability(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `stability` cannot work."""
     if options.points < 2 or options.samples < 1:
         raise UsageError("--points: expected at least 2, --samples at least 1")
+    check_cluster(options, "" if options.chart else "only with --chart")
     if options.chart:
         _check_folder("out", options.out)
         return
