@@ -203,14 +203,10 @@ def check_simulate(options: argparse.Namespace) -> None:
     check_file_options("MODEL", name, options)
     _check_numbers("duration", [options.duration], "a finite number > 0", 5e-324)
     _check_numbers("dt", [options.dt], "a finite number > 0", 5e-324)
-<<<<<<< HEAD
-    _check_numbers("seed", [options.seed], "an integer >= 0", 0)
-    check_cluster(options, "for --worlds of 2 and more" if options.worlds == 1 else "")
-=======
     steps = options.duration / options.dt
     if not steps <= LARGEST_STEPS:
         raise UsageError(f"--dt: expected at most {LARGEST_STEPS} steps, got {steps:.3g}")
->>>>>>> main
+    check_cluster(options, "for --worlds of 2 and more" if options.worlds == 1 else "")
     if options.checkpoint is not None and options.worlds == 1:
         raise UsageError("--checkpoint: for --worlds of 2 and more")
     for folder in ("out", "checkpoint"):
@@ -358,16 +354,11 @@ def add_stability(commands: Any) -> argparse.ArgumentParser:
 
 def check_stability(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `stability` cannot work."""
-<<<<<<< HEAD
-    if options.points < 2 or options.samples < 1:
-        raise UsageError("--points: expected at least 2, --samples at least 1")
-    check_cluster(options, "" if options.chart else "only with --chart")
-=======
     for name, smallest, largest in (("points", 2, 10_000), ("samples", 1, 10**7)):
         value = getattr(options, name)
         if not smallest <= value <= largest:
             raise UsageError(f"--{name}: expected an integer in {smallest}..{largest}, got {value}")
->>>>>>> main
+    check_cluster(options, "" if options.chart else "only with --chart")
     if options.chart:
         _check_folder("out", options.out)
         return
