@@ -53,8 +53,8 @@ def rollout(
         dt: s.
         key: split in two, one for the stepper and one for the policy, which gets it folded with the number
             of the step.
-        num_steps: T, with a policy or None for controls; with controls (T, nu) the number of steps to make, at most T, which may be
-            traced: one program for any number. Later rows repeat the last state.
+        num_steps: T, with a policy or None for controls; with controls (T, nu) the number of steps to make,
+            at most T, which may be traced: one program for any number. Later rows repeat the last state.
         policy_memory: the memory that the policy gets at the first step.
         checkpoint_every: reverse mode keeps the state after every so many steps, and computes the steps
             between once more; its memory is smallest near the square root of T. None keeps all of every step.

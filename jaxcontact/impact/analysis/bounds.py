@@ -126,8 +126,8 @@ def least_distance(g: np.ndarray) -> np.ndarray:
     if not -residual[-1] > 1e-14:
         return np.full(g.shape[1], np.nan)
     y = -residual[:-1] / residual[-1]
-    least = float(np.min(g @ y))
-    return y / least if least > 0 else np.full(g.shape[1], np.nan)  # removes the tolerance of nnls
+    push = float(np.min(g @ y))
+    return y / push if push > 0 else np.full(g.shape[1], np.nan)  # removes the tolerance of nnls
 
 
 class NetBound(Record):

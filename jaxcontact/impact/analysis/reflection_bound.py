@@ -1,6 +1,6 @@
 """How many single elastic impacts a simultaneous impact can take, in any order: entry `reflection_bound`.
 
-Seghete & Murphey's Theorem 1 has two contacts; they leave more of them open. Page: docs/methods/propagative.md.
+Seghete & Murphey prove it for two contacts (Theorem 1). Page: docs/methods/propagative.md.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ def bound_of(gram: np.ndarray) -> float:
     if np.linalg.eigvalsh(gram)[0] <= DEPENDENT:
         return math.inf
     k = len(gram)
-    known = {(i,): 1.0 for i in range(k)}
+    counts = {(i,): 1.0 for i in range(k)}
     for i, j in itertools.combinations(range(k), 2):
         turns = math.pi / math.acos(max(-1.0, min(1.0, -float(gram[i, j]))))
-        known[i, j] = float(math.ceil(turns * (1.0 - ROUND_OFF)))
+        counts[i, j] = float(math.ceil(turns * (1.0 - ROUND_OFF)))
     for count in range(3, k + 1):
         for chosen in itertools.combinations(range(k), count):
             block = gram[np.ix_(chosen, chosen)]
             c = 1.0 / math.sqrt(float(np.sum(np.linalg.inv(block))))
             s = math.sqrt(float(np.linalg.eigvalsh(block)[0]) / count)
-            fewer = max(known[chosen[:i] + chosen[i + 1 :]] for i in range(count))
-            known[chosen] = math.floor((8.0 / (c * s) + 1.0) * fewer)
-    return float(known[tuple(range(k))])
+            fewer = max(counts[chosen[:i] + chosen[i + 1 :]] for i in range(count))
+            counts[chosen] = math.floor((8.0 / (c * s) + 1.0) * fewer)
+    return float(counts[tuple(range(k))])
