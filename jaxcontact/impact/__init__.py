@@ -69,7 +69,7 @@ from jaxcontact.impact.laws.routh_path import routh_path as routh_path
 from jaxcontact.impact.laws.simultaneous import newton as newton
 from jaxcontact.impact.laws.simultaneous import poisson as poisson
 from jaxcontact.impact.sampling.checkpoint import load_samples as load_samples
+from jaxcontact.impact.sampling.chunks import ImpactSamples as ImpactSamples
 from jaxcontact.impact.sampling.driver import MemoryWarning as MemoryWarning
 from jaxcontact.impact.sampling.driver import sample as sample
 from jaxcontact.impact.sampling.sample_in_jit import sample_in_jit as sample_in_jit
-from jaxcontact.impact.sampling.stream import ImpactSamples as ImpactSamples

@@ -138,7 +138,7 @@ def optimise(
     outcome: Callable[[Any], tuple[jax.Array, jax.Array]], controls0: Any, search: Search, run: Run
 ) -> tuple[Any, TrajectoryInfo]:
     """Optimise as `trajectory` a cost and constraints from one motion."""
-    check_run(run, unused=("chunk", "devices", "about"))
+    check_run(run, unused=("chunk", "devices", "about", "executor"))
     path = None if run.checkpoint is None else Path(run.checkpoint)
     with open_state(path):
         return _optimise(outcome, controls0, search, path, run.progress)

@@ -123,7 +123,7 @@ def run(
     for name, value in (("dt", dt), ("duration", duration)):
         if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
             raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
-    check_run(run, unused=("chunk", "devices", "checkpoint", "about"))
+    check_run(run, unused=("chunk", "devices", "checkpoint", "about", "executor"))
     steps = max(1, round(duration / dt))
     setup, _ = _set_up("control", model, state, stepper, control, steps, key, policy_memory)
     setup = setup._replace(end=jnp.int32(steps))

@@ -51,7 +51,7 @@ class Nearest(Record):
     overflow: jax.Array
 
 
-def contact_terms(model: Model, state: State) -> ContactTerms:
+def contact_terms(model: Model, state: State, *, limits: bool = False) -> ContactTerms:
     """Compute the mass matrix, gaps and contact Jacobians of a mechanism at a state.
 
     J_n = (dphi/dq) N(q); J_t v is the tangential velocity of the material point of a in contact
@@ -63,12 +63,18 @@ def contact_terms(model: Model, state: State) -> ContactTerms:
     P the projection on G v = 0 in the kinetic metric. Impulses then do not change G v, J P v is J v if
     G v = 0, and every impact law has the effective mass of the closed mechanism.
 
+    With `limits` the limits of joints and tendons take part in impacts: they follow the contacts as contacts
+    without friction, active within the same tolerance (m or rad), so that a leg that is straight strikes as
+    one body. Dry friction is a bounded force: its impulse is zero.
+
     Args:
         model: the mechanism and its numbers.
         state: configuration and velocity; only q matters here.
+        limits: whether limits are among the contacts (static).
 
     Returns:
-        ContactTerms with nc candidate contacts in the order of `model.structure.pairs`.
+        ContactTerms with nc candidate contacts in the order of `model.structure.pairs`, then the limits in
+        the order of `constraint_terms`.
 
     Raises:
         TypeError: arguments that are not a Model and a State, in this order.
@@ -77,11 +83,11 @@ def contact_terms(model: Model, state: State) -> ContactTerms:
     Derivative: exact by q and params, any order; `active` is piecewise constant.
     """
     check_mechanism(model, state)
-    return _contact_terms(model, state)
+    return _contact_terms(model, state, bool(limits))
 
 
-@jit
-def _contact_terms(model: Model, state: State) -> ContactTerms:
+@functools.partial(jit, static_argnums=2)
+def _contact_terms(model: Model, state: State, limits: bool) -> ContactTerms:
     if model.structure.num_contacts == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
     check_sizes(model, state)
@@ -89,19 +95,23 @@ def _contact_terms(model: Model, state: State) -> ContactTerms:
     places, _ = contacts.place(model, *body_frames(model, state.q))
     rows = contacts.rows_of(model, state.q, contacts.bodies_of(model.system), places, kinematics)
     M = mass_matrix_at(model, state.q, kinematics)
+    phi, mu = places.phi, contacts.friction(model, places.phi.dtype)
+    active = phi <= touch_tolerance(places.point)
     tree = model.structure.tree
-    if tree is not None and tree.loops:
-        (held, _, _), kinds, _ = joint_rows(model, state, kinematics)
-        held = held[np.array(kinds, int) == BILATERAL]
-        rows = project_rows(M, held, rows.reshape(-1, rows.shape[2])).reshape(rows.shape)
-    return ContactTerms(
-        M=M,
-        J_n=rows[:, 0],
-        J_t=rows[:, 1:],
-        phi=places.phi,
-        mu=contacts.friction(model, places.phi.dtype),
-        active=places.phi <= touch_tolerance(places.point),
-    )
+    if limits or (tree is not None and tree.loops):
+        (held, slack, _), kinds, _ = joint_rows(model, state, kinematics)
+        kind = np.array(kinds, int)
+        if limits and np.any(kind == LIMIT):
+            bounds = held[kind == LIMIT]
+            still = jnp.zeros((bounds.shape[0], rows.shape[1] - 1, rows.shape[2]), rows.dtype)
+            rows = jnp.concatenate([rows, jnp.concatenate([bounds[:, None], still], axis=1)])
+            at_limit = slack[kind == LIMIT] <= touch_tolerance(bounds, state.q)
+            phi, active = jnp.concatenate([phi, slack[kind == LIMIT]]), jnp.concatenate([active, at_limit])
+            mu = jnp.concatenate([mu, jnp.zeros(bounds.shape[0], mu.dtype)])
+        if np.any(kind == BILATERAL):
+            held = held[kind == BILATERAL]
+            rows = project_rows(M, held, rows.reshape(-1, rows.shape[2])).reshape(rows.shape)
+    return ContactTerms(M=M, J_n=rows[:, 0], J_t=rows[:, 1:], phi=phi, mu=mu, active=active)
 
 
 class MovingTerms(NamedTuple):

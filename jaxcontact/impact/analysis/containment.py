@@ -19,7 +19,7 @@ from jaxcontact.impact.analysis.order_search import nearest_by_orders
 from jaxcontact.impact.analysis.outcome_families import families, match
 from jaxcontact.impact.inputs import check_terms
 from jaxcontact.impact.laws.routh_law import Routh
-from jaxcontact.impact.sampling.stream import ImpactSamples
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
 EXCLUDED = 1e-6  # violation of a necessary condition, relative to the speed before, from which on it denies

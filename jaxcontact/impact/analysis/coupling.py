@@ -17,7 +17,7 @@ from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_positive
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.containment import mass_root
-from jaxcontact.impact.sampling.stream import ImpactSamples
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 

@@ -14,7 +14,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_type
 from jaxcontact.impact.analysis.containment import mass_root
 from jaxcontact.impact.analysis.symmetry import check_symmetry
-from jaxcontact.impact.sampling.stream import ImpactSamples
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.mechanics.system import Symmetry
 from jaxcontact.terms import ContactTerms
 

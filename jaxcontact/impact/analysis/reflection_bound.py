@@ -59,7 +59,7 @@ def bound_of(gram: np.ndarray) -> float:
     if np.linalg.eigvalsh(gram)[0] <= DEPENDENT:
         return math.inf
     k = len(gram)
-    counts = {(i,): 1.0 for i in range(k)}
+    counts: dict[tuple[int, ...], float] = {(i,): 1.0 for i in range(k)}
     for i, j in itertools.combinations(range(k), 2):
         turns = math.pi / math.acos(max(-1.0, min(1.0, -float(gram[i, j]))))
         counts[i, j] = float(math.ceil(turns * (1.0 - ROUND_OFF)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxcontact.arguments import check_type
 from jaxcontact.impact.inputs import check_terms
-from jaxcontact.impact.sampling.stream import ImpactSamples
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.mechanics.system import Symmetry
 from jaxcontact.terms import ContactTerms
 

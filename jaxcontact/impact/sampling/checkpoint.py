@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact.impact.sampling.stream import Chunk, ImpactSamples, Stream
+from jaxcontact.impact.sampling.chunks import Chunk, ImpactSamples
+from jaxcontact.impact.sampling.stream import Stream
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import load_store, open_store
 

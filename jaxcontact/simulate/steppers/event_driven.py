@@ -15,7 +15,7 @@ from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import no_chatter
-from jaxcontact.simulate.events.event_log import EventMemory, Given
+from jaxcontact.simulate.events.event_log import EventMemory, StepInputs
 from jaxcontact.simulate.events.pieces import contacts_at
 from jaxcontact.simulate.events.repetition import event_step
 from jaxcontact.simulate.projection import check_no_penetration
@@ -112,5 +112,5 @@ class EventDriven(Record):
         dtype = state.q.dtype
         dt, rtol = jnp.asarray(dt, dtype), jnp.asarray(self.rtol, dtype)
         state = state.replace(t=jnp.asarray(state.t, dtype))
-        given = Given(model.params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
-        return event_step(model.system, self.max_events, given, memory)
+        inputs = StepInputs(model.params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
+        return event_step(model.system, self.max_events, inputs, memory)
