@@ -145,10 +145,10 @@ def run(
     return jax.tree.map(jnp.asarray, motion)
 
 
-def _block(rows: jax.Array, first: int) -> np.ndarray:
+def _block(rows: jax.Array, first: int) -> jax.Array:
     """Take CHUNK rows from `first` on, with zeros behind the last one."""
-    block = np.asarray(rows[first : first + CHUNK])
-    return np.pad(block, [(0, CHUNK - len(block)), *[(0, 0)] * (block.ndim - 1)])
+    block = np.asarray(rows)[first : first + CHUNK]
+    return jnp.asarray(np.pad(block, [(0, CHUNK - len(block)), *[(0, 0)] * (block.ndim - 1)]))
 
 
 def _end(controls: Any, num_steps: Any, rows: int) -> jax.Array | None:
@@ -226,7 +226,8 @@ def _steps(
     def one_or_none(carry: Any, row: tuple[jax.Array, Any, Any]) -> tuple[Any, Any]:
         shapes = jax.eval_shape(one, carry, row)[1]
         _, u, info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        return lax.cond(row[0] < setup.end, one, lambda carry, _: (carry, (carry[0], u, info)), carry, row)
+        more = row[0] < num_steps if setup.end is None else row[0] < setup.end
+        return lax.cond(more, one, lambda carry, _: (carry, (carry[0], u, info)), carry, row)
 
     numbers = first + jnp.arange(num_steps, dtype=jnp.int32)
     inputs = numbers, setup.inputs, setup.wrenches
