@@ -8,6 +8,8 @@ from jaxcontact.impact.analysis.bounds import StepBound as StepBound
 from jaxcontact.impact.analysis.bounds import dense_sampling as dense_sampling
 from jaxcontact.impact.analysis.bounds import net_bound as net_bound
 from jaxcontact.impact.analysis.bounds import step_bound as step_bound
+from jaxcontact.impact.analysis.certified_interval import OutcomeInterval as OutcomeInterval
+from jaxcontact.impact.analysis.certified_interval import bounds as bounds
 from jaxcontact.impact.analysis.containment import Containment as Containment
 from jaxcontact.impact.analysis.containment import contains as contains
 from jaxcontact.impact.analysis.coupling import Coupling as Coupling

@@ -6,7 +6,6 @@ Page: docs/methods/motion.md.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +17,8 @@ from jax import lax
 from jaxcontact._pytree import callable_as_pytree
 from jaxcontact.arguments import check_array, check_count, check_integer, check_number, is_concrete
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.costs import bytes_of, count_steps
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.applied import Applied, applied_rows, apply_wrenches
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
@@ -28,6 +29,7 @@ from jaxcontact.status import raise_if_failed
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
 
+@checked(dt=POSITIVE, num_steps=check_count, checkpoint_every=check_count)
 def rollout(
     model: Model,
     state: State,
@@ -83,6 +85,7 @@ def rollout(
     return _trajectory(rows, state, stepper.closed(model, state))
 
 
+@checked(duration=POSITIVE, dt=POSITIVE)
 @all_digits
 def run(
     model: Model,
@@ -120,11 +123,8 @@ def run(
 
     Derivative: none; a driver for the host.
     """
-    for name, value in (("dt", dt), ("duration", duration)):
-        if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
     check_run(run, unused=("chunk", "devices", "checkpoint", "about", "executor"))
-    steps = max(1, round(duration / dt))
+    steps = count_steps(duration, dt, num_bytes=bytes_of(state))
     setup, _ = _set_up("control", model, state, stepper, control, steps, key, policy_memory)
     setup = setup._replace(end=jnp.int32(steps))
     wrenches = applied_rows(model, applied, steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,16 @@ class ContactTerms(Record):
         active: (nc,) bool, True if a contact touches.
     """
 
+    SHAPES: ClassVar[dict[str, str]] = {
+        "J_n": "nc nv",
+        "M": "nv nv",
+        "J_t": "nc nt nv",
+        "phi": "nc",
+        "mu": "nc",
+        "active": "bool nc",
+    }
+    ARGUMENT_HINT: ClassVar[str] = "; make them with contact_terms(model, state)"
+
     M: jax.Array
     J_n: jax.Array
     J_t: jax.Array
@@ -63,7 +73,6 @@ class ContactTerms(Record):
         Raises:
             ValueError: numbers or names of no contact, names without a system.
         """
-        nc = self.phi.shape[0]
         index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, self, system)
         rows = {name: getattr(self, name) for name in ("J_n", "J_t", "phi", "mu", "active")}
         if is_concrete((rows, index)):  # one by one, JAX would compile a program for each row

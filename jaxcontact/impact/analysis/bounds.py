@@ -11,6 +11,8 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count, check_rows
+from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, PROBABILITY, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.assumptions import unique_steps
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone
@@ -37,6 +39,7 @@ class StepBound(Record):
     probability: float = static()
 
 
+@checked(v="nv", probability=PROBABILITY)
 def step_bound(terms: ContactTerms, v: jax.Array, law: Routh, *, probability: float = 1e-3) -> StepBound:
     """Bound the number of steps of an impact, up to a small probability (Halm & Posa, Theorem 8).
 
@@ -152,6 +155,7 @@ class NetBound(Record):
     statement: str = static()
 
 
+@checked(v="nv", num_samples=check_count, tolerance=POSITIVE, num_tested=check_rows)
 def net_bound(
     terms: ContactTerms,
     v: jax.Array,
@@ -228,6 +232,13 @@ def net_bound(
     )
 
 
+@checked(
+    lipschitz=NOT_NEGATIVE,
+    side=POSITIVE,
+    num_dimensions=check_count,
+    num_samples=check_count,
+    tolerance=POSITIVE,
+)
 def dense_sampling(
     lipschitz: float, side: float, num_dimensions: int, num_samples: int, tolerance: float
 ) -> float:
