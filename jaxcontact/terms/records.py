@@ -63,7 +63,6 @@ class ContactTerms(Record):
         Raises:
             ValueError: numbers or names of no contact, names without a system.
         """
-        nc = self.phi.shape[0]
         index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, self, system)
         rows = {name: getattr(self, name) for name in ("J_n", "J_t", "phi", "mu", "active")}
         if is_concrete((rows, index)):  # one by one, JAX would compile a program for each row
