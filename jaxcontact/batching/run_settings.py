@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from jaxcontact.arguments import check_count, check_positive
+from jaxcontact.front_door import checked
 
 
 def _check_executor(executor: Any) -> None:
@@ -37,6 +38,7 @@ def _check_executor(executor: Any) -> None:
         )
 
 
+@checked(chunk=check_count)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """Settings of a long computation on the host; a driver refuses those that it cannot use.
@@ -66,8 +68,6 @@ class Run:
 
     def __post_init__(self) -> None:
         """Raise ValueError or TypeError for settings that no driver can use."""
-        if self.chunk is not None:
-            check_count("chunk", self.chunk)
         if self.devices is not None and not (
             isinstance(self.devices, Sequence)
             and self.devices

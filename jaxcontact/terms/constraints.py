@@ -16,7 +16,9 @@ from jaxcontact import geometry
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.algebra.selection import smallest
+from jaxcontact.arguments import check_count
 from jaxcontact.batching.once import computed_once
+from jaxcontact.front_door import check_record, checked
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix, mass_matrix_at
 from jaxcontact.mechanics.system import FrameMotion, Model, State, check_mechanism
@@ -51,6 +53,7 @@ class Nearest(Record):
     overflow: jax.Array
 
 
+@checked()
 def contact_terms(model: Model, state: State, *, limits: bool = False) -> ContactTerms:
     """Compute the mass matrix, gaps and contact Jacobians of a mechanism at a state.
 
@@ -122,6 +125,7 @@ class MovingTerms(NamedTuple):
     kinematics: Any
 
 
+@checked()
 @jit
 def moving_terms(model: Model, state: State) -> MovingTerms:
     """Compute contact terms with (dJ/dt) v from kinematics and a geometry that are evaluated once.
@@ -149,6 +153,7 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
     return MovingTerms(terms, computed_once(contacts.slip_rate(*found)), kinematics)
 
 
+@checked()
 def constraint_terms(model: Model, state: State) -> ConstraintTerms:
     """Compute the joints, limits and contacts of a mechanism at a state, as rows of one matrix.
 
@@ -176,6 +181,7 @@ def constraint_terms(model: Model, state: State) -> ConstraintTerms:
     return constraint_terms_at(model, state, kinematics_of(model, state.q))[0]
 
 
+@checked()
 def unilateral_terms(model: Model, state: State) -> ContactTerms:
     """Compute `contact_terms`, followed by the limits of a mechanism as contacts without friction.
 
@@ -205,6 +211,7 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
     )
 
 
+@checked(max_contacts=check_count)
 def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[ConstraintTerms, Nearest]:
     """Compute `constraint_terms` with only the `max_contacts` contacts of smallest gap; return both records.
 
@@ -298,6 +305,7 @@ def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
     }
 
 
+@checked()
 @jit
 def rows_by_body(model: Model, state: State) -> ConstraintTerms:
     """Compute `constraint_terms` of free bodies that meet in contacts only, with G as `BodyRows`.
@@ -319,24 +327,7 @@ def rows_by_body(model: Model, state: State) -> ConstraintTerms:
 
 def check_sizes(model: Model, state: State) -> None:
     """Raise ValueError if numbers or a state do not fit the structure."""
+    sizes = model._argument_sizes("model")
+    check_record("state", state, "", sizes)
     structure = model.structure
-    nb, nc = len(structure.bodies), structure.num_contacts
-    inertia = (nb,) if structure.dim == 2 else (nb, 3) if structure.tree is None else (nb, 3, 3)
-    expected: list[tuple[str, tuple[int, ...], list[tuple[int, ...]]]] = [
-        ("state.q", jnp.shape(state.q), [(structure.num_positions,)]),
-        ("state.v", jnp.shape(state.v), [(structure.num_velocities,)]),
-        ("params.mass", jnp.shape(model.params.mass), [(nb,)]),
-        ("params.inertia", jnp.shape(model.params.inertia), [inertia]),
-        ("params.mu", jnp.shape(model.params.mu), [(), (nc,)]),
-        (
-            "params.margin",
-            jnp.shape(model.params.margin) if model.params.margin is not None else (nc,),
-            [(nc,)],
-        ),
-        ("params.gravity", jnp.shape(model.params.gravity), [(structure.dim,)]),
-    ]
-    for name, actual_shape, allowed in expected:
-        if actual_shape not in allowed:
-            allowed_text = " or ".join(str(shape) for shape in allowed)
-            raise ValueError(f"{name}: expected shape {allowed_text}, got {actual_shape}")
     geometry.check_constants(structure.dim, structure.shapes, model.params.constants)
