@@ -192,7 +192,7 @@ class RemoteQueue:
         self.seconds_per_call: float | None = None
         self.num_bytes = self.num_blocks = 0
         self._first_check: tuple[str, str] | None = None
-        self.num_workers, self._counted = 0, -RECOUNT_SECONDS
+        self.num_workers = WorkerCount(executor)
 
     def results(self, calls: Iterable[tuple[Any, ...]], count: int) -> Generator[Any]:
         """Yield the result of each of `count` calls, in their order.
@@ -207,7 +207,7 @@ class RemoteQueue:
                 self.overhead = self._measure_overhead()
             answers = in_order(
                 self.executor, pickle.loads, self._blocks(calls, count, numbers),
-                ahead=lambda: BLOCKS_PER_WORKER * self._recounted(), patience=self.patience,
+                ahead=lambda: BLOCKS_PER_WORKER * self.num_workers(), patience=self.patience,
             )  # fmt: skip
             for answer in answers:
                 results, error = self._checked(answer, numbers.popleft())
@@ -240,7 +240,7 @@ class RemoteQueue:
         if not self.seconds_per_call:
             return 1
         size = (self.overhead or 0.0) / OVERHEAD_SHARE / self.seconds_per_call
-        fair = remaining // (BLOCKS_PER_WORKER * self._recounted())
+        fair = remaining // (BLOCKS_PER_WORKER * self.num_workers())
         return max(1, min(int(size) + 1, fair, MAX_CALLS))
 
     def _measure_overhead(self) -> float:
@@ -290,12 +290,20 @@ class RemoteQueue:
         results, error = pickle.loads(answer["data"])
         return results, error
 
-    def _recounted(self) -> int:
-        """Return the number of workers, counted anew after some seconds."""
+
+class WorkerCount:
+    """Number of workers of an executor, at least 1, counted anew after some seconds."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor, self.count = executor, 1
+        self.counted = -RECOUNT_SECONDS
+
+    def __call__(self) -> int:
+        """Return the number."""
         now = time.monotonic()
-        if now - self._counted >= RECOUNT_SECONDS:
-            self.num_workers, self._counted = max(1, count_workers(self.executor)), now
-        return self.num_workers
+        if now - self.counted >= RECOUNT_SECONDS:
+            self.count, self.counted = max(1, count_workers(self.executor)), now
+        return self.count
 
 
 def count_workers(executor: Executor) -> int:

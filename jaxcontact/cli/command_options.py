@@ -24,6 +24,7 @@ from jaxcontact.cli.catalogue import (
     find_kind,
     with_impacts,
 )
+from jaxcontact.cli.cluster import add_cluster_option, check_cluster
 from jaxcontact.cli.file_options import add_file_options, check_file_options, is_file
 
 LARGEST_STEPS = 2**31 - 1  # of a motion, which programs count in 32 bits
@@ -109,6 +110,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         help="also draw as many independent samples, say with 99 %% confidence how near they come to how "
         "many of the outcomes, and draw how that depends on their number",
     )
+    add_cluster_option(run)
     run.set_defaults(check=check_impact)
     return run
 
@@ -119,6 +121,7 @@ def check_impact(options: argparse.Namespace) -> None:
     if not is_file(options.model):
         _check_ready_model(options)
     check_file_options("MODEL", options.model, options)
+    check_cluster(options, "not with --law propagative" if options.law == "propagative" else "")
     if options.law == "propagative":
         for option in ("restitution", "mu", "checkpoint"):
             if getattr(options, option) is not None:
@@ -187,6 +190,7 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
         help="also write the motion as a .gif; of many worlds one solid and the others as ghosts",
     )  # fmt: skip
     _add_out(run)
+    add_cluster_option(run)
     run.set_defaults(check=check_simulate)
     return run
 
@@ -202,6 +206,7 @@ def check_simulate(options: argparse.Namespace) -> None:
     steps = options.duration / options.dt
     if not steps <= LARGEST_STEPS:
         raise UsageError(f"--dt: expected at most {LARGEST_STEPS} steps, got {steps:.3g}")
+    check_cluster(options, "for --worlds of 2 and more" if options.worlds == 1 else "")
     if options.checkpoint is not None and options.worlds == 1:
         raise UsageError("--checkpoint: for --worlds of 2 and more")
     for folder in ("out", "checkpoint"):
@@ -342,6 +347,7 @@ def add_stability(commands: Any) -> argparse.ArgumentParser:
     run.add_argument("--samples", type=int, default=64, metavar="N", help="motions of the falsifier [64]")
     run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the motions [0]")
     _add_out(run)
+    add_cluster_option(run)
     run.set_defaults(check=check_stability)
     return run
 
@@ -352,6 +358,7 @@ def check_stability(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if not smallest <= value <= largest:
             raise UsageError(f"--{name}: expected an integer in {smallest}..{largest}, got {value}")
+    check_cluster(options, "" if options.chart else "only with --chart")
     if options.chart:
         _check_folder("out", options.out)
         return

@@ -18,6 +18,8 @@ from helpers.sliding_disc import PARAMS, STATE, SYSTEM
 
 import jaxcontact as jc
 from jaxcontact.batching.remote_blocks import ExecutorError, count_workers
+from jaxcontact.cli import cluster as cluster_option
+from jaxcontact.cli import main
 from jaxcontact.io.run_store import num_finished
 from jaxcontact.stability.chart import figure_2
 
@@ -314,3 +316,47 @@ def test_a_worker_of_another_kind(gait, tmp_path, environment, message):
             return
         with pytest.raises(ExecutorError, match=message):
             jc.impact.sample(*gait, LAW, num_samples=3000, run=run)
+
+
+# ------------------------------------------------------------------------------------------------ command line
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            "impact compass_gait --cluster nowhere",
+            "--cluster: expected tcp://HOST:PORT or tls://HOST:PORT, got 'now",
+        ),
+        (
+            "impact compass_gait --cluster tcp://a:1 --law propagative",
+            "--cluster: not with --law propagative",
+        ),
+        ("simulate rocking_block --cluster tcp://a:1", "--cluster: for --worlds of 2 and more"),
+        ("stability --cluster tcp://a:1", "--cluster: only with --chart"),
+        (
+            "impact compass_gait --cluster tcp://127.0.0.1:9",
+            "--cluster: no scheduler answers at tcp://127.0.0.1:9",
+        ),
+    ],
+)
+def test_an_address_of_no_use_is_refused(command, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_option, "CONNECT_SECONDS", 0.2)
+    assert main([*command.split(), "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") <= 2
+
+
+@pytest.mark.slow
+def test_commands_on_a_cluster_write_what_they_write_here(tmp_path, capsys):
+    with local_cluster(n_workers=1, threads_per_worker=2) as cluster:
+        address = cluster.scheduler_address
+        for extra, folder in ([], "here"), (["--cluster", address], "there"):
+            out = ["--out", str(tmp_path / folder), *extra]
+            assert main(["impact", "compass_gait", "--samples", "40000", *out]) == 0
+            worlds = ["--worlds", "200", "--duration", "0.05", "--law", "routh"]
+            assert main(["simulate", "rocking_block", *worlds, *out]) == 0
+    assert "2 workers" in capsys.readouterr().err
+    for here in sorted((tmp_path / "here").glob("*.npz")):
+        with np.load(here) as one, np.load(tmp_path / "there" / here.name) as two:
+            assert all(one[name].tobytes() == two[name].tobytes() for name in one.files)

@@ -175,7 +175,7 @@ def test_blocks_are_as_long_as_the_overhead_asks():
     assert queue._size(20) == 5  # two blocks for each of two workers
     queue.overhead = 10.0
     assert queue._size(10**6) == remote_blocks.MAX_CALLS
-    assert queue.num_workers == 2
+    assert queue.num_workers() == 2
 
 
 def test_a_function_is_built_once_a_process(monkeypatch):

@@ -154,7 +154,7 @@ def test_wrong_input_is_named():
         trajectory(cost, start(), optimizer=sgd, num_steps=-1)
     with pytest.raises(ValueError, match="tol: expected finite numbers, got NaN or inf"):
         trajectory(cost, start(), optimizer=sgd, tol=float("nan"))
-    with pytest.raises(TypeError, match="key: expected str, got int"):
+    with pytest.raises(TypeError, match="key: expected a string, got 3"):
         trajectory(cost, start(), optimizer=sgd, key=3)
 
 
