@@ -364,7 +364,7 @@ def test_named_errors():
         (TypeError, "x0: expected an array, got list", (model, [2.0, 0.0], 0.0, 0.5), {}),
         (ValueError, "field: expected", (model, jnp.ones(3), 0.0, 0.5), {}),
         (TypeError, "model: expected a Model of an EventSystem", (jc.models.hopper_1d(), x0, 0.0, 0.5), {}),
-        (ValueError, "crossed0: expected", (model, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2)}),
+        (TypeError, "crossed0: expected booleans", (model, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2)}),
         (ValueError, "crossed0: guard 1", (model, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2, bool)}),
         (ValueError, "x0: guard 0 is zero there", (model, jnp.array([1.0, -1.0]), 0.0, 0.5), {}),
         (ValueError, "max_events", (model, x0, 0.0, 0.5), {"max_events": 0}),

@@ -47,7 +47,7 @@ class TimeBound(Record):
         return 0.0 if math.isinf(self.load) else 1.0 / (1.0 + self.load)
 
 
-@checked(speed=POSITIVE, forces=("nv", check_number))
+@checked(speed=POSITIVE, forces=check_number)
 def time_bound(terms: ContactTerms | Sequence[ContactTerms], *, speed: float, forces: jax.Array) -> TimeBound:
     """Bound the time along every path of the continuous model (Halm & Posa, Theorem 5, Corollary 3).
 
