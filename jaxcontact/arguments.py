@@ -150,6 +150,13 @@ def check_some(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected at least one number, got none")
 
 
+def check_numbers(name: str, value: Any) -> None:
+    """Check as `check_number` does, of an array or of each value of a mapping; NaN passes."""
+    for part in value.values() if isinstance(value, Mapping) else [value]:
+        if not hasattr(part, "dtype"):
+            check_number(name, part)
+
+
 def check_mapping(name: str, value: Any) -> None:
     """Raise TypeError if a value is no mapping."""
     if not isinstance(value, Mapping):
