@@ -77,7 +77,10 @@ def _problem(
         raise ValueError("params.law: expected a compliant.Law, got None")
     h = jnp.asarray(dt, state.q.dtype)
     free = free_step(model, state, tau, h, M, kinematics)
-    return Problem(M=free.M, v=free.v, f=free.push / h, terms=terms, law=model.params.law, dt=h), free
+    problem = Problem(
+        M=free.M, v=free.v, f=free.push / h, terms=terms, law=model.params.law, dt=h, start=state.v
+    )
+    return problem, free
 
 
 def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:

@@ -14,6 +14,7 @@ from jaxcontact.arguments import check_integer
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
 from jaxcontact.io.mjcf_loops import stiffen_loops
 from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of, suggested_contacts
+from jaxcontact.io.mjcf_softness import scaled_springs
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
 from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, tree_numbers, tree_of
@@ -43,9 +44,9 @@ def load_mjcf(
     MuJoCo reads the file; positions, velocities and controls have the order of MuJoCo. `model.body(name)` and
     `model.joint(name)` return the indices of a body or joint in q and v. `model.params` holds all numbers,
     and each is differentiable: masses, inertia tensors (nb, 3, 3) in body axes, friction of every candidate
-    contact, and in `params.tree` frames, axes, springs, limits, actuators. The default material is so stiff
-    that one contact carries the weight of the robot at a depth of 1 mm. `model.notes` lists the parts of the
-    file that are ignored or left out.
+    contact, and in `params.tree` frames, axes, springs, limits, actuators. Limits and contacts
+    are as soft as in the file (solref, solimp); loops and couplings are stiffer. `model.notes` lists the
+    parts of the file that are ignored or left out.
 
     Args:
         source: path of an MJCF or URDF file, XML text, a mujoco.MjSpec or a mujoco.MjModel. Meshes
@@ -87,6 +88,8 @@ def load_mjcf(
     if left_out and unsupported == "error":
         raise ValueError(_refusal(left_out, bool(geometry.left_out)))
     structure, params = _add_contacts(mj, tree, params, geometry, planar)
+    springs = scaled_springs(mj, tree, geometry.counted, default_law(mj))
+    params = params.replace(law=Material(stiffness=springs))
     state = _state(mj, keyframe)
     _check_numbers(params, state)
     notes = _Notes(
@@ -124,7 +127,6 @@ def _bodies_params(mj: Any, tree: Any, frames: Frames) -> Params:
         mu=jax.device_put(np.zeros(0)),
         gravity=jax.device_put(_gravity(mj)),
         constants={},
-        law=_law(mj),
         tree=tree_numbers(mj),
     )
     return _in_plane(tree, params, frames.turns[1:]) if frames.planar else params
@@ -202,11 +204,6 @@ def _reference_frames(mj: Any, planar: bool) -> Frames:
 
 def _gravity(mj: Any) -> np.ndarray:
     return np.zeros(3) if is_disabled(mj, "gravity") else np.array(mj.opt.gravity)
-
-
-def _law(mj: Any) -> Material:
-    stiffness, damping = default_law(mj)
-    return Material(stiffness=jax.device_put(np.array(stiffness)), damping=jax.device_put(np.array(damping)))
 
 
 def _state(mj: Any, keyframe: str | int | None) -> State:

@@ -46,7 +46,8 @@ EXACT = 1e-9  # largest component of a unit vector that counts as zero in a plan
 class Geometry(NamedTuple):
     """Shapes of a model, names of the pairs that may touch, and of every candidate friction and margin.
 
-    `constants` are numbers by name; `left_out` names missing shapes and pairs, `notes` thinned hulls.
+    `constants` are numbers by name, `counted` has each pair with its number of candidates; `left_out` names
+    missing shapes and pairs, `notes` thinned hulls.
     """
 
     shapes: tuple[Shape, ...]
@@ -54,6 +55,7 @@ class Geometry(NamedTuple):
     mu: np.ndarray
     margin: np.ndarray | None
     constants: dict[str, Any]
+    counted: tuple[tuple[Pair, int], ...]
     left_out: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -117,6 +119,7 @@ def geometry_of(
         mu=np.repeat([pair.mu for pair in shape_pairs], counts),
         margin=margin if np.any(margin) else None,
         constants={key: value for key, value in constants.items() if key.rpartition("/")[0] in table},
+        counted=tuple(zip(shape_pairs, counts, strict=True)),
         left_out=tuple(left_out),
         notes=tuple(notes),
     )

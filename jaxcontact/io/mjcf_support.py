@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxcontact.io.mjcf_actuators import KINDS, unsupported_reasons
 from jaxcontact.io.mjcf_loops import LOOPS, active_loops, file_kind, fixed_tendons, on_spatial_tendon
-from jaxcontact.io.mujoco_package import is_disabled, is_enabled, mujoco_package
+from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 
 # Attributes of `<option>` that MuJoCo's solver reads and the methods of this package ignore.
 SOLVER_OPTIONS = (
@@ -160,11 +160,9 @@ def ignored(mj: Any) -> list[str]:
     changed = [
         name for name in SOLVER_OPTIONS if getattr(mj.opt, name, 0) != getattr(default_options, name, 0)
     ]
-    if is_enabled(mj, "override"):
-        changed += ["o_solref", "o_solimp"]
     if changed:
         left_out.append(f"option {', '.join(changed)}")
-    for kind in ("geom", "jnt", "pair", "eq"):
+    for kind in ("eq",):
         reference = np.asarray(getattr(mj, f"{kind}_solref"))
         impedance = np.asarray(getattr(mj, f"{kind}_solimp"))
         attributes = [name for name, values, default in (

@@ -83,7 +83,7 @@ def _lines() -> Iterator[str]:
         "## Left out, said once by `IgnoredOptionWarning`",
         "",
         f"- option: {', '.join(SOLVER_OPTIONS)}",
-        "- solref and solimp of geoms, joints and pairs, also those of the flag `override`",
+        "- solref and solimp of equalities, and of friction, which sticks here and creeps in MuJoCo",
         "- torsional and rolling friction (condim 4, 6); the second tangent's friction of pairs",
         "- motion of mocap bodies, which stand still",
         "",

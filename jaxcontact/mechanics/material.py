@@ -50,7 +50,8 @@ class Material(Record):
     cones push from a gap of B |u| / K. A `potential` acts at any depth that it covers.
 
     Attributes:
-        stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles).
+        stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles); or `ScaledSprings`,
+            per effective mass, with their own damping beside which `damping` acts.
         damping: B >= 0 of each constraint, a number or (nk,), N s/m; or B(d), any callable pytree such as
             `HuntCrossley` that takes the depths (nk,) at the start of the step, negative if apart
             (Drumwright, section 4.1).
@@ -157,3 +158,15 @@ def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
         depth: of the foundation, m.
     """
     return modulus * area / depth
+
+
+def stiff_material(mass: Any, depth: float = 1e-3, gravity: float = 9.81) -> Material:
+    """Return the material with which one contact carries a mass at a depth, critically damped for it.
+
+    Args:
+        mass: kg, such as the sum of `params.mass`.
+        depth: m.
+        gravity: m/s^2.
+    """
+    stiffness = gravity * jnp.asarray(mass, float) / depth
+    return Material(stiffness=stiffness, damping=2.0 * jnp.sqrt(stiffness * mass))

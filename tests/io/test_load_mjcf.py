@@ -228,8 +228,7 @@ def test_what_is_ignored_is_said_once():
         jc.load_mjcf(text)
     (warning,) = found
     assert str(warning.message) == (
-        "load_mjcf ignores option integrator, cone; solref of geoms; "
-        "torsional and rolling friction (condim 4, 6)"
+        "load_mjcf ignores option integrator, cone; torsional and rolling friction (condim 4, 6)"
     )
 
 
