@@ -93,7 +93,7 @@ def load_mjcf(
     state = _state(mj, keyframe)
     _check_numbers(params, state)
     notes = _Notes(
-        ignored=ignored(mj),
+        ignored=ignored(mj, planar),
         left_out=[*changes, *left_out],
         unusual=[*geometry.notes, *out_of_range(mj, np.asarray(state.q))],
     )
@@ -147,7 +147,8 @@ def _add_contacts(
     )
     margin = None if geometry.margin is None else jax.device_put(geometry.margin)
     mu = jax.device_put(geometry.mu)
-    return structure, params.replace(mu=mu, margin=margin, constants=geometry.constants)
+    spins = None if geometry.spins is None else jax.device_put(geometry.spins)
+    return structure, params.replace(mu=mu, margin=margin, spin_friction=spins, constants=geometry.constants)
 
 
 class _Notes(NamedTuple):

@@ -23,6 +23,7 @@ class Pair(NamedTuple):
         margin: distance at which they act as touching, m.
         condim: number of rows of a contact in MuJoCo.
         softness: two numbers of solref, five of solimp.
+        spins: torsional and rolling friction, m; 0 for condim 3.
     """
 
     first: int
@@ -31,6 +32,7 @@ class Pair(NamedTuple):
     margin: float
     condim: int
     softness: tuple[float, ...]
+    spins: tuple[float, float]
 
 
 def candidate_pairs(mj: Any) -> list[Pair]:
@@ -49,6 +51,7 @@ def candidate_pairs(mj: Any) -> list[Pair]:
             int(mj.pair_geom2[k]),
             *_overridden(mj, float(mj.pair_friction[k, 0]), int(mj.pair_dim[k]), float(margins[k])),
             _softness(mj, np.concatenate([mj.pair_solref[k], mj.pair_solimp[k]])),
+            _spins(mj, mj.pair_friction[k, [0, 2, 3]], int(mj.pair_dim[k])),
         )
         for k in range(mj.npair)
     ]
@@ -127,18 +130,20 @@ def _may_touch(mj: Any, a: int, b: int, filter_parents: bool, excluded: set[tupl
     return True
 
 
-def _contact_numbers(mj: Any, a: int, b: int) -> tuple[float, float, int, tuple[float, ...]]:
-    """Compute friction, margin, condim and softness of a pair of geoms."""
+def _contact_numbers(mj: Any, a: int, b: int) -> tuple[Any, ...]:
+    """Compute friction, margin, condim, softness and spins of a pair of geoms."""
     order = int(mj.geom_priority[a]) - int(mj.geom_priority[b])
     geoms = [a, b] if order == 0 else [a if order > 0 else b]
     dim = max(int(mj.geom_condim[geom]) for geom in geoms)
-    friction = max(float(mj.geom_friction[geom, 0]) for geom in geoms)
+    frictions = np.max([mj.geom_friction[geom] for geom in geoms], axis=0)
+    friction = float(frictions[0])
     margins, gaps = ([float(x[geom]) for geom in (a, b)] for x in (mj.geom_margin, mj.geom_gap))
     rule = _margin_rule()
     margin = sum(margins) if rule in ("sum", "sum less sum") else max(margins)
     if rule not in ADDED_GAP:
         margin -= sum(gaps) if rule == "sum less sum" else max(gaps)
-    return *_overridden(mj, friction, dim, margin), _softness(mj, _mixed_softness(mj, geoms))
+    softness = _softness(mj, _mixed_softness(mj, geoms))
+    return *_overridden(mj, friction, dim, margin), softness, _spins(mj, frictions, dim)
 
 
 def _mixed_softness(mj: Any, geoms: list[int]) -> np.ndarray:
@@ -156,6 +161,13 @@ def _softness(mj: Any, numbers: np.ndarray) -> tuple[float, ...]:
     if is_enabled(mj, "override"):
         numbers = np.concatenate([mj.opt.o_solref, mj.opt.o_solimp])
     return tuple(float(x) for x in numbers)
+
+
+def _spins(mj: Any, frictions: np.ndarray, dim: int) -> tuple[float, float]:
+    """Return torsional and rolling friction of three numbers of a pair, or of `override`, by condim."""
+    if is_enabled(mj, "override"):
+        frictions = mj.opt.o_friction[[0, 2, 3]]
+    return float(frictions[1]) * (dim > 3), float(frictions[2]) * (dim > 4)
 
 
 def _overridden(mj: Any, friction: float, dim: int, margin: float) -> tuple[float, float, int]:

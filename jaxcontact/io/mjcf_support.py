@@ -153,7 +153,7 @@ def _actuators(mj: Any) -> Iterator[str]:
             yield f"actuator {_name(mj, 'actuator', a)!r}: {', '.join(reasons)}"
 
 
-def ignored(mj: Any) -> list[str]:
+def ignored(mj: Any, planar: bool = False) -> list[str]:
     """List the settings of MuJoCo's contacts and solver that a model changes and this package ignores."""
     mujoco = mujoco_package("load_mjcf")
     default_options, left_out = mujoco.MjOption(), []
@@ -170,8 +170,9 @@ def ignored(mj: Any) -> list[str]:
         ) if values.size and np.any(values != np.array(default))]  # fmt: skip
         if attributes:
             left_out.append(f"{', '.join(attributes)} of {OWNERS.get(kind, kind + 's')}")
-    if np.any(mj.geom_condim[(mj.geom_contype | mj.geom_conaffinity) > 0] > 3) or np.any(mj.pair_dim > 3):
-        left_out.append("torsional and rolling friction (condim 4, 6)")
+    touching = (mj.geom_contype | mj.geom_conaffinity) > 0
+    if planar and (np.any(mj.geom_condim[touching] > 3) or np.any(mj.pair_dim > 3)):
+        left_out.append("torsional and rolling friction (condim 4, 6), in the plane")
     if mj.npair and not np.array_equal(mj.pair_friction[:, 0], mj.pair_friction[:, 1]):
         left_out.append("the second tangent's friction of pairs")
     if len(active_loops(mj)) < mj.neq and not is_disabled(mj, "equality", "constraint"):

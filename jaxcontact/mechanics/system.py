@@ -114,6 +114,7 @@ class Params(Record):
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
         margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
         applied: (nb, 6), in the plane (nb, 3): world force at each mass centre, N, and torque, N m.
+        spin_friction: (nc, 1) in space, torsional friction over mu, m; (nc, 3) rolling friction, too; None.
     """
 
     mass: jax.Array
@@ -125,6 +126,7 @@ class Params(Record):
     tree: TreeParams | Any = None
     margin: jax.Array | None = None
     applied: jax.Array | None = None
+    spin_friction: jax.Array | None = None
 
 
 class State(Record):
@@ -262,11 +264,7 @@ class Symmetry:
 
 
 class FixedArrays:
-    """A pytree of arrays as static data: hashable, compared by value, never differentiated by.
-
-    Traced arrays have no values: `unfreeze` refuses a record of them, but nothing else does, so that the
-    params of a model can be made inside of `jit`.
-    """
+    """A pytree of arrays as static data: hashable, compared by value; `unfreeze` refuses traced arrays."""
 
     def __init__(self, arrays: Any) -> None:
         leaves, self.treedef = jax.tree.flatten(arrays)
