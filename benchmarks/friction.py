@@ -25,6 +25,7 @@ from benchmarks import report
 LEVELS = (1e-4, 1e-8)
 FACTORS = (1.0, 2.0, 5.0, 20.0, 100.0, np.inf)
 PYTHONS = ("/usr/bin/python3", "python3")
+COPIES, COPIED_ROWS = 1000, 200  # problems of a batch, and their largest number of rows
 REPEATS, LONG = 5, 0.5  # timed calls of a problem; of one that takes more seconds a single one
 
 
@@ -128,6 +129,31 @@ def ours(problems: dict[str, jc.io.FrictionProblem], law: str) -> Answers:
         )
         answers.append([Answer(r, seconds, int(info.status) == 0)])
     return {"solve_friction": answers}
+
+
+def copies(problem: jc.io.FrictionProblem, count: int) -> tuple[float, float]:
+    """Time `count` problems with q moved by 1 % in the range of W; return seconds and the share solved."""
+    rng, W = np.random.default_rng(0), dense(problem)
+    moves = rng.normal(size=(count, problem.q.size)) @ W.T
+    size = np.abs(moves).max(axis=1, keepdims=True)
+    rates = problem.q + 0.01 * np.abs(problem.q).max() * moves / np.where(size > 0, size, 1.0)
+    matrices = np.broadcast_to(W, (count, *W.shape)).copy()
+    (_, info), seconds = timed(
+        lambda: jc.solve_friction(matrices, rates, np.asarray(problem.mu), dim=problem.dim)
+    )
+    return seconds, float(np.mean(info.status == 0))
+
+
+def copy_lines(problems: dict[str, jc.io.FrictionProblem], seconds: np.ndarray, count: int) -> list[str]:
+    """Lines of a table of many copies at once; `seconds` (problems,) are Siconos' for one."""
+    lines = [f"{count} copies at once, q moved by 1 %, beside {count} times Siconos' shortest time for one:"]
+    lines += ["", "| problem | contacts | ms | solved | of Siconos |", "|---|---|---|---|---|"]
+    for (name, problem), single in zip(problems.items(), seconds, strict=True):
+        if problem.q.size <= COPIED_ROWS and np.isfinite(single):
+            spent, solved = copies(problem, count)
+            cells = f"{1e3 * spent:.3g} | {solved:.3f} | {spent / (count * single):.2f}"
+            lines.append(f"| {name} | {len(problem.mu)} | {cells} |")
+    return [*lines, ""]
 
 
 def by_clarabel(problems: dict[str, jc.io.FrictionProblem]) -> Answers:
@@ -314,6 +340,8 @@ def main(arguments: list[str]) -> int:
         )
         for law, answers in (("coulomb", coulomb), ("associated", associated))
     }
+    if "Siconos, best" in by_law["coulomb"]:
+        lines += copy_lines(problems, by_law["coulomb"]["Siconos, best"].seconds[1], COPIES)
     lines.append("Wrong with status 0: " + ", ".join(f"{law} {count}" for law, count in wrong.items()) + ".")
     for law, judged in by_law.items():
         print("\n".join([f"Law {law}:", "", *answer_lines(problems, judged), ""]))

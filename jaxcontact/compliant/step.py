@@ -15,6 +15,7 @@ from jaxcontact.compliant.nearest import Selection, info_of_all, law_of, selecti
 from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.settings import DEFAULT, START, Settings, StepMemory
 from jaxcontact.compliant.solve import StepInfo, solve_velocity
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.applied import Applied, applied_rows, apply_wrenches
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
@@ -96,6 +97,7 @@ def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
     return jnp.repeat(touched[:-1], 3 * dim - 3)
 
 
+@checked(controls="nu", dt=POSITIVE)
 def step(
     model: Model,
     state: State,
@@ -224,6 +226,7 @@ def _step(
     return State(q=q, v=v, t=t), info.replace(status=info.status | motion_status)
 
 
+@checked(controls="T nu", dt=POSITIVE)
 def rollout(
     model: Model,
     state: State,

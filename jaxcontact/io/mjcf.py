@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from jaxcontact.arguments import check_integer
+from jaxcontact.front_door import checked
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
 from jaxcontact.io.mjcf_loops import stiffen_loops
 from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of, suggested_contacts
@@ -28,6 +29,7 @@ class IgnoredOptionWarning(UserWarning):
     """One warning for a file about ignored settings, elements left out, and an unusual start or shape."""
 
 
+@checked()
 def load_mjcf(
     source: Any,
     *,

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.arguments import check_number, check_positive
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.geometry import Disc
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
@@ -40,6 +41,7 @@ def _system(number: int) -> System:
     )
 
 
+@checked(frequency=POSITIVE)
 def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float = 1.0) -> Model:
     """Make balls of 5 cm that touch at home and swing at `frequency`; the first is released 20 cm aside.
 
@@ -71,6 +73,7 @@ def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float 
     )
 
 
+@checked()
 def newtons_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0)) -> Model:
     """Make balls of 5 cm on a line that touch; the first arrives at 1 m/s (Seghete & Murphey, Example 1)."""
     model = swinging_cradle(masses)

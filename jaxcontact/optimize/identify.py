@@ -16,7 +16,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count, check_number, check_positive
+from jaxcontact.arguments import check_count, check_number, check_positive, check_rows
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
@@ -60,6 +61,7 @@ class IdentifyInfo(Record):
     status: np.uint32
 
 
+@checked(max_steps=check_rows, tol=POSITIVE, curvature_step=POSITIVE)
 def identify(
     score: Callable[[Any, Any], jax.Array],
     params0: Any,
@@ -312,7 +314,11 @@ def _bounds(bounds: Any, params0: Any, start: np.ndarray) -> tuple[np.ndarray, n
             raise ValueError(f"{expected}, got {pair!r}")
         return np.stack([np.broadcast_to(np.asarray(end, float), np.shape(leaf)).ravel() for end in pair])
 
-    lower, upper = np.concatenate(jax.tree.leaves(jax.tree.map(ends, params0, bounds)), axis=1)
+    try:
+        pairs = jax.tree.map(ends, params0, bounds)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{expected}, got {bounds!r}") from error
+    lower, upper = np.concatenate(jax.tree.leaves(pairs), axis=1)
     if not np.all((lower < upper) & (lower <= start) & (start <= upper)):
         raise ValueError(f"{expected} with least <= params0 <= most, got {bounds!r} for {params0!r}")
     return lower, upper

@@ -20,8 +20,9 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_float_leaves, check_number, check_type
+from jaxcontact.arguments import check_float_leaves, check_number, check_type, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import open_state
 from jaxcontact.optimize import resume
@@ -77,6 +78,7 @@ class TrajectoryInfo(Record):
     best_step: int
 
 
+@checked(num_steps=check_whole, tol=POSITIVE)
 def trajectory(
     objective: Callable[[Any], jax.Array],
     controls0: Any,
@@ -138,7 +140,7 @@ def optimise(
     outcome: Callable[[Any], tuple[jax.Array, jax.Array]], controls0: Any, search: Search, run: Run
 ) -> tuple[Any, TrajectoryInfo]:
     """Optimise as `trajectory` a cost and constraints from one motion."""
-    check_run(run, unused=("chunk", "devices", "about"))
+    check_run(run, unused=("chunk", "devices", "about", "executor"))
     path = None if run.checkpoint is None else Path(run.checkpoint)
     with open_state(path):
         return _optimise(outcome, controls0, search, path, run.progress)

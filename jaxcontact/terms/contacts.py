@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import geometry
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.motion_equations import body_frames, free_rates, kinematics_of
 from jaxcontact.mechanics.system import FrameMotion, Model, System, free_poses
@@ -166,11 +167,13 @@ def friction(model: Model, dtype: Any) -> jax.Array:
     return jnp.broadcast_to(jnp.asarray(model.params.mu, dtype), (model.structure.num_contacts,))
 
 
+@checked(q="nq")
 def contact_gaps(model: Model, q: jax.Array) -> jax.Array:
     """Compute the gaps (nc,) of all candidate contacts, m."""
     return place(model, *body_frames(model, q))[0].phi
 
 
+@checked(q="nq", v="nv")
 def contact_velocities(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     """Compute velocities (nc, dim) of a's material point in contact relative to b's, along n, t1[, t2]."""
     frame_motion = motion(model, q, v)

@@ -74,7 +74,9 @@ def test_a_ball_that_slides_and_spins_moves_as_in_mujoco(start):
         model = jc.load_mjcf(file)
     states = moved(model, start, 100, 0.002)
     np.testing.assert_allclose(states.v[-1, :2], data.qvel[:2], atol=0.03 * 0.6)
-    np.testing.assert_allclose(states.v[-1, 3:], data.qvel[3:], atol=0.03 * 6.0)  # friction there also opposes accelerations
+    np.testing.assert_allclose(
+        states.v[-1, 3:], data.qvel[3:], atol=0.03 * 6.0
+    )  # friction there also opposes accelerations
 
 
 def test_spin_friction_of_a_wrong_shape_or_with_another_cone_is_refused():

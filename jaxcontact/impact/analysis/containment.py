@@ -14,12 +14,13 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number, check_type
+from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.impact.analysis.necessary import exclusion
 from jaxcontact.impact.analysis.order_search import nearest_by_orders
 from jaxcontact.impact.analysis.outcome_families import families, match
 from jaxcontact.impact.inputs import check_terms
 from jaxcontact.impact.laws.routh_law import Routh
-from jaxcontact.impact.sampling.stream import ImpactSamples
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
 EXCLUDED = 1e-6  # violation of a necessary condition, relative to the speed before, from which on it denies
@@ -46,6 +47,7 @@ class Containment(Record):
     unknown: jax.Array
 
 
+@checked(v_measured=check_number, tolerance=NOT_NEGATIVE)
 def contains(
     samples: ImpactSamples,
     v_measured: Any,

@@ -9,6 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_count, check_rows
+from jaxcontact.batching.remote_blocks import run_blocks
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.order_search import (
     Starts,
@@ -21,6 +25,8 @@ from jaxcontact.impact.laws.routh_law import FittedRouth, Routh
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
+
+GROUP = 128  # starts that search together: a round varies the best ends of its group
 
 
 class Extreme(Record):
@@ -43,6 +49,7 @@ class Extreme(Record):
     values: jax.Array
 
 
+@checked(v="nv", direction="nv", num_starts=check_rows, num_iters=check_count)
 def extreme(
     terms: ContactTerms,
     v: jax.Array,
@@ -52,14 +59,15 @@ def extreme(
     num_starts: int = 128,
     num_iters: int = 150,
     seed: int = 0,
+    run: Run = DEFAULT_RUN,
 ) -> Extreme:
     """Search for the impulse order whose outcome lies farthest along a direction.
 
     The search maximises direction . v_plus over the caps in [0, impulse_step] of `resolve`, by projected
     gradient ascent from many quasi-random starts in parallel; the starts also draw the choices among
-    solutions. Three times the best ends, with some of their numbers replaced by new draws, are the next
-    starts. The objective is piecewise smooth, so the search is local: its result is an outcome with its
-    impulse order, and no proof that no outcome lies farther.
+    solutions. Three times the best ends of a group, with some of their numbers replaced by new draws, are
+    the next starts. The objective is piecewise smooth, so the search is local: its result is an outcome
+    with its impulse order, and no proof that no outcome lies farther.
 
     Args:
         terms: contact terms, nc contacts, of which the active ones count.
@@ -67,9 +75,10 @@ def extreme(
         law: `jc.impact.Routh(impulse_step=, max_steps=)`; its density plays no part, because the set of
             outcomes does not depend on it.
         direction: (nv,) covector. A row of J_n, for example, maximises the separation speed of its contact.
-        num_starts: number of starts in parallel.
+        num_starts: number of starts; groups of 128 search on their own.
         num_iters: gradient steps of each start, a quarter of them in each round.
         seed: of the starts.
+        run: executor, progress. A group is a block of work.
 
     Returns:
         Extreme.
@@ -90,14 +99,42 @@ def extreme(
         raise ValueError("direction: expected finite numbers, not all zero")
     for name, number in (("num_starts", num_starts), ("num_iters", num_iters)):
         inputs.check_count(name, number)
+    check_run(run, unused=("chunk", "devices", "checkpoint", "about"))
     nc = terms.phi.shape[0]
     terms, fitted, touching = searchable(terms, v, law)
-    starts = draw_starts(fitted, num_starts, seed, v.dtype)
-    best = _search(terms, v, direction, fitted, starts, num_iters)
+    groups = [(begin, min(begin + GROUP, num_starts)) for begin in range(0, num_starts, GROUP)]
+    arguments = terms, v, direction, fitted.replace(density=None), int(num_iters), int(seed)
+    parts = []
+    for part in run_blocks(run, _Group, arguments, groups, count=len(groups), num_threads=1):
+        parts.append(part)
+        if run.progress is not None:
+            run.progress(groups[len(parts) - 1][1], num_starts)
+    winner = int(np.argmax([np.max(part.values) for part in parts]))
+    best: Extreme = jax.tree.map(jnp.asarray, parts[winner])
+    best = best.replace(values=jnp.concatenate([part.values for part in parts]))
     if touching is None:
         return best
     caps = jnp.zeros((fitted.max_steps, nc), v.dtype).at[:, touching].set(best.impulse_max)
     return best.replace(impulse_max=caps)
+
+
+class _Group:
+    """Function of the numbers of the starts begin, ..., end - 1: the result of their search."""
+
+    def __init__(
+        self, terms: ContactTerms, v: jax.Array, direction: jax.Array, law: FittedRouth, num_iters: int,
+        seed: int,
+    ) -> None:  # fmt: skip
+        self.problem, self.num_iters, self.seed = (terms, v, direction, law), num_iters, seed
+
+    def __call__(self, begin: int, end: int) -> Extreme:
+        """Search from the starts of the group; return NumPy arrays."""
+        seed = self.seed
+        if begin:  # other groups draw from other seeds
+            seed = int(np.random.SeedSequence([seed, begin]).generate_state(1)[0])
+        starts = draw_starts(self.problem[3], end - begin, seed, self.problem[1].dtype)
+        result: Extreme = jax.tree.map(np.asarray, _search(*self.problem, starts, self.num_iters))
+        return result
 
 
 @functools.partial(jit, static_argnums=5)

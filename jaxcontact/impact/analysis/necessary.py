@@ -9,14 +9,19 @@ from jaxcontact.terms import ContactTerms
 CORNERS = 16  # sides of a polygon circumscribed about the circle of friction: it excludes no outcome
 
 
+def friction_fan(num_tangents: int) -> np.ndarray:
+    """List the corners (k, nt) of a cone with mu = 1: -1 and 1, in space a polygon about the circle."""
+    if num_tangents == 1:
+        return np.array([[1.0], [-1.0]])
+    angle = np.arange(CORNERS) * (2.0 * np.pi / CORNERS)
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1) / np.cos(np.pi / CORNERS)
+
+
 def cone_generators(terms: ContactTerms) -> np.ndarray:
     """List forces (n, nv) at active contacts, unit normal parts, whose cone holds every contact impulse."""
     active = np.asarray(terms.active)
     J_n, J_t, mu = (np.asarray(getattr(terms, n), float)[active] for n in ("J_n", "J_t", "mu"))
-    fan = np.array([[1.0], [-1.0]])
-    if J_t.shape[1] == 2:
-        angle = np.arange(CORNERS) * (2.0 * np.pi / CORNERS)
-        fan = np.stack([np.cos(angle), np.sin(angle)], axis=1) / np.cos(np.pi / CORNERS)
+    fan = friction_fan(J_t.shape[1])
     return (J_n[:, None] + np.einsum("i,kt,itv->ikv", mu, fan, J_t)).reshape(-1, J_n.shape[1])
 
 

@@ -72,7 +72,7 @@ def draw_starts(law: FittedRouth, num_starts: int, seed: int, dtype: jnp.dtype) 
 
 def resolve_fractions(terms: ContactTerms, v: jax.Array, law: FittedRouth, order: jax.Array) -> Outcome:
     """Resolve the impact with an order (N, nc + 1) of fractions and picks; return draws, v_plus and info."""
-    draws = ImpactDraws(law.impulse_step * order[:, :-1], order[:, -1])
+    draws = ImpactDraws(law.impulse_step[None] * order[:, :-1], order[:, -1])
     return draws, *routh.resolve_unchecked(terms, v, draws, law.steps, law.restitution)
 
 
@@ -93,7 +93,7 @@ def search_orders(
         return (order, jnp.where(better, value, best[1])), None
 
     nothing = starts.orders[0], jnp.full(starts.orders.shape[1], -jnp.inf, starts.orders.dtype)
-    return lax.scan(next_round, nothing, tuple(starts))[0]
+    return lax.scan(next_round, nothing, (starts.orders, starts.renewed))[0]
 
 
 def nearest_by_orders(terms: ContactTerms, v: jax.Array, law: Routh, targets: np.ndarray) -> np.ndarray:

@@ -8,11 +8,13 @@ import jax.numpy as jnp
 from jaxcontact._pytree import Record, static
 from jaxcontact.compliant.settings import DEFAULT, Settings, StepMemory
 from jaxcontact.compliant.step import first_memory, step
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.terms import contact_gaps
 
 
+@checked()
 class Compliant(Record):
     """Steps of `jc.compliant.step`, each started from the forces of the one before.
 

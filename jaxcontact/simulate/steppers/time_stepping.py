@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree, pressing_law
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
@@ -51,6 +52,7 @@ class SteppingMemory(NamedTuple):
     number: jax.Array
 
 
+@checked(max_strikes=check_rows)
 class TimeStepping(Record):
     """Steps of fixed length under an impact law; Stewart & Trinkle (1996), Anitescu & Potra (1997).
 
@@ -95,8 +97,7 @@ class TimeStepping(Record):
     max_strikes: int = static(default=3)
 
     def __post_init__(self) -> None:
-        check_count("max_strikes", self.max_strikes)
-        object.__setattr__(self, "impact", law_as_pytree(self.impact))
+        object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> SteppingMemory:
