@@ -90,10 +90,10 @@ def load_mjcf(
     if left_out and unsupported == "error":
         raise ValueError(_refusal(left_out, bool(geometry.left_out)))
     structure, params = _add_contacts(mj, tree, params, geometry, planar)
-    springs = scaled_springs(mj, tree, geometry.counted, default_law(mj))
-    params = params.replace(law=Material(stiffness=springs))
     state = _state(mj, keyframe)
     _check_numbers(params, state)
+    springs = scaled_springs(mj, tree, geometry.counted, default_law(mj))
+    params = params.replace(law=Material(stiffness=springs))
     notes = _Notes(
         ignored=ignored(mj, planar),
         left_out=[*changes, *left_out],

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_not_negative, check_positive
 from jaxcontact.front_door import checked
+from jaxcontact.mechanics.scaled_springs import ScaledSprings
 
 FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
@@ -46,8 +47,13 @@ def _check_damping(name: str, value: Any) -> None:
         check_not_negative(name, value)
 
 
+def _check_stiffness(name: str, value: Any) -> None:
+    if not isinstance(value, ScaledSprings):
+        check_not_negative(name, value)
+
+
 @checked(
-    stiffness=check_not_negative,
+    stiffness=_check_stiffness,
     damping=_check_damping,
     friction=check_not_negative,
     friction_damping=check_not_negative,
@@ -178,6 +184,7 @@ def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
     return modulus * area / depth
 
 
+@checked(mass=check_not_negative, depth=check_positive, gravity=check_not_negative)
 def stiff_material(mass: Any, depth: float = 1e-3, gravity: float = 9.81) -> Material:
     """Return the material with which one contact carries a mass at a depth, critically damped for it.
 

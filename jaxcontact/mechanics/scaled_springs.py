@@ -8,8 +8,22 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_fraction, check_not_negative, check_positive
+from jaxcontact.front_door import checked
 
 
+@checked(
+    stiffness=check_not_negative,
+    damping=check_not_negative,
+    mobility=check_not_negative,
+    lowest=check_fraction,
+    highest=check_fraction,
+    width=check_positive,
+    midpoint=check_fraction,
+    power=check_positive,
+    joint_stiffness=check_not_negative,
+    joint_damping=check_not_negative,
+)
 class ScaledSprings(Record):
     """Hold springs and dampers per effective mass, for `Material.stiffness`: MuJoCo's solref and solimp.
 
