@@ -64,7 +64,7 @@ def check_jax() -> str | None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    if jax.config.read("jax_disable_jit"):
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return "JAX_DISABLE_JIT: expected unset or 0, for the commands need compiled programs; got 1"
     try:
         jax.devices()

@@ -29,7 +29,7 @@ from jaxcontact.status import raise_if_failed
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
 
-@checked(dt=POSITIVE, num_steps=check_count, checkpoint_every=check_count)
+@checked(dt=POSITIVE, checkpoint_every=check_count)
 def rollout(
     model: Model,
     state: State,
@@ -38,7 +38,7 @@ def rollout(
     stepper: Stepper,
     dt: Any,
     key: jax.Array | None = None,
-    num_steps: int | None = None,
+    num_steps: Any = None,
     policy_memory: Any = None,
     checkpoint_every: int | None = None,
     applied: Applied | None = None,
@@ -198,6 +198,7 @@ def _inputs(name: str, nu: int, state: State, control: Any, num_steps: int | Non
     """Check the controls and return them as an array (T, nu), zeros for None."""
     of_run = name == "control"  # whose number of steps follows from the duration
     if control is None and num_steps is not None:
+        check_count("num_steps", num_steps)
         return jnp.zeros((num_steps, nu), state.v.dtype)
     check_array(name, control)
     shape = jnp.shape(control)
