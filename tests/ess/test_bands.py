@@ -267,3 +267,6 @@ def test_bands_need_a_tolerance():
     for tol in (None, 0.0, -1.0):
         with pytest.raises((TypeError, ValueError), match=r"\btol: expected"):
             jc.ess.choose_bands(model, START, 0.0, END, settings=jc.ess.Settings(eps=0.1, tol=tol))
+    settings = jc.ess.Settings(eps=0.1, tol=1e-3)
+    with pytest.raises(TypeError, match="choose_bands: expected known numbers"):
+        jax.jit(lambda x: jc.ess.choose_bands(model, x, 0.0, END, settings=settings)[0])(jnp.asarray(START))
