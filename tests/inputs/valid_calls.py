@@ -270,6 +270,7 @@ CALLS = {
     "compliant.foundation_stiffness": constant(modulus=1e7, area=0.1, depth=0.2),
     "compliant.rollout": mechanism(incline, controls=lambda: jnp.zeros((2, 6)), dt=lambda: 0.01),
     "compliant.solve": lambda: {"problem": problem()},
+    "compliant.stiff_material": constant(mass=1.0),
     "compliant.step": mechanism(incline, controls=lambda: jnp.zeros(6), dt=lambda: 0.01),
     "ess.b_derivative": event_run(direction=lambda: ARRAY),
     "ess.choose_bands": event_run(settings=lambda: EPS.replace(tol=1e-3)),
