@@ -3,7 +3,7 @@
 On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound bytes and FLOPs give.
 Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`,
 of motion `python -m benchmarks scenes` and `python -m benchmarks steppers_compared`,
-of friction problems `python -m benchmarks friction`.
+of friction problems `python -m benchmarks friction`, of loops `python -m benchmarks fixed_iterations`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmarks import (
     boxes,
     compliant,
     ess,
+    fixed_iterations,
     friction,
     gait,
     gpu,
@@ -44,6 +45,7 @@ from benchmarks import (
 def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
     apart = {
+        "fixed_iterations": fixed_iterations,
         "friction": friction,
         "robots": robots,
         "robot_files": robot_files,
@@ -89,8 +91,8 @@ def main() -> int:
         print(f"  {case.name} ...", file=sys.stderr, flush=True)
         try:
             rows.append(runner.measure(case))
-        except ModuleNotFoundError as error:
-            rows.append({"name": case.name, "skipped": f"{error.name} is not installed"})
+        except ImportError as error:
+            rows.append({"name": case.name, "skipped": runner.reason_to_skip(error)})
     print(runner.as_table(rows))
     if options.put:
         told = ", ".join(

@@ -15,19 +15,25 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.batching import platforms
+from jaxcontact.front_door import checked
 
 # Compiler options of programs that are long sums over lanes. They ask for the widest vectors of the CPU, in
 # bits; XLA's default is half of AVX-512. The bits of the results stay the same.
 WIDE = {"xla_cpu_prefer_vector_width": 512}
 
 
+def num_cores() -> int:
+    """Count the CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
     """List one device per worker thread: a program keeps a GPU busy, but only one CPU core."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    per_device = max(1, cores // len(devices)) if platforms.is_cpu(devices[0].platform) else 1
+    per_device = max(1, num_cores() // len(devices)) if platforms.is_cpu(devices[0].platform) else 1
     return list(devices) * per_device
 
 
+@checked()
 def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function that runs a batch on all CPU cores, with one share of the batch per core.
 

@@ -8,12 +8,37 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from typing import Any
 
 import jax
 
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_count, check_positive
+from jaxcontact.front_door import checked
 
 
+def _check_executor(executor: Any) -> None:
+    """Raise TypeError for a value that is no executor, ValueError for a pool that forks this process."""
+    if executor is None:
+        return
+    if not isinstance(executor, Executor):
+        hint = "; a client of dask has .get_executor()" if hasattr(executor, "get_executor") else ""
+        raise TypeError(
+            f"executor: expected a concurrent.futures.Executor, got {type(executor).__name__}{hint}"
+        )
+    context = getattr(executor, "_mp_context", None)
+    if (
+        isinstance(executor, ProcessPoolExecutor)
+        and context is not None
+        and context.get_start_method() == "fork"
+    ):
+        raise ValueError(
+            "executor: a pool that forks this process can stop in JAX's threads; "
+            'give it mp_context=multiprocessing.get_context("spawn")'
+        )
+
+
+@checked(chunk=check_count)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """Settings of a long computation on the host; a driver refuses those that it cannot use.
@@ -26,6 +51,11 @@ class Run:
             same arguments, resumes and ends with the same bits.
         about: names to store in the checkpoint, {"model": ...}; a run about something else is refused.
         progress: called with (done, total), and with the driver's further values.
+        executor: computes blocks in other processes, such as a `concurrent.futures.ProcessPoolExecutor` or
+            `dask.distributed.Client(...).get_executor()`; None is threads of this process. Blocks and answers
+            are pickled, so give addresses of your machines alone. docs/understand/cluster.md has the page.
+        patience: s without the next answer of the executor, after which its block is submitted again; None
+            is 600 s.
     """
 
     chunk: int | None = None
@@ -33,11 +63,11 @@ class Run:
     checkpoint: str | os.PathLike[str] | None = None
     about: Mapping[str, str] | None = None
     progress: Callable[..., None] | None = None
+    executor: Executor | None = None
+    patience: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError or TypeError for settings that no driver can use."""
-        if self.chunk is not None:
-            check_count("chunk", self.chunk)
         if self.devices is not None and not (
             isinstance(self.devices, Sequence)
             and self.devices
@@ -53,6 +83,13 @@ class Run:
             raise TypeError(f"about: expected texts by name, got {self.about!r}")
         if self.progress is not None and not callable(self.progress):
             raise TypeError(f"progress: expected a function, got {type(self.progress).__name__}")
+        _check_executor(self.executor)
+        if self.executor is not None and self.devices is not None:
+            raise ValueError("devices: expected None, because the workers of an executor have theirs")
+        if self.patience is not None:
+            check_positive("patience", self.patience)
+            if self.executor is None:
+                raise ValueError("patience: expected None, because threads of this process always answer")
 
 
 DEFAULT_RUN = Run()

@@ -61,8 +61,8 @@ def _find(options: argparse.Namespace) -> int:
     }
     picture = folder / f"{stem}.png"
     labels = {
-        f"before: errors up to {info.residuals[0]:.2g}": before,
-        f"after: errors up to {info.residual:.0e}": after,
+        f"start, no gait: errors of a period up to {info.residuals[0]:.2g}": before,
+        f"gait: errors up to {info.residual:.0e}": after,
     }
     figure = viz.plot_gait(labels, title=f"{options.model}, {options.speed:g} m/s")
     figure.savefig(picture, dpi=110)
@@ -99,8 +99,9 @@ def _text(summary: dict[str, Any]) -> str:
     return "\n".join(
         [
             f"{summary['model']}: a periodic gait, status {summary['status']}",
-            f"  cost of transport  {summary['cost_of_transport']:.5f} "
-            f"(at the start {summary['cost_before']:.5f}, with errors up to {summary['error_before']:.2g})",
+            f"  cost of transport  {summary['cost_of_transport']:.5f}",
+            f"  the start          is no gait: {summary['cost_before']:.5f}, with errors of a period up to "
+            f"{summary['error_before']:.2g}",
             f"  periodicity error  {summary['periodicity_error']:.1e}",
             f"  speed error        {summary['speed_error']:.1e} m/s",
             *(f"  {name:<18} {np.array2string(np.asarray(v), precision=5)}" for name, v in free.items()),

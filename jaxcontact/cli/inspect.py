@@ -48,7 +48,8 @@ def describe(model: Model) -> Iterator[str]:
         yield f"{'  ' * depth[body]}{name}: {', '.join(joints) or 'fixed'}, {mass:.4g} kg"
     kinds = Counter(type(shape).__name__ for shape in structure.shapes)
     shapes = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    yield f"shapes that may touch: {shapes or 'none'}; {structure.num_contacts} candidate contacts"
+    seen = "" if model.max_contacts is None else f", of which a step sees the nearest {model.max_contacts}"
+    yield f"shapes that may touch: {shapes or 'none'}; {structure.num_contacts} candidate contacts{seen}"
     start = 0
     for pair in structure.pairs:
         count = num_contacts(structure.dim, structure.shape_table, (pair,))

@@ -14,6 +14,7 @@ import numpy as np
 from jaxcontact import stability, viz
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress
+from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.stability.chart import FIGURES, biped_on_slope
 
 TITLES = {
@@ -45,6 +46,7 @@ def _point(options: argparse.Namespace) -> int:
         "verdict": certificate.verdict,
         "checked": checked,
         "report": certificate.report,
+        "law": certificate.law,
         "margin": certificate.residuals.get("margin"),
         "diverging_motions": float(falsified.share[2]),
         "seconds": spent,
@@ -60,6 +62,7 @@ def _point(options: argparse.Namespace) -> int:
             print(f"  a of V_{number}           {linear}")
         if "margin" in certificate.residuals:
             print(f"  margin             {certificate.residuals['margin']:.3g}")
+        print(f"  impacts            {certificate.law}")
         print(f"  diverging motions  {falsified.share[2]:.1%} of {options.samples}")
         print(f"  time               {1e3 * spent:.0f} ms for the certificate")
     return int(certificate.verdict == "stable" and falsified.found)
@@ -72,10 +75,12 @@ def _chart(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"stability_{options.chart}_{options.points}"
     begin = time.perf_counter()
-    chart = stability.chart(
-        make_body, grid, num_samples=options.samples, seed=options.seed,
-        run=Run(checkpoint=folder / f"{stem}.npz", progress=progress.bar()),
-    )  # fmt: skip
+    with executor_of(options) as executor:
+        show = progress.bar(also=count_of(executor))
+        chart = stability.chart(
+            make_body, grid, num_samples=options.samples, seed=options.seed,
+            run=Run(checkpoint=folder / f"{stem}.npz", progress=show, executor=executor),
+        )  # fmt: skip
     picture = folder / f"{stem}.png"
     viz.plot_stability_chart(chart, title=TITLES[options.chart]).savefig(picture, dpi=110)
     counts = {region.name.lower(): int(np.sum(chart.region == region)) for region in stability.Region}

@@ -28,11 +28,12 @@ from jaxcontact.compliant.problem import (
     stretch_after,
 )
 from jaxcontact.compliant.settings import DEFAULT, Settings, StepMemory
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.coulomb_rows import relax_by_rows
-from jaxcontact.status import Info, Status, flag
+from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import DRY
 
 TANGENT_STEPS = 4  # of the method of multipliers in a derivative
@@ -164,7 +165,7 @@ def _bad_numbers(problem: Problem) -> jax.Array:
     """Decide whether a stiffness, damping or friction is not >= 0, or a mass or the time step not > 0."""
     law = problem.law
     bad = ~(problem.dt > 0) | ~jnp.all(row_algebra.diagonal(problem.M) > 0)
-    numbers = [law.stiffness, damping_of(problem), law.friction_damping, problem.terms.mu]
+    numbers = [*jax.tree.leaves(law.stiffness), damping_of(problem), law.friction_damping, problem.terms.mu]
     numbers += [number for number in (law.friction, problem.terms.dry) if number is not None]
     if law.smoothing is not None:
         bad = bad | ~(jnp.asarray(law.smoothing) > 0)
@@ -232,7 +233,9 @@ def _info(
         jnp.abs(row_algebra.multiply(problem.M, problem.v))
     )
     scale = moved + jnp.max(jnp.abs(program.push)) + jnp.finfo(x.dtype).tiny
-    finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(p))
+    gap = jnp.concatenate([future[: nb - nd], future[nb:]]) if nd else future
+    signorini = worst(misfit[nb : heads.stop])
+    finite = is_finite((x, p, momentum, gap, signorini, excess))
     # Single precision can settle far from balance where stiff contacts are redundant: that is no success.
     # Momenta next to the smallest number have few digits.
     precision = jnp.finfo(x.dtype)
@@ -244,9 +247,9 @@ def _info(
     return StepInfo(
         status=status,
         lam=by_contact(p, terms.kind) / h,
-        gap=jnp.concatenate([future[: nb - nd], future[nb:]]) if nd else future,
+        gap=gap,
         slip=slip.T,
-        signorini=worst(misfit[nb : heads.stop]),
+        signorini=signorini,
         joint=worst(misfit[:nb]),
         cone=worst(jnp.maximum(excess, 0.0)),
         dissipation=worst(misfit[heads.stop :]),
@@ -257,6 +260,7 @@ def _info(
     )
 
 
+@checked()
 @functools.partial(jit, static_argnames="settings")
 def solve(
     problem: Problem, warm_start: jax.Array | None = None, *, settings: Settings = DEFAULT

@@ -6,6 +6,7 @@ Entry functions: `integrate`, `flow`, `b_derivative`. Page: docs/methods/event-s
 from jaxcontact.ess.b_derivative import BDerivativeInfo as BDerivativeInfo
 from jaxcontact.ess.b_derivative import Direction as Direction
 from jaxcontact.ess.b_derivative import b_derivative as b_derivative
+from jaxcontact.ess.choose_bands import choose_bands as choose_bands
 from jaxcontact.ess.from_system import from_system as from_system
 from jaxcontact.ess.from_system import pack as pack
 from jaxcontact.ess.from_system import unpack as unpack

@@ -13,6 +13,7 @@ from jaxcontact.algebra.selection import smallest
 from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
 from jaxcontact.geometry.frames import dot, frames_of, owners, pose_in_body, products, rows, turned
+from jaxcontact.geometry.hulls import touch_half_space
 from jaxcontact.geometry.manifold import CONTACTS, touch_couple
 from jaxcontact.geometry.polytopes import (
     Polytope,
@@ -254,6 +255,15 @@ def balls_on_round(
     touch = centre - radius[:, None] * normal
     contacts = touch, centre - gap[:, None] * normal, gap - radius, normal
     return _swap(contacts) if swapped else contacts
+
+
+def hulls_on_planes(world: World, shapes: Sequence[Any], planes: Sequence[HalfSpace], count: int) -> Rows:
+    """Compute the contacts of hulls of many corners with half-spaces."""
+    normal, offset = planes_of(planes, world.constants, world.positions.dtype)
+    hulls = _cores(world, shapes, count)
+    return _flat(
+        jax.vmap(touch_half_space)(hulls.core.vertices, hulls.position, hulls.orientation, normal, offset)
+    )
 
 
 def round_on_planes(world: World, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type) -> Rows:

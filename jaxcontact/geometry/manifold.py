@@ -27,7 +27,7 @@ LEVEL = 1e-9  # of the size; the nearest points count if no corner is as deep up
 PARALLEL = 1e-6  # sine of the angle between two sides, up to which they do not cross
 
 _ANGLES = FIRST_ANGLE + 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
-_RING = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
+RING = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
 
 
 class _Polygon(NamedTuple):
@@ -58,8 +58,8 @@ class _Polygon(NamedTuple):
         left = (side[None, :, 0] * beside[..., 1] - side[None, :, 1] * beside[..., 0]) >= -tolerance * length[
             None
         ]
-        extent = jnp.max(self.place @ _RING.T.astype(place.dtype), axis=0)[None]
-        within = place @ _RING.T.astype(place.dtype) <= extent + tolerance
+        extent = jnp.max(self.place @ RING.T.astype(place.dtype), axis=0)[None]
+        within = place @ RING.T.astype(place.dtype) <= extent + tolerance
         return jnp.all(left & within, axis=1)
 
 
@@ -76,7 +76,7 @@ def _polygons(
     couple: Couple, normal: jax.Array, axes: jax.Array, origin: jax.Array
 ) -> tuple[_Polygon, _Polygon]:
     """Find the flat parts of a and b that face one another."""
-    across = _RING.astype(normal.dtype) @ axes
+    across = RING.astype(normal.dtype) @ axes
     at_normal, lengths = round_support(couple.ellipsoids, normal)
     at_rim, _ = jax.vmap(lambda direction: round_support(couple.ellipsoids, direction))(across)
     widths = jnp.sqrt(jnp.sum(couple.ellipsoids[:, :, 0] ** 2, axis=1))
@@ -123,7 +123,7 @@ def _common_corners(a: _Polygon, b: _Polygon, tolerance: jax.Array) -> _Corners:
     )
 
 
-def _axes(normal: jax.Array) -> jax.Array:
+def axes_across(normal: jax.Array) -> jax.Array:
     """Choose two unit vectors (2, 3) across the normal that turn with the axes of a."""
     axis = jnp.where(jnp.abs(normal[2]) < 0.9, jnp.array([0.0, 0.0, 1.0]), jnp.array([1.0, 0.0, 0.0]))
     first, _ = unit(axis - normal * dot(axis, normal), axis)
@@ -137,14 +137,14 @@ def touch_couple(couple: Couple) -> tuple[jax.Array, jax.Array, jax.Array, jax.A
     """
     nearest = nearest_points(couple)
     normal, origin = nearest.normal, jax.lax.stop_gradient(nearest.point_b)
-    axes = _axes(normal)
+    axes = axes_across(normal)
     fixed = jax.lax.stop_gradient(couple)
     size = 2.0 * jnp.sum(jnp.sqrt(jnp.sum(fixed.ellipsoids**2, axis=(1, 2))))
     for vertices in fixed[:2]:
         size += jnp.sum(jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0))
     tolerance = jnp.maximum(SIDEWAYS, 64.0 * float(jnp.finfo(size.dtype).eps)) * size
     corners = _common_corners(*_polygons(couple, normal, axes, origin), tolerance)
-    along = corners.place @ _RING.T.astype(size.dtype)
+    along = corners.place @ RING.T.astype(size.dtype)
     chosen = jnp.argmax(jnp.where(corners.valid[:, None], along, -jnp.inf), axis=0)
     place, height_a, height_b, valid = (leaf[chosen] for leaf in corners)
     distance = place[:, None] - place[None]

@@ -18,9 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.arguments import check_count
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import groups
 from jaxcontact.geometry.balls import RING_POINTS, Balls, Rows, num_balls, place_balls
 from jaxcontact.geometry.frames import rows, tangent_frame
+from jaxcontact.geometry.hulls import MANY_CORNERS
 from jaxcontact.geometry.manifold import CONTACTS
 from jaxcontact.geometry.polytopes import topology
 from jaxcontact.geometry.shapes import (
@@ -46,6 +48,7 @@ BALLS = (Point, Points, Disc, Sphere)
 POLYTOPES = (Capsule, Box, Polygon, ConvexMesh)
 ROUND = (Cylinder, Ellipsoid)
 CONVEX = (Capsule, Box, ConvexMesh, Cylinder, Ellipsoid)  # pairs of these without a closed form
+FEWEST_MESHES = 4  # pairs of two kinds that get their contacts; few links of a robot come near one another
 
 
 class Candidates(NamedTuple):
@@ -79,12 +82,15 @@ class Family(enum.Enum):
     POLYTOPES = enum.auto()
     BALL_ROUND = enum.auto()
     ROUND_PLANE = enum.auto()
+    HULL_PLANE = enum.auto()
     CONVEX = enum.auto()
 
 
 def _family(dim: int, a: Shape, b: Shape) -> Family | None:
     """Choose the family of a pair in this order; None if the pair has none in this order."""
     if isinstance(b, HalfSpace):
+        if isinstance(a, ConvexMesh) and a.count > MANY_CORNERS:
+            return Family.HULL_PLANE
         return Family.ROUND_PLANE if isinstance(a, ROUND) else Family.BALL_PLANE
     if isinstance(a, BALLS):
         if isinstance(b, BALLS):
@@ -115,6 +121,7 @@ def _in_order(dim: int, a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
     return family, a, b, False
 
 
+@checked()
 def check_shape(dim: int, shape: Shape) -> None:
     """Raise ValueError if a shape does not suit the dimension, or its numbers or indices are invalid."""
     kind = type(shape).__name__
@@ -153,10 +160,11 @@ def check_shape(dim: int, shape: Shape) -> None:
         raise ValueError(f"shapes: faces of {shape.name!r} must be triples of 0..{shape.count - 1}")
 
 
+@checked()
 def check_pair(a: Shape, b: Shape) -> None:
     """Raise ValueError if the package cannot compute contacts of this pair of shapes."""
     if isinstance(a, HalfSpace):
-        raise ValueError(f"pairs: in {(a.name, b.name)} the half-space must come second")
+        raise ValueError(f"pairs: expected the half-space second, got {(a.name, b.name)}")
     family = _in_order(2 if isinstance(a, Polygon) or isinstance(b, Polygon) else 3, a, b)[0]
     if family is None:
         kinds = f"{type(a).__name__} and {type(b).__name__}"
@@ -183,18 +191,20 @@ def _count(dim: int, a: Shape, b: Shape) -> int:
             + len(topology_b.vertices)
             + len(topology_a.crossing) * len(topology_b.crossing)
         )
-    if family is Family.CONVEX:
+    if family in (Family.CONVEX, Family.HULL_PLANE):
         return CONTACTS
     if family is Family.ROUND_PLANE:
         return 2 * RING_POINTS + 2 if isinstance(a, Cylinder) else 1
     return num_balls(dim, a) * (num_balls(dim, b) if family is Family.BALL_BALL else 1)
 
 
+@checked()
 def num_contacts(dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]) -> int:
     """Count the candidate contacts that the pairs of shapes make."""
     return sum(_count(dim, shapes[a], shapes[b]) for a, b in pairs)
 
 
+@checked()
 def contact_bodies(
     dim: int, bodies: tuple[str, ...], shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -228,6 +238,7 @@ _COMPUTE: dict[Family, Callable[..., Rows]] = {
     Family.POLYTOPES: groups.polytopes_on_polytopes,
     Family.BALL_ROUND: groups.balls_on_round,
     Family.ROUND_PLANE: groups.round_on_planes,
+    Family.HULL_PLANE: groups.hulls_on_planes,
     Family.CONVEX: groups.cores_on_cores,
 }
 
@@ -242,6 +253,8 @@ def _kind(dim: int, family: Family | None, a: Any, b: Any, swapped: bool) -> tup
         return type(b), swapped
     if family is Family.CONVEX:
         return num_vertices(a), num_vertices(b)
+    if family is Family.HULL_PLANE:
+        return (num_vertices(a),)
     return (type(a),) if family is Family.ROUND_PLANE else ()
 
 
@@ -279,7 +292,8 @@ def _most_pairs(
 ) -> int | None:
     """Choose the number of pairs of a family and two kinds that get their contacts; None for all."""
     if family is Family.CONVEX:
-        return max_pairs
+        is_mesh = isinstance(first, ConvexMesh) or isinstance(second[0], ConvexMesh)
+        return max(FEWEST_MESHES, max_pairs // 4) if is_mesh and max_pairs is not None else max_pairs
     capsules = isinstance(first, Capsule) and isinstance(second, Capsule)
     # in the plane the distance of two capsules costs as much as their contacts
     if max_pairs is None or family is not Family.POLYTOPES or (capsules and dim == 2):
@@ -287,6 +301,7 @@ def _most_pairs(
     return 2 * max_pairs if capsules else max_pairs
 
 
+@checked(positions="nb dim", orientations="nb dim dim", max_pairs=check_count)
 def candidates(
     dim: int,
     bodies: tuple[str, ...],
@@ -301,7 +316,8 @@ def candidates(
 
     The order of the contacts within a pair depends on the shapes. Balls: balls of a by balls of b. Polytopes:
     vertices of a, vertices of b, edges of a by edges of b. On a half-space: the corners or ends; for a
-    cylinder the points fixed to its caps, then the lowest point of each rim. Other shapes in space: the
+    cylinder the points fixed to its caps, then the lowest point of each rim; for a hull of many corners the
+    deepest, then those farthest along eight directions. Other shapes in space: the
     nearest points, then the corners of the region where flat parts meet, by their direction.
 
     Args:

@@ -8,6 +8,8 @@ from jaxcontact.impact.analysis.bounds import StepBound as StepBound
 from jaxcontact.impact.analysis.bounds import dense_sampling as dense_sampling
 from jaxcontact.impact.analysis.bounds import net_bound as net_bound
 from jaxcontact.impact.analysis.bounds import step_bound as step_bound
+from jaxcontact.impact.analysis.certified_interval import OutcomeInterval as OutcomeInterval
+from jaxcontact.impact.analysis.certified_interval import bounds as bounds
 from jaxcontact.impact.analysis.containment import Containment as Containment
 from jaxcontact.impact.analysis.containment import contains as contains
 from jaxcontact.impact.analysis.coupling import Coupling as Coupling
@@ -28,7 +30,12 @@ from jaxcontact.impact.analysis.paradox import paradox as paradox
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone as pointed_cone
 from jaxcontact.impact.analysis.post_impact_set import PostImpactSet as PostImpactSet
 from jaxcontact.impact.analysis.post_impact_set import approximate_set as approximate_set
+from jaxcontact.impact.analysis.refinement import Refinement as Refinement
+from jaxcontact.impact.analysis.refinement import refine as refine
+from jaxcontact.impact.analysis.reflection_bound import reflection_bound as reflection_bound
 from jaxcontact.impact.analysis.symmetry import mirrored as mirrored
+from jaxcontact.impact.analysis.time_bounds import TimeBound as TimeBound
+from jaxcontact.impact.analysis.time_bounds import time_bound as time_bound
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.laws.anitescu_potra import sequential as sequential
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra as AnitescuPotra
@@ -64,7 +71,7 @@ from jaxcontact.impact.laws.routh_path import routh_path as routh_path
 from jaxcontact.impact.laws.simultaneous import newton as newton
 from jaxcontact.impact.laws.simultaneous import poisson as poisson
 from jaxcontact.impact.sampling.checkpoint import load_samples as load_samples
+from jaxcontact.impact.sampling.chunks import ImpactSamples as ImpactSamples
 from jaxcontact.impact.sampling.driver import MemoryWarning as MemoryWarning
 from jaxcontact.impact.sampling.driver import sample as sample
 from jaxcontact.impact.sampling.sample_in_jit import sample_in_jit as sample_in_jit
-from jaxcontact.impact.sampling.stream import ImpactSamples as ImpactSamples

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
+
+from jaxcontact.batching.environment import versions as versions
 
 SHORT = 100  # characters; a message shows two values that together have fewer
 
@@ -34,12 +35,6 @@ def of_program(traced: Any) -> str:
     The hash does not see the code of a host callback, nor data that f reads while it runs.
     """
     return hashlib.sha256(traced.lower().as_text().encode()).hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of this package and of JAX; another version of either may give other bits."""
-    package = sys.modules[__name__.partition(".")[0]]
-    return {"version": package.__version__, "jax version": jax.__version__}
 
 
 def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ convex hull.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -30,22 +31,32 @@ from jaxcontact.io.mjcf_hulls import Hull, hull_of
 from jaxcontact.io.mjcf_pairs import Pair, candidate_pairs, chosen_pairs, geom_name, kind_of
 from jaxcontact.io.mjcf_tree import body_names, rotation
 from jaxcontact.io.mujoco_package import mujoco_package
+from jaxcontact.mechanics.system import Structure
+from jaxcontact.mechanics.tree import roots
 
 ACROSS = np.array([0.0, 1.0, 0.0])  # a planar robot does not move along this axis
+OF_SHAPE = {Sphere: 1, Disc: 1, Ellipsoid: 1, Capsule: 2}  # contacts of a shape at rest
+OF_FACE = 4  # contacts of a box, cylinder or mesh at rest
+SPARE_CONTACTS = 1.25  # times the contacts at rest: those that are about to close
+FEWEST_CONTACTS = 16  # that a step sees of many
+FEW_CANDIDATES = 48  # of which a step sees all
 EXACT = 1e-9  # largest component of a unit vector that counts as zero in a planar robot, for round-off
 
 
 class Geometry(NamedTuple):
     """Shapes of a model, names of the pairs that may touch, and of every candidate friction and margin.
 
-    `constants` are numbers by name; `left_out` names missing shapes and pairs, `notes` thinned hulls.
+    `constants` are numbers by name, `counted` has each pair with its number of candidates; `left_out` names
+    missing shapes and pairs, `notes` thinned hulls.
     """
 
     shapes: tuple[Shape, ...]
     pairs: tuple[tuple[str, str], ...]
     mu: np.ndarray
+    spins: np.ndarray | None
     margin: np.ndarray | None
     constants: dict[str, Any]
+    counted: tuple[tuple[Pair, int], ...]
     left_out: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -107,11 +118,40 @@ def geometry_of(
         shapes=tuple(shapes.values()),
         pairs=names,
         mu=np.repeat([pair.mu for pair in shape_pairs], counts),
+        spins=None if frames.planar else _spins(shape_pairs, counts),
         margin=margin if np.any(margin) else None,
         constants={key: value for key, value in constants.items() if key.rpartition("/")[0] in table},
+        counted=tuple(zip(shape_pairs, counts, strict=True)),
         left_out=tuple(left_out),
         notes=tuple(notes),
     )
+
+
+def _spins(pairs: list[Pair], counts: list[int]) -> np.ndarray | None:
+    """Divide torsional and rolling friction of each candidate by its friction; None if no pair has any."""
+    rows = np.array([[*pair.spins, pair.mu] for pair in pairs]).reshape(-1, 3)
+    spins, mu = np.split(np.repeat(rows, counts, axis=0), [2], axis=1)
+    if not np.any(spins):
+        return None
+    levers = np.where(mu > 0.0, spins / np.where(mu > 0.0, mu, 1.0), 0.0)
+    return levers[:, [0, 1, 1]] if np.any(levers[:, 1]) else levers[:, :1]
+
+
+def suggested_contacts(structure: Structure) -> int | None:
+    """Suggest how many contacts a step sees: those of a loose body on a face, of a robot on half its shapes.
+
+    None is all candidates, where these are few.
+    """
+    if structure.num_contacts <= FEW_CANDIDATES:
+        return None
+    root, expected = roots(structure.tree), 0.0
+    for shape in structure.shapes:
+        body = getattr(shape, "body", None)
+        if body is not None:
+            place = structure.bodies.index(body)
+            is_loose = np.sum(root == root[place]) == 1
+            expected += OF_SHAPE.get(type(shape), OF_FACE) * (1.0 if is_loose else 0.5)
+    return max(FEWEST_CONTACTS, 8 * math.ceil(SPARE_CONTACTS * expected / 8.0))
 
 
 def shape_of(

@@ -1,4 +1,4 @@
-"""Optimisation through contact: `trajectory`, `identify`, `gait`, `impact_design`, `one_sided_descent`."""
+"""Optimisation through contact: `trajectory`, `identify`, `gait`, `impact_design`, `search_from_starts`."""
 
 from jaxcontact.optimize import gaits as gaits
 from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian as AugmentedLagrangian
@@ -7,6 +7,8 @@ from jaxcontact.optimize.identify import IdentifyInfo as IdentifyInfo
 from jaxcontact.optimize.identify import identify as identify
 from jaxcontact.optimize.impact_design import DesignReport as DesignReport
 from jaxcontact.optimize.impact_design import impact_design as impact_design
+from jaxcontact.optimize.many_starts import StartsInfo as StartsInfo
+from jaxcontact.optimize.many_starts import search_from_starts as search_from_starts
 from jaxcontact.optimize.periodic_gait import GaitProblem as GaitProblem
 from jaxcontact.optimize.periodic_gait import Launch as Launch
 from jaxcontact.optimize.periodic_gait import gait as gait

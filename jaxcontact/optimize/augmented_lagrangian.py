@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxcontact.arguments import check_positive
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 
 GROWTH = 10.0  # factor of the penalty after a round that left the constraints far
@@ -28,6 +28,7 @@ ROUND_ITERS = 30  # steps of one round; multipliers of a rough minimum are bette
 Lagrangian = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, np.ndarray, float, np.ndarray]]
 
 
+@checked(slope=POSITIVE, penalty=POSITIVE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AugmentedLagrangian:
     """Minimise cost + lambda . r + sum rho r^2 / 2 within bounds, by BFGS; then update lambda and rho.
@@ -45,10 +46,6 @@ class AugmentedLagrangian:
     bounds: Any = None
     slope: float = 1e-4
     penalty: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_positive("slope", self.slope)
-        check_positive("penalty", self.penalty)
 
 
 class SearchState(NamedTuple):

@@ -23,7 +23,11 @@ def flat_bounds(bounds: Any, params0: Any, start: np.ndarray) -> tuple[np.ndarra
             raise ValueError(f"{expected}, got {pair!r}")
         return np.stack([np.broadcast_to(np.asarray(end, float), np.shape(leaf)).ravel() for end in pair])
 
-    lower, upper = np.concatenate(jax.tree.leaves(jax.tree.map(ends, params0, bounds)), axis=1)
+    try:
+        pairs = jax.tree.map(ends, params0, bounds)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{expected}, got {bounds!r}") from error
+    lower, upper = np.concatenate(jax.tree.leaves(pairs), axis=1)
     if not np.all((lower < upper) & (lower <= start) & (start <= upper)):
         raise ValueError(f"{expected} with least <= params0 <= most, got {bounds!r} for {params0!r}")
     return lower, upper

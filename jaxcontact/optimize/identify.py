@@ -16,7 +16,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count, check_number, check_positive
+from jaxcontact.arguments import check_count, check_number, check_positive, check_rows
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 from jaxcontact.optimize.bounds import flat_bounds
 from jaxcontact.precision import jit
@@ -61,6 +62,7 @@ class IdentifyInfo(Record):
     status: np.uint32
 
 
+@checked(max_steps=check_rows, tol=POSITIVE, curvature_step=POSITIVE)
 def identify(
     score: Callable[[Any, Any], jax.Array],
     params0: Any,

@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import ess
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_number, check_rows, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
@@ -35,6 +36,7 @@ class Launch(NamedTuple):
     control: Any
 
 
+@checked(max_steps=check_rows, max_events=check_rows)
 @dataclasses.dataclass(frozen=True)
 class GaitProblem:
     """A stride as a function of free numbers; hashable, write the functions at module level.
@@ -70,6 +72,7 @@ class GaitProblem:
         return jnp.array(self.crossed0)
 
 
+@checked(speed=("", check_number))
 def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tuple[jax.Array, jax.Array]:
     """Compute cost () and residuals (k,) of one stride; the cost is NaN if the motion failed.
 
@@ -85,6 +88,7 @@ def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tu
     return jnp.where(failed, jnp.nan, cost), residuals
 
 
+@checked(speed=("", check_number))
 def gait_outcome_rate(
     problem: GaitProblem, params: Any, free: Any, direction: Any, speed: Any
 ) -> tuple[jax.Array, jax.Array]:
@@ -105,6 +109,7 @@ def gait_outcome_rate(
     return jax.jvp(lambda a, x: problem.measure(a, x, speed), (launch, info.x1), (rates, dx1))[1]
 
 
+@checked(speed=check_number, num_steps=check_whole, tol=POSITIVE)
 def gait(
     problem: GaitProblem,
     params: Any,

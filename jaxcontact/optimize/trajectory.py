@@ -19,8 +19,9 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_float_leaves, check_number, check_positive
+from jaxcontact.arguments import check_float_leaves, check_positive, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import open_state
 from jaxcontact.optimize import resume
@@ -37,6 +38,7 @@ if TYPE_CHECKING:  # callers with an optimizer have imported optax
 Progress = Callable[[int, int, float, float], None]
 
 
+@checked()
 @dataclasses.dataclass(frozen=True)
 class OneSided:
     """Descend by the one-sided derivative where the gradient does not: an `optimizer` of `trajectory`.
@@ -97,6 +99,7 @@ class TrajectoryInfo(Record):
 DEFAULT_OPTIMIZER = AugmentedLagrangian()
 
 
+@checked(num_steps=check_whole, tol=POSITIVE)
 def trajectory(
     objective: Callable[[Any], jax.Array],
     controls0: Any,
@@ -156,23 +159,13 @@ def optimise(
     outcome: Callable[[Any], tuple[jax.Array, jax.Array]], controls0: Any, search: Search, run: Run
 ) -> tuple[Any, TrajectoryInfo]:
     """Optimise as `trajectory` a cost and constraints from one motion."""
-    check_run(run, unused=("chunk", "devices"))
-    _check_search(search, controls0)
+    check_run(run, unused=("chunk", "devices", "executor"))
+    check_float_leaves("controls0", controls0)
     path = None if run.checkpoint is None else Path(run.checkpoint)
     size = None if search.scale is None else fingerprint.of_numbers(search.scale)
     search = search._replace(about={"about": run.about, "scale": size, **search.about})
     with open_state(path):
         return _optimise(outcome, controls0, search, path, run.progress)
-
-
-def _check_search(search: Search, controls0: Any) -> None:
-    num_steps = search.num_steps
-    if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
-        raise ValueError(f"num_steps: expected an integer >= 0, got {num_steps!r}")
-    check_number("tol", search.tol, 0.0)
-    check_float_leaves("controls0", controls0)
-    if not ravel_pytree(controls0)[0].size:
-        raise ValueError("controls0: expected at least one number, got none")
 
 
 def _optimise(
@@ -185,6 +178,8 @@ def _optimise(
     """Optimise with a checkpoint that this process alone has open."""
     num_steps, about, optimizer = search.num_steps, dict(search.about), search.optimizer
     flat, unravel = ravel_pytree(controls0)
+    if not flat.size:
+        raise ValueError("controls0: expected at least one number, got none")
     flat = lax.convert_element_type(flat, flat.dtype)  # a weak type would be lost in a step: compiled twice
     bounds = _bounds_of(optimizer, controls0)
     scale = _scale_of(search.scale, controls0, flat, bounds)

@@ -15,6 +15,8 @@ import jax
 import numpy as np
 
 from jaxcontact import models
+from jaxcontact.arguments import check_not_negative
+from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
 from jaxcontact.geometry import HalfSpace
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.system import Model
@@ -26,6 +28,14 @@ SMALL = 1e-5  # m; radius of the spheres that stand for points and corners
 LIGHT = 1e-9  # kg, kg m^2; replaces zero mass and inertia in MuJoCo
 
 
+@checked(
+    timestep=POSITIVE,
+    timeconst=POSITIVE,
+    dampratio=POSITIVE,
+    impratio=POSITIVE,
+    friction=check_not_negative,
+    tolerance=NOT_NEGATIVE,
+)
 def mujoco_outcome(
     model_name: str,
     *,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count, check_integer, check_positive
+from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.all_cores import workers
+from jaxcontact.batching.reduction import Reduction, check_reduce, folder
+from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
-from jaxcontact.batching.work_queue import in_order, threads
+from jaxcontact.costs import bytes_of, check_memory, count_steps
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.records import load_record, save_record
 from jaxcontact.io.run_store import open_store
@@ -86,6 +90,7 @@ class Ensemble(Record):
         return "\n".join(lines)
 
 
+@checked(state="...", duration=POSITIVE, dt=POSITIVE, num_worlds=check_count, seed=check_seed)
 def ensemble(
     model: Model,
     state: State,
@@ -98,7 +103,7 @@ def ensemble(
     control: jax.Array | Policy | None = None,
     policy_memory: Any = None,
     keep_path: bool = False,
-    reduce: Callable[[Any, Ensemble], Any] | None = None,
+    reduce: Callable[[Any, Ensemble], Any] | Reduction | None = None,
     run: Run = DEFAULT_RUN,
 ) -> Any:
     """Move many worlds that differ in their random key, and in their start if one start each is given.
@@ -117,9 +122,10 @@ def ensemble(
         control, policy_memory: as `run`, the same for all worlds.
         keep_path: also keep the states of every step.
         reduce: (accumulated, Ensemble of one chunk) -> accumulated, called in order, at first with None;
-            `ensemble` then returns the last value, in memory that does not grow.
-        run: chunk (default 1024 worlds), checkpoint, about, progress. The checkpoint is a folder; `reduce`
-            sees the stored worlds first.
+            `ensemble` then returns the last value, in memory that does not grow. A `jc.Reduction` has its
+            part computed by the workers of an executor, unless worlds come here for a checkpoint.
+        run: executor, chunk (default 1024 worlds), checkpoint, about, progress. The checkpoint is a folder;
+            `reduce` sees the stored worlds first.
 
     Returns:
         Ensemble of all worlds, or the value that `reduce` accumulated. A world that fails raises nothing: it
@@ -134,56 +140,41 @@ def ensemble(
 
     Derivative: none; a driver for the host.
     """
-    _check_numbers(dt, duration, num_worlds, seed)
     check_run(run, unused=("devices",))
-    if reduce is not None and not callable(reduce):
-        raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
+    check_reduce(reduce)
     check_mechanism(model, state)
     check_stepper(stepper)
+    world = bytes_of(state) if jnp.ndim(state.q) == 1 else bytes_of(state) // num_worlds
+    steps = count_steps(duration, dt, num_bytes=world if keep_path else 0)
+    if reduce is None:
+        check_memory("num_worlds", num_worlds, world * (steps + 1 if keep_path else 1), "worlds")
     starts = _starts(state, num_worlds)
     stepper.init(model, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
-    steps = max(1, round(float(duration) / float(dt)))
     if control is None:
         control = jnp.zeros((steps, model.num_controls), starts.v.dtype)
 
-    def simulate_world(start: State, world: jax.Array) -> Ensemble:
-        motion = rollout(
-            model, start, control, stepper=stepper, dt=dt, num_steps=steps,
-            key=jax.random.fold_in(jax.random.key(seed), world), policy_memory=policy_memory,
-        )  # fmt: skip
-        bad = Status.failed(motion.status)
-        return Ensemble(
-            worlds=world.astype(jnp.int32),
-            states=jax.tree.map(lambda rows: rows[-1], motion.states),
-            status=jnp.bitwise_or.reduce(motion.status),
-            failed_step=jnp.where(jnp.any(bad), jnp.argmax(bad), -1).astype(jnp.int32),
-            closings=jnp.sum(motion.contacts[1:] & ~motion.contacts[:-1], dtype=jnp.int32),
-            path=motion.states if keep_path else None,
-        )
-
-    blocks = _Blocks(simulate_world, starts, num_worlds)
-    parts = blocks.computed(0) if run.checkpoint is None else _stored(Path(run.checkpoint), blocks, run.about)
+    shared = model, stepper, float(dt), steps, control, policy_memory, int(seed), keep_path
+    blocks = _Blocks(shared, starts, num_worlds, run)
     size = 1024 if run.chunk is None else int(run.chunk)
-    chunks = _reported(_rows(parts, size), num_worlds, run.progress)
-    return _joined(list(chunks)) if reduce is None else functools.reduce(reduce, chunks, None)
+    on_workers = False
+    if isinstance(reduce, Reduction) and run.executor is not None and run.checkpoint is None:
+        on_workers = True
+        chunks: Iterator[Any] = blocks.parts(size, reduce.part)
+    else:
+        blocks_of_worlds = blocks.computed(0) if run.checkpoint is None else _stored(blocks, run)
+        chunks = _rows(blocks_of_worlds, size)
+    reported = _reported(chunks, num_worlds, size, run.progress)
+    if reduce is None:
+        return _joined(list(reported))
+    return functools.reduce(folder(reduce, has_parts=on_workers), reported, None)
 
 
-def _check_numbers(dt: float, duration: float, num_worlds: int, seed: int) -> None:
-    """Raise ValueError if a number of `ensemble` is out of range."""
-    check_positive("dt", dt)
-    check_positive("duration", duration)
-    check_count("num_worlds", num_worlds)
-    check_integer("seed", seed, 0)
-
-
-def _reported(chunks: Iterator[Ensemble], total: int, progress: Any) -> Iterator[Ensemble]:
+def _reported(chunks: Iterator[Any], total: int, size: int, progress: Any) -> Iterator[Any]:
     """Yield chunks; report the number of worlds after each has been used."""
-    done = 0
-    for chunk in chunks:
+    for number, chunk in enumerate(chunks, 1):
         yield chunk
-        done += len(chunk.status)
         if progress is not None:
-            progress(done, total)
+            progress(min(number * size, total), total)
 
 
 def _starts(state: State, num_worlds: int) -> State:
@@ -198,41 +189,94 @@ def _starts(state: State, num_worlds: int) -> State:
     return jax.tree.map(np.asarray, state)
 
 
-class _Blocks:
-    """The worlds in blocks of one width, the last one filled up with worlds that are dropped."""
+class _Worlds:
+    """Function of a block of worlds, compiled at its first call."""
 
     def __init__(
-        self, simulate_world: Callable[[State, jax.Array], Ensemble], starts: State, total: int
-    ) -> None:
-        self.starts, self.total = starts, total
-        self.width = min(WIDTH, 1 << (total - 1).bit_length())
+        self, model: Model, stepper: Stepper, dt: float, steps: int, control: Any, policy_memory: Any,
+        seed: int, keep_path: bool,
+    ) -> None:  # fmt: skip
+        def simulate_world(start: State, world: jax.Array) -> Ensemble:
+            motion = rollout(
+                model, start, control, stepper=stepper, dt=dt, num_steps=steps,
+                key=jax.random.fold_in(jax.random.key(seed), world), policy_memory=policy_memory,
+            )  # fmt: skip
+            bad = Status.failed(motion.status)
+            return Ensemble(
+                worlds=world.astype(jnp.int32),
+                states=jax.tree.map(lambda rows: rows[-1], motion.states),
+                status=jnp.bitwise_or.reduce(motion.status),
+                failed_step=jnp.where(jnp.any(bad), jnp.argmax(bad), -1).astype(jnp.int32),
+                closings=jnp.sum(motion.contacts[1:] & ~motion.contacts[:-1], dtype=jnp.int32),
+                path=motion.states if keep_path else None,
+            )
+
         self.function = jit(jax.vmap(simulate_world))
         self._compiled: Any = None
+        self._lock = threading.Lock()
 
-    def begins(self) -> list[int]:
-        return list(range(0, self.total, self.width))
-
-    def arguments(self, begin: int) -> tuple[State, jax.Array]:
-        worlds = np.arange(begin, begin + self.width)
-        rows = np.minimum(worlds, self.total - 1)
-        starts = jax.tree.map(lambda leaf: jnp.asarray(leaf[rows]), self.starts)
-        return starts, jnp.asarray(worlds, jnp.uint32)
-
-    def compute(self, begin: int) -> Ensemble:
-        """Compute the worlds of the block that begins at world `begin`."""
-        block = jax.block_until_ready(self._compiled(*self.arguments(begin)))
-        count = min(self.width, self.total - begin)
+    def __call__(self, starts: State, worlds: np.ndarray, count: int) -> Ensemble:
+        """Compute a block of worlds; return the first `count` as NumPy arrays."""
+        arguments = jax.tree.map(jnp.asarray, (starts, worlds))
+        with self._lock:
+            if self._compiled is None:
+                self._compiled = self.function.lower(*arguments).compile()
+        block = jax.block_until_ready(self._compiled(*arguments))
         rows: Ensemble = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], block)
         return rows
 
+
+class _ChunkParts:
+    """Function of the blocks that cover a chunk, which returns the part of a `Reduction`."""
+
+    def __init__(self, shared: tuple[Any, ...], part: Callable[[Ensemble], Any]) -> None:
+        self.worlds, self.part = _Worlds(*shared), part
+
+    def __call__(self, blocks: list[tuple[Any, ...]], begin: int, end: int) -> Any:
+        return self.part(_cut(_joined([self.worlds(*block) for block in blocks]), begin, end))
+
+
+class _Blocks:
+    """The worlds in blocks of one width, the last one filled up with worlds that are dropped."""
+
+    def __init__(self, shared: tuple[Any, ...], starts: State, total: int, run: Run) -> None:
+        self.shared, self.starts, self.total, self.run = shared, starts, total, run
+        self.width = min(WIDTH, 1 << (total - 1).bit_length())
+
+    def arguments(self, begin: int) -> tuple[State, np.ndarray, int]:
+        """Collect the starts and numbers of a block of worlds, and how many count."""
+        worlds = np.arange(begin, begin + self.width)
+        rows = np.minimum(worlds, self.total - 1)
+        starts = jax.tree.map(lambda leaf: leaf[rows], self.starts)
+        return starts, worlds.astype(np.uint32), min(self.width, self.total - begin)
+
     def computed(self, done: int) -> Iterator[Ensemble]:
-        """Compute and yield the blocks from number `done` on, in order; one on each worker at a time."""
-        left = self.begins()[done:]
-        if left and self._compiled is None:
-            self._compiled = self.function.lower(*self.arguments(left[0])).compile()
-        count = len(workers(jax.local_devices()[:1]))
-        with threads(count) as pool:
-            yield from in_order(pool, self.compute, ((begin,) for begin in left), ahead=count)
+        """Compute and yield the blocks from number `done` on, in order."""
+        begins = range(0, self.total, self.width)[done:]
+        yield from self._run(_Worlds, self.shared, map(self.arguments, begins), len(begins))
+
+    def parts(self, size: int, part: Callable[[Ensemble], Any]) -> Iterator[Any]:
+        """Compute and yield the part of each chunk of `size` worlds, in order."""
+
+        def call(begin: int) -> tuple[Any, ...]:
+            first, end = begin - begin % self.width, min(begin + size, self.total)
+            blocks = [self.arguments(k) for k in range(first, end, self.width)]
+            return blocks, begin - first, end - first
+
+        begins = range(0, self.total, size)
+        yield from self._run(_ChunkParts, (self.shared, part), map(call, begins), len(begins))
+
+    def _run(
+        self, make: Any, arguments: tuple[Any, ...], calls: Iterator[tuple], count: int
+    ) -> Iterator[Any]:
+        if not count:
+            return iter(())
+        first = self.arguments(0)
+        return run_blocks(
+            self.run, make, arguments, calls, count=count,
+            num_threads=len(workers(jax.local_devices()[:1])),
+            check=first if make is _Worlds else ([first], 0, first[2]),
+        )  # fmt: skip
 
 
 def _rows(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
@@ -260,7 +304,7 @@ def _cut(part: Ensemble, begin: int, end: int) -> Ensemble:
     return rows
 
 
-def _describe(blocks: _Blocks, about: Mapping[str, str]) -> dict[str, Any]:
+def _describe(blocks: _Blocks, function: Any, about: Mapping[str, str]) -> dict[str, Any]:
     """Describe the run; the program has the mechanism, the method, seed, dt and controls in it."""
     return {
         "format": FORMAT,
@@ -269,16 +313,18 @@ def _describe(blocks: _Blocks, about: Mapping[str, str]) -> dict[str, Any]:
         "platform": jax.local_devices()[0].platform,
         "num_worlds": blocks.total,
         "start": fingerprint.of_numbers(blocks.starts),
-        "program": fingerprint.of_program(blocks.function.trace(*blocks.arguments(0))),
+        "program": fingerprint.of_program(function.trace(*blocks.arguments(0)[:2])),
     }
 
 
-def _stored(folder: Path, blocks: _Blocks, about: Mapping[str, str] | None) -> Iterator[Ensemble]:
+def _stored(blocks: _Blocks, run: Run) -> Iterator[Ensemble]:
     """Yield the stored blocks, then compute the missing ones; each is on the disk before it is yielded."""
-    shapes = jax.eval_shape(blocks.function, *blocks.arguments(0))
+    function = _Worlds(*blocks.shared).function
+    shapes = jax.eval_shape(function, *blocks.arguments(0)[:2])
     empty = jax.tree.map(lambda leaf: np.empty((0, *leaf.shape[1:]), leaf.dtype), shapes)
-    described = _describe(blocks, about or {})
-    with open_store(folder, described, _named(empty), blocks.total, "worlds") as store:
+    described = _describe(blocks, function, run.about or {})
+    assert run.checkpoint is not None
+    with open_store(Path(run.checkpoint), described, _named(empty), blocks.total, "worlds") as store:
         for entry in store.entries:
             yield jax.tree.unflatten(jax.tree.structure(empty), list(store.read(entry).values()))
         if store.num_finished == blocks.total:

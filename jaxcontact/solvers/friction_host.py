@@ -80,13 +80,12 @@ class HostProblem(NamedTuple):
 
 
 class HostAnswer(NamedTuple):
-    """Impulses and velocities (n,), the residual, the number of factorisations, and the scaled problem."""
+    """Impulses and velocities (n,), the residual, and the number of factorisations."""
 
     r: np.ndarray
     u: np.ndarray
     residual: float
     steps: int
-    problem: HostProblem
 
 
 def _power_of_two(x: np.ndarray) -> np.ndarray:
@@ -150,8 +149,9 @@ class _Search:
         self.steps, self.residual = 0, np.inf
         self.best = np.zeros_like(problem.q)
 
-    def record(self, r: np.ndarray, u: np.ndarray) -> None:
-        residual = _natural_residual(self.problem, r, u)
+    def record(self, r: np.ndarray) -> None:
+        """Keep the impulses if they are the best; velocities of a search have the round-off of its steps."""
+        residual = _natural_residual(self.problem, r, self.problem.response.apply(r) + self.problem.q)
         if residual < self.residual:
             self.best, self.residual = r, residual
 
@@ -167,7 +167,7 @@ class _Search:
         merit = smallest = float(np.sqrt(np.vdot(value, value)))
         shift, misses = LEAST_SHIFT, 0
         if merit <= SMALL_MERIT:
-            self.record(r, u)
+            self.record(r)
         while not self.ended and misses < patience:
             self.steps += 1
             by_impulse, by_velocity = law.linearise(mu, r, u)
@@ -185,7 +185,7 @@ class _Search:
                 max(shift / SHIFT_FACTOR if good else shift * SHIFT_FACTOR, LEAST_SHIFT), LARGEST_SHIFT
             )
             if merit <= SMALL_MERIT or misses >= patience or self.steps >= self.max_iters:
-                self.record(r, u)
+                self.record(r)
             if misses and self.residual <= 1e-2 * self.tolerance:
                 return
 
@@ -238,7 +238,7 @@ class _Search:
         problem, law, weight, move = self.problem, self.law, 1.0, np.zeros_like(r)
         while not self.ended:
             u = problem.response.apply(r) + problem.q
-            self.record(r, u)
+            self.record(r)
             if self.residual <= NEARLY:
                 break
             value = law.misfit(problem.mu, r, u)
@@ -349,10 +349,13 @@ def solve_on_host(
         guess = np.zeros_like(problem.q) if start is None else start.reshape(nc, dim) / problem.impulse
         _search(search, guess)
         r = (search.best * problem.impulse).ravel()
-    return HostAnswer(r, W @ r + q, search.residual, search.steps, problem)
+        # Huge impulses can hide a q that they do not balance: the residual is not below their round-off.
+        round_off = EPS * float(np.max(np.abs(problem.push * search.best))) / problem.size
+    return HostAnswer(r, W @ r + q, max(search.residual, round_off), search.steps)
 
 
-def judge(answer: HostAnswer, r: np.ndarray, u: np.ndarray) -> float:
-    """Compute the residual of impulses and velocities (n,) that are rounded."""
-    problem, shape = answer.problem, answer.problem.q.shape
-    return _natural_residual(problem, r.reshape(shape) / problem.impulse, u.reshape(shape) / problem.velocity)
+def judge(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, law: HostLaw, r: np.ndarray) -> float:
+    """Compute the residual of impulses (n,) that are rounded."""
+    problem = _scale(W, q, mu, dim, law.lifts)
+    u = (W @ r + q).reshape(problem.q.shape)
+    return _natural_residual(problem, r.reshape(u.shape) / problem.impulse, u / problem.velocity)

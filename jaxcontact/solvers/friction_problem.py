@@ -12,9 +12,11 @@ import jax
 import numpy as np
 
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import is_concrete
+from jaxcontact.arguments import check_some, is_concrete
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.friction_arguments import check_law, check_problem, is_sparse
+from jaxcontact.solvers.friction_dense import solve_dense
 from jaxcontact.solvers.friction_directions import solve_directions
 from jaxcontact.solvers.friction_newton import FrictionInfo, solve_coulomb
 from jaxcontact.solvers.friction_search import (
@@ -26,6 +28,7 @@ from jaxcontact.solvers.friction_search import (
 )
 from jaxcontact.status import Status
 
+NEARLY = 1e-3  # residual from which impulses that were not good enough are a better start than none
 LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
 
 
@@ -36,6 +39,7 @@ class FrictionSolution(NamedTuple):
     velocities: jax.Array
 
 
+@checked(q=("n", check_some))
 def solve_friction(
     W: jax.Array | tuple[jax.Array, jax.Array],
     q: jax.Array,
@@ -60,7 +64,8 @@ def solve_friction(
     Args:
         W: (n, n) velocities per impulse, symmetric or not, of any rank, kg^-1; or (M, J) with the mass matrix
             M (nv, nv), or its diagonal (nv,), and the rows J (n, nv), for W = J M^-1 J^T.
-        q: (n,) velocities without impulses.
+        q: (n,) velocities without impulses. NumPy arrays W, q, start may have a first axis of problems, which
+            use all cores; JAX's have `vmap`.
         mu: (nc,) or one number, friction >= 0.
         dim: rows per contact, 2 in the plane, 3 in space.
         law: see above.
@@ -89,6 +94,16 @@ def solve_friction(
     >>> [round(float(x), 4) for x in r], [round(float(x), 4) for x in u]
     ([2.0, -0.6, -0.8], [0.0, 2.7, 3.6])
     """
+    by_code = law == "coulomb" and (settings is COULOMB_NEWTON or settings == COULOMB_NEWTON)
+    answer = solve_dense(W, q, mu, dim, start) if by_code else None
+    if answer is not None:
+        if answer.is_solved:
+            solved: Any = FrictionSolution(answer.r, answer.u)  # type: ignore[arg-type]
+            return solved, _report(answer.status, answer.residual, answer.steps)
+        if np.all(answer.residual <= NEARLY):
+            start = answer.r  # type: ignore[assignment]
+    if isinstance(q, np.ndarray) and q.ndim == 2:
+        return _solve_one_by_one(W, q, mu, dim, law, start, settings)
     on_host = not any(isinstance(x, jax.Array) for x in (*_as_tuple(W), q, mu, start))
     check_law(law, dim)
     matrix, q, friction, start = check_problem(W, q, mu, dim, start, on_host)
@@ -101,14 +116,15 @@ def solve_friction(
         active = np.ones(nc, bool)
         r, u, info = _solve(matrix, q, friction, start, active, dim, law, settings)
         return FrictionSolution(r, u), info
-    solution, info = _solve_on_host(matrix, q, friction, start, dim, law, settings)
+    by_code = by_code and answer is None
+    solution, info = _solve_on_host(matrix, q, friction, start, dim, law, settings, by_code)
     return (solution, info) if on_host else jax.device_put((solution, info))
 
 
 def _solve_on_host(
-    W: Any, q: Any, mu: Any, start: Any, dim: int, law: str, settings: CoulombNewton
+    W: Any, q: Any, mu: Any, start: Any, dim: int, law: str, settings: CoulombNewton, by_code: bool
 ) -> tuple[FrictionSolution, FrictionInfo]:
-    """Solve in double precision by NumPy, and judge the answer in the precision of q."""
+    """Solve in double precision by machine code or by NumPy, and judge the answer in the precision of q."""
     from jaxcontact.solvers.friction_host import HOST_LAWS, MAX_ITERS, judge, solve_on_host  # loads SciPy
     from jaxcontact.solvers.friction_matrix import respond
 
@@ -121,16 +137,42 @@ def _solve_on_host(
     except (np.linalg.LinAlgError, RuntimeError) as trouble:
         raise ValueError(f"M: expected a positive definite matrix: {trouble}") from trouble
     q, mu, start = (None if x is None else _as_double(x) for x in (q, mu, start))
-    answer = solve_on_host(matrix, q, mu, dim, start, HOST_LAWS[law], limit, tolerance)
+    quick = solve_dense(matrix, q, mu, dim, start) if by_code else None
+    answer: Any = quick
+    if quick is None or not quick.is_solved:
+        answer = solve_on_host(matrix, q, mu, dim, start, HOST_LAWS[law], limit, tolerance)
     r, u, residual = answer.r.astype(dtype, copy=False), answer.u.astype(dtype, copy=False), answer.residual
     if dtype.itemsize < 8:
-        residual = judge(answer, r.astype(float), matrix @ r.astype(float) + q)
+        residual = judge(matrix, q, mu, dim, HOST_LAWS[law], r.astype(float))
     bits = (not residual <= tolerance) * Status.MAX_ITERS | (not np.isfinite(r).all()) * Status.NONFINITE
-    solution: Any = FrictionSolution(r, u)  # type: ignore[arg-type]
+    solution: Any = FrictionSolution(r, u)
     return solution, _report(bits, dtype.type(residual), answer.steps)
 
 
-def _report(bits: int, residual: Any, steps: int) -> FrictionInfo:
+def _solve_one_by_one(
+    W: Any, q: np.ndarray, mu: Any, dim: int, law: str | int, start: Any, settings: CoulombNewton
+) -> tuple[FrictionSolution, FrictionInfo]:
+    """Solve the problems of a batch of NumPy arrays one after the other."""
+    if not isinstance(W, np.ndarray) or W.shape != (*q.shape, q.shape[1]):
+        raise ValueError(
+            f"W: expected shape {(*q.shape, q.shape[1])} beside q of shape {q.shape}, got {np.shape(W)}"
+        )
+    if (np.ndim(mu) == 2 and len(mu) != len(q)) or (start is not None and np.shape(start) != q.shape):
+        raise ValueError(
+            f"mu, start: expected a first axis of {len(q)}, got {np.shape(mu)} and {np.shape(start)}"
+        )
+    answers = [
+        solve_friction(
+            W[k], q[k], mu[k] if np.ndim(mu) == 2 else mu,
+            dim=dim, law=law, start=None if start is None else start[k], settings=settings,
+        )
+        for k in range(len(q))
+    ]  # fmt: skip
+    answer: Any = jax.tree.map(lambda *rows: np.stack(rows), *answers)
+    return answer
+
+
+def _report(bits: Any, residual: Any, steps: Any) -> FrictionInfo:
     status: Any = np.uint32(bits)
     num_iters: Any = np.int32(steps)
     return FrictionInfo(status=status, residual=residual, num_iters=num_iters)

@@ -7,6 +7,7 @@ circles of those figures; `certify(method="full")` replaces them. Page: docs/met
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,8 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count, check_rows
+from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
-from jaxcontact.batching.work_queue import in_order, threads
+from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import load_state, open_state, save_state
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
@@ -62,6 +65,7 @@ class Chart(Record):
     contradictions: int = static()
 
 
+@checked(num_samples=check_count, max_events=check_rows)
 def chart(
     make_body: Callable[..., Body],
     grid: Mapping[str, Any],
@@ -79,9 +83,10 @@ def chart(
         num_samples: starts of the falsifier at each point, at least 1.
         seed: of those.
         max_events: of each motion, at least 1.
-        run: checkpoint, progress. The checkpoint is a file, written after every row; a run that was stopped
-            resumes after its last row. It stores versions, grid, settings and the numbers of every body:
-            these determine the chart. `progress` is called with the points done and all of them.
+        run: executor, checkpoint, progress. A row is a block of work. The checkpoint is a file, written
+            after every row; a run that was stopped resumes after its last row. It stores versions, grid,
+            settings and the numbers of every body: these determine the chart. `progress` is called with the
+            points done and all of them.
 
     Returns:
         Chart. Ambiguous points are unstable by their certificate.
@@ -96,18 +101,10 @@ def chart(
     (first, x), (second, y) = _axes_of(grid)
     check_starts(num_samples, seed, max_events)
 
-    def row(k: int) -> list[LocalTerms]:
-        row_bodies = (make_body(**{first: float(a), second: float(y[k])}) for a in x)
-        return [jax.tree.map(np.asarray, as_terms(body)) for body in row_bodies]
-
-    def computed(k: int) -> np.ndarray:
-        bodies = row(k)
-        many = jax.tree.map(lambda *leaves: np.stack(leaves), *bodies)
-        return np.stack([*_certified(bodies), _diverging(many, num_samples, seed, max_events)])
-
+    compute = _Rows(make_body, (first, x), (second, y), (num_samples, seed, max_events))
     check_run(run, unused=("chunk", "devices", "about"))
     path, about, rows = None if run.checkpoint is None else Path(run.checkpoint), {}, []
-    with open_state(path), threads(THREADS) as pool:
+    with open_state(path):
         if path is not None:
             about = {
                 "format": FORMAT,
@@ -116,17 +113,21 @@ def chart(
                 "num_samples": int(num_samples),
                 "seed": int(seed),
                 "max_events": int(max_events),
-                "make_body": fingerprint.of_numbers([row(k) for k in range(len(y))]),
+                "make_body": fingerprint.of_numbers([compute.bodies(k) for k in range(len(y))]),
             }
             stored = load_state(path, about)
             rows = [] if stored is None else list(stored["rows"])
-        left = ((k,) for k in range(len(rows), len(y)))
-        for values in in_order(pool, computed, left, ahead=THREADS, compiles=True):
-            rows.append(values)
-            if path is not None:
-                save_state(path, about, {"rows": np.array(rows)})
-            if run.progress is not None:
-                run.progress(len(rows) * len(x), x.size * y.size)
+        left = [(k,) for k in range(len(rows), len(y))]
+        computed = run_blocks(
+            run, _Rows, compute.arguments, left, count=len(left), num_threads=THREADS, compiles=True
+        )
+        with contextlib.closing(computed):
+            for values in computed:
+                rows.append(values)
+                if path is not None:
+                    save_state(path, about, {"rows": np.array(rows)})
+                if run.progress is not None:
+                    run.progress(len(rows) * len(x), x.size * y.size)
     region, margin, diverging = np.stack(rows, axis=1)
     falsified = (diverging > 0) & (region == Region.UNDECIDED)
     return Chart(
@@ -138,6 +139,30 @@ def chart(
         diverging=diverging,
         contradictions=int(np.sum((region == Region.CERTIFIED) & (diverging > 0))),
     )
+
+
+class _Rows:
+    """Function of a row's number: region, margin and share of diverging motions of its points (3, nx)."""
+
+    def __init__(
+        self,
+        make_body: Callable[..., Body],
+        first: tuple[str, np.ndarray],
+        second: tuple[str, np.ndarray],
+        settings: tuple[int, int, int],
+    ) -> None:
+        self.arguments = make_body, first, second, settings
+
+    def bodies(self, k: int) -> list[LocalTerms]:
+        make_body, (first, x), (second, y), _ = self.arguments
+        row_bodies = (make_body(**{first: float(a), second: float(y[k])}) for a in x)
+        return [jax.tree.map(np.asarray, as_terms(body)) for body in row_bodies]
+
+    def __call__(self, k: int) -> np.ndarray:
+        """Certify and falsify the points of row k."""
+        bodies = self.bodies(k)
+        many = jax.tree.map(lambda *leaves: np.stack(leaves), *bodies)
+        return np.stack([*_certified(bodies), _diverging(many, *self.arguments[3])])
 
 
 def _axes_of(grid: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:

@@ -15,8 +15,9 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.front_door import checked
 from jaxcontact.stability import chatter_proof
-from jaxcontact.stability.body import LocalTerms
+from jaxcontact.stability.body import IMPACT_LAW, LocalTerms
 from jaxcontact.stability.impact_conditions import Conditions, conditions, jump_forms
 from jaxcontact.stability.rational import (
     Rational,
@@ -91,7 +92,13 @@ class Certificate(Record):
     body: LocalTerms
     levels: np.ndarray | None = None
 
+    @property
+    def law(self) -> str:
+        """Name the impact law of the motions that the verdict is about."""
+        return IMPACT_LAW
 
+
+@checked()
 def check(certificate: Certificate) -> bool:
     """Return whether a certificate proves its verdict; False for "undecided" and for damaged certificates.
 

@@ -16,14 +16,17 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_integer
+from jaxcontact.arguments import check_count, check_integer, check_rows
+from jaxcontact.front_door import checked
+from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.precision import jit
-from jaxcontact.stability.body import Body, LocalTerms, as_terms
+from jaxcontact.stability.body import IMPACT_LAW, Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, mode_words
 from jaxcontact.stability.motion import (
     ACTIVE,
     CLOSED,
     DIVERGED,
+    GROWTH,
     RESTED,
     STUCK,
     Motion,
@@ -43,18 +46,25 @@ class Falsification(Record):
     Attributes:
         found: whether some motion diverges: it grows by 1e6, returns to the same state at a larger size, or
             leaves in one mode for ever.
-        growth: logarithm of the size at which the fastest diverging motion stopped; -inf if none.
+        growth: logarithm of the factor by which the motion grew that is decided after the fewest events: from
+            a state to its return, or from its start if that takes 1e6; inf if it leaves in one mode for ever,
+            -inf if no motion diverges.
         start: that motion's start, of size one; every multiple (s v, s^2 gaps) does the same.
         share: (4,) fractions of motions still under way, at rest, diverged, without a consistent mode.
+        law: the impact law of the motions, in words.
     """
 
     found: bool = static()
     growth: float = static()
     start: Motion
     share: np.ndarray
+    law: str = static(default=IMPACT_LAW)
 
 
-def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: int = 2000) -> Falsification:
+@checked(num_samples=check_rows, max_events=check_rows)
+def falsify(
+    body: Body, *, num_samples: int = 256, seed: int = 0, max_events: int = 2000, law: Any = None
+) -> Falsification:
     """Look for a motion that diverges from an arbitrarily small perturbation of the equilibrium.
 
     Starts are along the accelerations of all contact modes, and random states of size one with gaps open
@@ -67,11 +77,14 @@ def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: in
         num_samples: number of starts, at least 1.
         seed: of the random starts, an integer.
         max_events: events after which a motion is left undecided, at least 1.
+        law: an impact law for all contacts that touch, such as `jc.impact.AnitescuPotra()`, with its own
+            restitution. None is the law that `certify` proves motion under: one contact at a time, `body.e`.
 
     Returns:
         Falsification; `found` False proves nothing.
 
     Raises:
+        TypeError: a law that is no callable.
         ValueError: bad numbers in the body, no equilibrium; num_samples, seed or max_events out of range.
 
     Derivative: none.
@@ -81,9 +94,11 @@ def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: in
     table = contact_modes(terms)
     if not bool(table.at_rest[table.words.index("S" * terms.mu.shape[0])]):
         raise ValueError("body: not an equilibrium; no contact forces within Coulomb's law hold it at rest")
-    many = jax.tree.map(lambda x: x[None], terms)
-    start, end = run_many(many, num_samples, seed, max_events)
-    return summarise(*(jax.tree.map(lambda x: np.asarray(x[0]), motion) for motion in (start, end)))
+    keys = jax.random.key(seed), jax.random.key(seed + 1)
+    law = None if law is None else law_as_pytree(law)
+    runs = _run(terms, *keys, jnp.asarray(max_events), num_samples, law)
+    start, end, growth = jax.tree.map(np.asarray, runs)
+    return summarise(start, end, growth, IMPACT_LAW if law is None else repr(law))
 
 
 def check_starts(num_samples: Any, seed: Any, events: Any, name: str = "max_events") -> None:
@@ -93,7 +108,7 @@ def check_starts(num_samples: Any, seed: Any, events: Any, name: str = "max_even
     check_integer(name, events, 1, MAX_EVENTS)
 
 
-def summarise(start: Motion, end: Motion) -> Falsification:
+def summarise(start: Motion, end: Motion, growth: np.ndarray, law: str) -> Falsification:
     """Combine the motions from all starts of one body into a Falsification."""
     outcome = np.asarray(end.outcome)
     diverged = outcome == DIVERGED
@@ -101,9 +116,10 @@ def summarise(start: Motion, end: Motion) -> Falsification:
     best = int(np.argmax(score))
     return Falsification(
         found=bool(diverged.any()),
-        growth=float(end.log_size[best]) if diverged.any() else -math.inf,
+        growth=float(growth[best]) if diverged.any() else -math.inf,
         start=jax.tree.map(lambda x: x[best], start),
         share=np.array([np.mean(outcome == code) for code in (ACTIVE, RESTED, DIVERGED, STUCK)]),
+        law=law,
     )
 
 
@@ -112,7 +128,7 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
     keys = jax.random.key(seed), jax.random.key(seed + 1)
     count = jnp.shape(terms.mu)[0]
     runs = [
-        _run(jax.tree.map(lambda x, i=i: x[i], terms), *keys, jnp.asarray(max_events), num_samples)
+        _run(jax.tree.map(lambda x, i=i: x[i], terms), *keys, jnp.asarray(max_events), num_samples, None)[:2]
         for i in range(count)
     ]
     starts, ends = (jax.tree.map(lambda *x: jnp.stack(x), *motions) for motions in zip(*runs, strict=True))
@@ -121,34 +137,44 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
 
 @functools.partial(jit, static_argnums=4)
 def _run(
-    terms: LocalTerms, key: jax.Array, preference: jax.Array, max_events: jax.Array, num_samples: int
-) -> tuple[Motion, Motion]:
-    dynamics = zero_order_dynamics(terms)
+    terms: LocalTerms,
+    key: jax.Array,
+    preference: jax.Array,
+    max_events: jax.Array,
+    num_samples: int,
+    law: Any,
+) -> tuple[Motion, Motion, jax.Array]:
+    """Run motions of one body; return their starts, their ends, and the growth of those that grow."""
+    dynamics = zero_order_dynamics(terms, law)
     start = starts(dynamics, num_samples, key)
     priority = jax.random.uniform(preference, (num_samples, dynamics.possible.shape[0]), terms.M.dtype)
     lanes = jax.vmap(lambda m, p: step(dynamics, m, p)[0])
 
-    def more(carry: tuple[Motion, Motion, jax.Array]) -> jax.Array:
-        return jnp.any(carry[0].outcome == ACTIVE) & (carry[2] <= max_events)
+    def more(carry: tuple[Motion, Motion, jax.Array, jax.Array]) -> jax.Array:
+        return jnp.any(carry[0].outcome == ACTIVE) & (carry[3] <= max_events)
 
-    def advance(carry: tuple[Motion, Motion, jax.Array]) -> tuple[Motion, Motion, jax.Array]:
-        motion, seen, count = carry
-        motion = jax.vmap(_returned)(lanes(motion, priority), seen)
+    def advance(carry: tuple[Motion, Motion, jax.Array, jax.Array]) -> tuple:
+        motion, seen, growth, count = carry
+        motion, returned = jax.vmap(_returned)(lanes(motion, priority), seen)
+        growth = jnp.where(returned, motion.log_size - seen.log_size, growth)
         note = (count & (count - 1)) == 0  # events 1, 2, 4, 8, ...: each longer than any cycle before it
         seen = jax.tree.map(lambda new, old: jnp.where(note, new, old), motion, seen)
-        return motion, seen, count + 1
+        return motion, seen, growth, count + 1
 
-    return start, lax.while_loop(more, advance, (start, start, jnp.int32(1)))[0]
+    unknown = jnp.full(num_samples, jnp.nan, terms.M.dtype)
+    end, _, growth, _ = lax.while_loop(more, advance, (start, start, unknown, jnp.int32(1)))
+    otherwise = jnp.where(end.log_size > GROWTH, end.log_size, jnp.inf)
+    return start, end, jnp.where(jnp.isnan(growth), otherwise, growth)
 
 
-def _returned(motion: Motion, seen: Motion) -> Motion:
+def _returned(motion: Motion, seen: Motion) -> tuple[Motion, jax.Array]:
     """Decide the motions whose earlier state has come back at another size, as it then does for ever."""
     far = jnp.maximum(jnp.max(jnp.abs(motion.v - seen.v)), jnp.max(jnp.abs(motion.gaps - seen.gaps)))
     same = jnp.all(motion.closed == seen.closed) & jnp.all(motion.sticks == seen.sticks)
     growth = motion.log_size - seen.log_size
     back = same & (far < SAME) & (jnp.abs(growth) > TREND) & (motion.outcome == ACTIVE)
     decided = jnp.where(growth > 0, DIVERGED, RESTED)
-    return motion.replace(outcome=jnp.where(back, decided, motion.outcome).astype(jnp.int32))
+    return motion.replace(outcome=jnp.where(back, decided, motion.outcome).astype(jnp.int32)), back
 
 
 def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:

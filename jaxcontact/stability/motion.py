@@ -16,10 +16,14 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import small_dense
-from jaxcontact.arguments import check_count, check_integer
+from jaxcontact.arguments import check_count, check_integer, check_rows
+from jaxcontact.front_door import checked
+from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
+from jaxcontact.status import Status
+from jaxcontact.terms import ContactTerms
 
 CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
 GROWTH = math.log(1e6)  # change of log(size), either way, that decides a motion
@@ -62,9 +66,10 @@ class ZeroOrderDynamics(Record):
     push: jax.Array  # (nc, nv, 2) velocity per impulse
     delassus: jax.Array  # (nc, 2, 2)
     tied: jax.Array  # (nc, nc) bool: gaps that depend on each other; one closes with all others
+    law: Any = None  # of impacts of all contacts that touch; None is `body.IMPACT_LAW`
 
 
-def zero_order_dynamics(terms: LocalTerms) -> ZeroOrderDynamics:
+def zero_order_dynamics(terms: LocalTerms, law: Any = None) -> ZeroOrderDynamics:
     """Compute the modes and matrices that do not change during a motion."""
     table = contact_modes(terms)
     lift = table.acceleration @ terms.J_n.T
@@ -82,6 +87,7 @@ def zero_order_dynamics(terms: LocalTerms) -> ZeroOrderDynamics:
         push=push,
         delassus=pairs @ push,
         tied=_ties(terms.J_n),
+        law=law,
     )
 
 
@@ -94,12 +100,14 @@ def _ties(rows: jax.Array) -> jax.Array:
     return among[:, None] & among[None]
 
 
+@checked(num_events=check_rows)
 def motion_path(
-    body: Body, start: Motion, *, num_events: int, seed: int = 0
+    body: Body, start: Motion, *, num_events: int, seed: int = 0, law: Any = None
 ) -> tuple[Motion, dict[str, jax.Array]]:
     """Compute one motion: the states before each event, and notes about each event.
 
     Raises:
+        TypeError: a law that is no callable.
         ValueError: bad numbers in the body; num_events < 1, a seed that is not an integer.
 
     Returns:
@@ -110,15 +118,16 @@ def motion_path(
     check_count("num_events", num_events)
     check_integer("seed", seed)
     priority = jax.random.uniform(jax.random.key(seed + 1), (4 ** terms.mu.shape[0],)).astype(terms.M.dtype)
-    _, (path, note) = _motion_path(terms, start, priority, jnp.zeros(num_events))
+    law = None if law is None else law_as_pytree(law)
+    _, (path, note) = _motion_path(terms, start, priority, jnp.zeros(num_events), law)
     return path, note
 
 
 @jit
 def _motion_path(
-    terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array
+    terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array, law: Any
 ) -> tuple[Motion, Any]:
-    dynamics = zero_order_dynamics(terms)
+    dynamics = zero_order_dynamics(terms, law)
 
     def advance(motion: Motion, _: Any) -> tuple[Motion, Any]:
         after, note = step(dynamics, motion, priority)
@@ -181,11 +190,29 @@ def settle(
 def _hit(
     dynamics: ZeroOrderDynamics, motion: Motion, contact: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
+    if dynamics.law is not None:
+        v, good = _hit_by_law(dynamics, motion)
+        return _struck(dynamics, motion, jnp.where(good, v, motion.v), good, contact)
     e, mu = dynamics.terms.e[contact], dynamics.terms.mu[contact]
     impulse = impact_impulse(dynamics.delassus[contact], dynamics.pairs[contact] @ motion.v, mu, e)
     good = jnp.all(jnp.isfinite(impulse))
     v = motion.v + dynamics.push[contact] @ jnp.where(good, impulse, 0.0)
     return _struck(dynamics, motion, v, good, contact)
+
+
+def _hit_by_law(dynamics: ZeroOrderDynamics, motion: Motion) -> tuple[jax.Array, jax.Array]:
+    """Resolve an impact of all contacts that touch by the law; return the velocity and if it is good."""
+    terms, touches = dynamics.terms, motion.gaps <= 0
+    contacts = ContactTerms(
+        M=terms.M,
+        J_n=terms.J_n,
+        J_t=terms.J_t[:, None],
+        phi=jnp.where(touches, 0.0, 1.0).astype(terms.M.dtype),
+        mu=terms.mu,
+        active=touches,
+    )
+    v, info = dynamics.law(contacts, motion.v)
+    return v, ~Status.failed(info.status) & jnp.all(jnp.isfinite(v))
 
 
 def _struck(

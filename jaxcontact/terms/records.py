@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,16 @@ class ContactTerms(Record):
         active: (nc,) bool, True if a contact touches.
     """
 
+    SHAPES: ClassVar[dict[str, str]] = {
+        "J_n": "nc nv",
+        "M": "nv nv",
+        "J_t": "nc nt nv",
+        "phi": "nc",
+        "mu": "nc",
+        "active": "bool nc",
+    }
+    ARGUMENT_HINT: ClassVar[str] = "; make them with contact_terms(model, state)"
+
     M: jax.Array
     J_n: jax.Array
     J_t: jax.Array
@@ -49,7 +59,7 @@ class ContactTerms(Record):
     def touching(self, contacts: Any, system: Any = None) -> ContactTerms:
         """Return the terms with only these contacts active, at any gap; name them as for `take`."""
         nc = self.phi.shape[0]
-        index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, nc, system)
+        index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, self, system)
         return self.replace(active=jnp.zeros(nc, bool).at[index].set(True))
 
     def take(self, contacts: Any, system: Any = None) -> ContactTerms:
@@ -63,8 +73,7 @@ class ContactTerms(Record):
         Raises:
             ValueError: numbers or names of no contact, names without a system.
         """
-        nc = self.phi.shape[0]
-        index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, nc, system)
+        index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, self, system)
         rows = {name: getattr(self, name) for name in ("J_n", "J_t", "phi", "mu", "active")}
         if is_concrete((rows, index)):  # one by one, JAX would compile a program for each row
             return self.replace(
@@ -73,13 +82,13 @@ class ContactTerms(Record):
         return self.replace(**{name: row[index] for name, row in rows.items()})
 
 
-def _contact_numbers(contacts: Any, nc: int, system: Any) -> np.ndarray:
+def _contact_numbers(contacts: Any, terms: ContactTerms, system: Any) -> np.ndarray:
     """Return the numbers of contacts from numbers, a mask or names."""
     if isinstance(contacts, str):
         contacts = [contacts]
     if isinstance(contacts, tuple | list) and any(isinstance(name, str | tuple) for name in contacts):
-        return _named_contacts(list(contacts), nc, system)
-    index = np.asarray(contacts)
+        return _named_contacts(list(contacts), terms, system)
+    nc, index = terms.phi.shape[0], np.asarray(contacts)
     if index.dtype == bool and index.shape == (nc,):
         index = np.flatnonzero(index)
     index = np.atleast_1d(index)
@@ -89,14 +98,17 @@ def _contact_numbers(contacts: Any, nc: int, system: Any) -> np.ndarray:
     return index
 
 
-def _named_contacts(names: list[Any], nc: int, system: Any) -> np.ndarray:
+def _named_contacts(names: list[Any], terms: ContactTerms, system: Any) -> np.ndarray:
     """Return the numbers of the contacts of named shapes or pairs."""
     if system is None:
         raise ValueError("contacts: names need system=, whose contacts these are")
     structure = system.structure
     counts = [num_contacts(structure.dim, structure.shape_table, (pair,)) for pair in structure.pairs]
-    if sum(counts) != nc:
-        raise ValueError(f"system: expected the one with these {nc} contacts, got one with {sum(counts)}")
+    count, nc = sum(counts), terms.phi.shape[0]
+    # Limits may follow the contacts: rows without tangents.
+    limits = not is_concrete(terms.J_t) or not np.any(np.asarray(terms.J_t[count:]))
+    if count > nc or not limits:
+        raise ValueError(f"system: expected the one with these {nc} contacts, got one with {count}")
     chosen: list[int] = []
     for name in names:
         has_name = [name in pair if isinstance(name, str) else name == pair for pair in structure.pairs]

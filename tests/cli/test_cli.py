@@ -312,7 +312,7 @@ def test_the_catalogue_knows_the_choices_of_the_options() -> None:
     assert tuple(FIGURES) == catalogue.CHARTS
 
 
-@pytest.mark.parametrize("command", ["models", "impact", "gait", "stability", "inspect"])
+@pytest.mark.parametrize("command", ["models", "impact", "flow", "gait", "stability", "inspect"])
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, command, "--help")
     assert code == 0

@@ -158,7 +158,7 @@ def test_settings_that_are_none_are_refused_and_set_a_bit_inside_jit():
     for name, value in (("rtol", -1.0), ("atol", np.nan), ("dt", 0.0), ("dt", np.inf), ("longest", -1.0)):
         with pytest.raises(ValueError, match=f"ode.{name}: expected"):
             flow(*arguments, settings=jc.ess.Settings(eps=1e-3, ode=DormandPrince(**{name: value})))
-    with pytest.raises(ValueError, match="eps: expected finite numbers > 0"):
+    with pytest.raises(ValueError, match="eps: expected a finite number > 0"):
         flow(*arguments, settings=jc.ess.Settings(eps=np.inf))
     with pytest.raises(TypeError, match="ode: expected DormandPrince"):
         flow(*arguments, settings=jc.ess.Settings(eps=1e-3, ode=1e-6))
@@ -209,5 +209,64 @@ def test_guards_that_there_are_not_are_refused_and_give_nan_inside_jit(rng):
     assert np.isfinite(one).all(axis=(1, 2)).tolist() == [True, False, False]
     assert np.isfinite(all_of).all(axis=(1, 2)).tolist() == [True, False, False]
     for eps in (-1.0, np.nan):
-        with pytest.raises(ValueError, match="eps: expected a number > 0"):
+        with pytest.raises(ValueError, match="eps: expected a finite number > 0"):
             rescale_guards(jc.Model(system=CORNER, params=params), x[None], eps=eps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-9])
+def test_bands_are_as_wide_as_a_tolerance_allows(tol):
+    """Against the closed form; bands of twice the width would not do."""
+    model = jc.Model(system=HOPPER, params=STIFF)
+    ode = DormandPrince(rtol=1e-12, atol=1e-13)
+    settings = jc.ess.Settings(eps=0.2, ode=ode, max_steps=1024, max_events=8, tol=tol)
+    eps, info = jc.ess.choose_bands(model, START, 0.0, END, settings=settings)
+    assert int(info.status) & int(jc.Status.FAILURES) == 0 and np.all(info.band_error <= tol)
+    x1, _ = flow(model, START, 0.0, END, settings=settings.replace(eps=eps))
+    assert abs(float(x1[0]) - height(STIFF)) < 2 * tol
+    _, wider = flow(model, START, 0.0, END, settings=settings.replace(eps=4 * eps))
+    assert tol == 1e-3 or np.max(wider.band_error) > tol
+
+
+def exact_height(p):
+    """As `height`, of (k, z0), with derivatives."""
+    k, z0 = p
+    g, w, fall = HOPPER_PARAMS["g"], jnp.sqrt(k), jnp.sqrt(2.0 * (z0 - 1.0) / HOPPER_PARAMS["g"])
+    stance = 2.0 / w * (jnp.pi - jnp.arctan2(g * fall / w, g / k))
+    s = jnp.abs((END + fall) % (2 * fall + stance) - fall)
+    return z0 - 0.5 * g * s**2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stiffness", [200.0, 1000.0])
+def test_the_rule_of_the_page_holds_for_a_flow_and_its_derivatives(stiffness):
+    """rtol = 1e-4 of the error, atol a hundredth of rtol, tol = 1e-2 of the error."""
+    p = jnp.array([stiffness, 2.0])
+    exact, slopes = jax.value_and_grad(exact_height)(p)
+    model = jc.Model(system=HOPPER, params=HOPPER_PARAMS | {"k": stiffness})
+
+    @jax.jit
+    @jax.value_and_grad
+    def end(p, settings):
+        params = HOPPER_PARAMS | {"k": p[0]}
+        x0 = jnp.array([p[1], 0.0])
+        return flow(jc.Model(system=HOPPER, params=params), x0, 0.0, END, settings=settings)[0][0]
+
+    for error in (1e-4, 1e-5, 1e-6, 1e-7):
+        ode = DormandPrince(rtol=1e-4 * error, atol=1e-6 * error)
+        settings = jc.ess.Settings(eps=0.1, ode=ode, tol=1e-2 * error, max_steps=2048, max_events=8)
+        eps, info = jc.ess.choose_bands(model, START, 0.0, END, settings=settings)
+        assert int(info.status) & int(jc.Status.FAILURES) == 0
+        value, found = end(p, settings.replace(eps=eps, tol=None))
+        assert abs(float(value - exact)) < 0.1 * error
+        assert np.max(np.abs(np.asarray(found / slopes - 1.0))) < error
+
+
+def test_bands_need_a_tolerance():
+    model = jc.Model(system=HOPPER, params=STIFF)
+    for tol in (None, 0.0, -1.0):
+        with pytest.raises((TypeError, ValueError), match="tol"):
+            jc.ess.choose_bands(model, START, 0.0, END, settings=jc.ess.Settings(eps=0.1, tol=tol))
+    settings = jc.ess.Settings(eps=0.1, tol=1e-3)
+    with pytest.raises(TypeError, match="choose_bands: expected known numbers"):
+        jax.jit(lambda x: jc.ess.choose_bands(model, x, 0.0, END, settings=settings)[0])(jnp.asarray(START))

@@ -7,38 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drifting import Drift
 from helpers.sliding_disc import PARAMS, STATE, SYSTEM
 
 import jaxcontact as jc
-from jaxcontact._pytree import Record
 from jaxcontact.io.run_store import num_finished
 from jaxcontact.simulate import ensemble
-from jaxcontact.status import flag
-
-
-class Drift(Record):
-    """A stepper that pushes a disc at random, another way in each world and step."""
-
-    size: float
-
-    def init(self, model, state, key=None):
-        return (key, jnp.int32(0))
-
-    def closed(self, model, state):
-        return jnp.ones(1, bool)
-
-    def step(self, model, state, tau, memory, *, dt):
-        key, number = memory
-        v = state.v.at[0].add(self.size * jax.random.normal(jax.random.fold_in(key, number)))
-        info = jc.simulate.StepperInfo(
-            status=flag(~jnp.isfinite(v[0]), jc.Status.NONFINITE),
-            residual=jnp.zeros(()),
-            num_iters=jnp.int32(1),
-            impulse=jnp.zeros((1, 2)),
-            contacts=v[:1] > 1.0,
-        )
-        return state.replace(q=state.q + dt * v, v=v, t=state.t + dt), (key, number + 1), info
-
 
 OPTIONS = {"stepper": Drift(size=0.1), "dt": 0.01, "duration": 0.05, "seed": 3}
 
@@ -134,7 +108,7 @@ def test_wrong_arguments_are_named():
     states = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), STATE)
     with pytest.raises(ValueError, match=r"state: expected one state, or a first axis of 10, got \[\(3,\)\]"):
         run(state=states)
-    with pytest.raises(TypeError, match="reduce: expected a function, got int"):
+    with pytest.raises(TypeError, match="reduce: expected a function or Reduction, got 1"):
         run(reduce=1)
     with pytest.raises(TypeError, match=r"stepper: expected one such as"):
         run(stepper=None)

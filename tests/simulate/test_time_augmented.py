@@ -152,6 +152,22 @@ def test_dropped_block():
     np.testing.assert_allclose(path.t[-1], fall + (8.0 - path.s[last[0]]) / (1 + M * G), rtol=1e-9)
 
 
+def test_the_mean_of_two_motions_of_a_dropped_block_is_no_motion():
+    """Theorem 4 calls the solutions from a state a convex set: open gaps ask for dt/ds = 1, and the mean has 0.1.
+
+    The impact begins at the left corner in one motion and at the right one in the other, its mirror image.
+    """
+    start = (0.0, 0.0, 0.0), (0.0, 1.2, 0.0)
+    both = [block(*start, length=4.0, rates=jnp.array(rates))[0] for rates in ((1.0, 1e-6), (1e-6, 1.0))]
+    s = np.linspace(2.6, 3.6, 11)  # beyond the impact
+    q = np.mean([[np.interp(s, path.s, x) for x in path.q.T] for path in both], axis=0).T
+    t = np.mean([np.interp(s, path.s, path.t) for path in both], axis=0)
+    assert max(abs(path.q[-1, 2]) for path in both) > 0.02
+    np.testing.assert_allclose(q[:, [0, 2]], 0.0, atol=1e-7)
+    assert np.min(q[:, 1] - 1.0) > 3e-3  # its corners are in the air
+    assert np.max(np.diff(t) / np.diff(s)) < 0.12
+
+
 def energy(path):
     return (
         0.5 * np.einsum("ki,i,ki->k", path.v, [M, M, M * (W**2 + H**2) / 12], path.v) + M * G * path.q[:, 1]

@@ -625,3 +625,21 @@ def test_a_box_dropped_flat_on_four_corners_loses_no_step(restitution):
     if restitution < 1.0:
         assert np.asarray(found.contacts)[-1].tolist() == [True] * 4 + [False] * 4
         np.testing.assert_allclose(found.states.v[-1], 0.0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_chatter_that_is_cut_short_keeps_its_friction():
+    """A block falls flat with e = 0.5 while it slides: the contacts carry its weight m g T, and friction mu m g T."""
+    mu, end, g, steps = 0.15, 0.5, 9.81, 40
+    block = jc.models.rocking_block()
+    model = block.replace(params=block.params.replace(mu=jnp.full(2, mu)))
+    start = block.initial_state().replace(q=jnp.array([0.0, 1.05, 0.0]), v=jnp.array([2.0, 0.0, 0.0]))
+    law = jc.impact.Newton(restitution=0.5)
+    path = jc.simulate.rollout(
+        model, start, jnp.zeros((steps, 3)), stepper=jc.simulate.Variational(impact=law), dt=end / steps
+    )
+    assert np.any(np.asarray(path.impacts.plastic))
+    np.testing.assert_allclose(path.states.v[-1], [2.0 - mu * g * end, 0.0, 0.0], atol=1e-12)
+    event = jc.simulate.EventDriven(impact=law)
+    exact = jc.simulate.rollout(model, start, jnp.zeros((steps, 3)), stepper=event, dt=end / steps)
+    np.testing.assert_allclose(path.states.q[-1], exact.states.q[-1], atol=1e-10)

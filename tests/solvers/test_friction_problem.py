@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import jaxcontact as jc
-from jaxcontact.solvers import friction_host
+from jaxcontact.solvers import friction_dense, friction_host
 
 
 def heap(rng, spheres, contacts, dim=3):
@@ -284,3 +284,66 @@ def test_a_heap_of_spheres(jams, monkeypatch):
     (r, _), info = jc.solve_friction((mass, J), q, 0.5)
     W = J @ sparse.diags_array(1.0 / mass) @ J.T
     assert info.status == 0 and conditions(W, q, 0.5, r) < 1e-8
+
+
+def random_problem(rng, nc, nv, dim):
+    J = rng.normal(size=(nc * dim, nv)) * 10.0 ** rng.uniform(-1.0, 1.0, (1, nv))
+    return J @ J.T, J @ rng.normal(size=nv), rng.choice([0.0, 0.3, 1.0], nc)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_machine_code_and_numpy_find_velocities_of_one_law(dim, monkeypatch):
+    rng = np.random.default_rng(dim)
+    problems = [
+        random_problem(rng, nc, nv, dim) for nc, nv in ((1, 6), (2, 6), (4, 3), (8, 30), (20, 90)) * 4
+    ]
+    quick = [friction_dense.solve_dense(W, q, mu, dim, None) for W, q, mu in problems]
+    assert sum(answer.is_solved for answer in quick) >= 18
+    monkeypatch.setattr(friction_dense, "_machine_code", lambda: None)
+    for (W, q, mu), answer in zip(problems, quick, strict=True):
+        (_, u), info = jc.solve_friction(W, q, mu, dim=dim)
+        if answer.is_solved and int(info.status) == 0 and len(mu) <= 2:  # small ones have one solution
+            np.testing.assert_allclose(answer.u, u, atol=1e-8 * np.abs(q).max())
+        assert friction_residual(W, q, mu, dim, answer.r) <= 1e-8 or not answer.is_solved
+
+
+def friction_residual(W, q, mu, dim, r):
+    """Violation of Coulomb's law, row by row, over the largest |q|."""
+    u, r = (W @ r + q).reshape(-1, dim), r.reshape(-1, dim)
+    own = np.abs(np.diag(W)).reshape(-1, dim).max(axis=1)
+    slip, push = np.linalg.norm(u[:, 1:], axis=1), np.linalg.norm(r[:, 1:], axis=1)
+    off = [np.minimum(r[:, 0] * own, u[:, 0]), own * np.maximum(push - mu * r[:, 0], 0.0)]
+    off.append(np.minimum(slip, own * (mu * r[:, 0] - push)))
+    off.append(np.minimum(slip, own * np.linalg.norm(slip[:, None] * r[:, 1:] + mu[:, None] * r[:, :1] * u[:, 1:], axis=1)
+                          / np.where(slip > 0, slip, 1.0)))  # fmt: skip
+    return max(np.abs(x).max() for x in off) / np.abs(q).max()
+
+
+def test_a_batch_of_numpy_arrays_has_the_bits_of_single_problems():
+    rng = np.random.default_rng(0)
+    W, q, mu = (np.stack(x) for x in zip(*(random_problem(rng, 4, 12, 3) for _ in range(9)), strict=True))
+    (r, u), info = jc.solve_friction(W, q, mu)
+    for k in range(9):
+        (one, rate), single = jc.solve_friction(W[k], q[k], mu[k])
+        np.testing.assert_array_equal(r[k], one)
+        np.testing.assert_array_equal(u[k], rate)
+        assert info.status[k] == single.status and info.num_iters[k] == single.num_iters
+    with pytest.raises(ValueError, match="W: expected shape"):
+        jc.solve_friction(W[:3], q, mu)
+    bad = q.copy()
+    bad[4, 2] = np.nan
+    with pytest.raises(ValueError, match="q: expected finite numbers"):
+        jc.solve_friction(W, bad, mu)
+
+
+def test_impulses_that_hide_velocities_in_their_round_off_are_no_solution():
+    """A q outside of the range of W, pressed by friction of 1000: impulses of 1e16 make W r + q exact zeros."""
+    rng = np.random.default_rng(3)
+    solved = 0
+    for _ in range(10):
+        J = rng.normal(size=(6, 2)) * 10.0 ** rng.uniform(-3.0, 3.0, (1, 2))
+        W, q, mu = J @ J.T, rng.normal(size=6), rng.choice([10.0, 1e3], 2)
+        (r, _), info = jc.solve_friction(W, q, mu)
+        solved += int(info.status) == 0
+        assert int(info.status) != 0 or np.abs(r).max() * np.abs(W).max() < 1e7 * np.abs(q).max()
+    assert solved

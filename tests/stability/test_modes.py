@@ -127,6 +127,38 @@ def test_forces_that_are_rounding_do_not_deny_an_equilibrium():
     assert not bool(is_equilibrium(PlanarBiped(alpha=1e-9, h=1.0, L1=-1.0, L2=1.0, mu1=0.0, mu2=0.0)))
 
 
+def test_the_static_mode_never_ends():
+    """Definition 3 bounds the time in every mode that is consistent; this one is, and does not move."""
+    table = contact_modes(fig2(0.5, 0.8))
+    still = table.words.index("SS")
+    assert bool(table.at_rest[still]) and not bool(is_ambiguous(fig2(0.5, 0.8)))
+    np.testing.assert_allclose(table.acceleration[still], 0.0, atol=1e-15)
+
+
+def test_an_impact_by_newtons_law_may_raise_kinetic_energy():
+    """A foot that slips, hits and sticks: energy by the contact velocity u is u'D^-1 u / 2, least over slip."""
+    e, r = 0.95, 1.6
+    body = PlanarBiped(alpha=0.0, h=r, L1=-r, L2=r, mu1=0.6, mu2=0.6, e1=e, e2=e)
+    terms = as_terms(body)
+    rows = np.stack([terms.J_n[0], terms.J_t[0]])
+    D = rows @ rows.T
+    slip = -D[0, 1] / D[0, 0]
+    before = rows.T @ np.linalg.solve(D, [-1.0, slip])
+    after, push = impact(body, jnp.asarray(before), 0)
+    np.testing.assert_allclose(rows @ after, [e, 0.0], atol=1e-12)
+    assert abs(float(push[1])) < 0.6 * float(push[0])
+    share = D[0, 1] ** 2 / (D[0, 0] * D[1, 1])
+    ratio = float(after @ after) / float(before @ before)
+    assert ratio == pytest.approx(e**2 / (1 - share), rel=1e-12) and ratio > 1.85
+    contacts = jc.ContactTerms(
+        M=jnp.eye(3), J_n=terms.J_n[:1], J_t=terms.J_t[:1, None], phi=jnp.zeros(1), mu=jnp.array([0.6]),
+        active=jnp.ones(1, bool),
+    )  # fmt: skip
+    same, info = jc.impact.newton(contacts, jnp.asarray(before), restitution=e)
+    np.testing.assert_allclose(same, after, atol=1e-9)
+    assert int(info.status) == int(jc.Status.ENERGY)
+
+
 @pytest.mark.slow
 def test_impacts_obey_newton_and_coulomb(bodies, rng):
     many, terms = bodies

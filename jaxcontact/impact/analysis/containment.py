@@ -1,4 +1,8 @@
-"""Comparison of measured velocities with a sampled set of outcomes; entry `contains`."""
+"""Comparison of measured velocities with a sampled set of outcomes; entry `contains`.
+
+A velocity is inside by a sample or an impulse order that comes near; it is outside by a proof. Neither is
+`unknown`.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,17 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number, check_type
+from jaxcontact.front_door import NOT_NEGATIVE, checked
+from jaxcontact.impact.analysis.necessary import exclusion
+from jaxcontact.impact.analysis.order_search import nearest_by_orders
 from jaxcontact.impact.analysis.outcome_families import families, match
 from jaxcontact.impact.inputs import check_terms
-from jaxcontact.impact.sampling.stream import ImpactSamples
+from jaxcontact.impact.laws.routh_law import Routh
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
+EXCLUDED = 1e-6  # violation of a necessary condition, relative to the speed before, from which on it denies
+REACHED = 1e-3  # distance of an order's outcome, relative to the speed before, that counts as reaching
 FLOOR = 1e-9  # smallest tolerance, relative to the speed before the impact
 ROUNDING = 16.0  # smallest tolerance in units of the samples' rounding, if that is larger than `FLOOR`
 
@@ -27,8 +37,7 @@ class Containment(Record):
         distance: to the nearest sample: |dv|_M in kg^(1/2) m/s with terms, else Euclidean.
         nearest: index of the nearest sample along axis 0 of `samples.v_plus`.
         tolerance: the tolerance that `distance` was compared with, in the same unit.
-        unknown: whether too few samples lie around the nearest one to show the extent of the set there; then
-            `inside` is False and `tolerance` is the smallest possible one.
+        unknown: neither inside, nor proven to be no outcome; False for all with a `tolerance` of the call.
     """
 
     inside: jax.Array
@@ -38,14 +47,16 @@ class Containment(Record):
     unknown: jax.Array
 
 
+@checked(v_measured=check_number, tolerance=NOT_NEGATIVE)
 def contains(
     samples: ImpactSamples,
     v_measured: Any,
     *,
     terms: ContactTerms | None = None,
+    law: Routh | None = None,
     tolerance: float | None = None,
 ) -> Containment:
-    """Tell whether measured post-impact velocities lie in the sampled set; return their distances from it.
+    """Tell whether measured post-impact velocities are outcomes; return their distances from the samples.
 
     The distance is that to the nearest sample without a failure: |dv|_M = sqrt(dv^T M dv) if `terms` is
     given. Without `terms` the distance is Euclidean in the generalized velocities, which mixes m/s with rad/s
@@ -57,29 +68,35 @@ def contains(
     to the 8th neighbour of that sample, but no less than 1e-9 of the speed before the impact. A velocity is
     inside if it is inside for any family.
 
-    Unless the velocity equals a sample, the result is `unknown` if the samples do not show the extent of the
-    set: the nearest sample has fewer than 8 neighbours in its family, or a gap comes before the 8th,
-    or the family has 16 samples or fewer at different places. More samples make a sharper test. Extreme
-    outcomes, such as those of single impacts one at a time, may still lie beyond the last sample.
+    No sampled set shows its own ends: with small steps samples crowd, and one order in a million may reach
+    farther. So a velocity away from the samples is denied only if it breaks a condition that all outcomes
+    meet: no added energy, momentum within the friction cones, no contact that approaches. Else it is
+    `unknown`. With `law` impulse orders are then searched that lead to it, contacts that push alone one after
+    the other among them (seconds for each velocity); it is inside if one comes within 1e-3 of the speed
+    before, and `distance` is then that of this order.
 
     Args:
         samples: of the impact.
         v_measured: (nv,) or (k, nv) velocities.
         terms: the contact terms that were sampled, for their mass matrix and the families.
-        tolerance: largest distance that counts as inside; it replaces the default tolerance.
+        law: the law of the samples, to search for orders; needs `terms`.
+        tolerance: largest distance that counts as inside; it replaces the default tolerance and all proofs.
 
     Returns:
         Containment.
 
     Raises:
         TypeError: arguments that are not ImpactSamples, ContactTerms or numbers.
-        ValueError: wrong shapes, NaN or inf, a negative tolerance, no sample with status 0.
+        ValueError: wrong shapes, NaN or inf, a negative tolerance, no sample with status 0, a law without
+            terms.
 
     Derivative: none; a host-level function.
     """
     v_plus, good, measured = _checked(samples, v_measured)
     if tolerance is not None:
         check_number("tolerance", tolerance, 0.0)
+    if law is not None and terms is None:
+        raise ValueError("law: expected the terms of the samples with it, got terms=None")
     root = mass_root(terms, v_plus.shape[1])
 
     # |dv|_M = |R dv| with M = R^T R; relative to the velocity before the impact, so that no digits are lost.
@@ -93,12 +110,9 @@ def contains(
         match(good[members], points[members], measured_points, smallest_tolerance) for members in groups
     ]
     # Each array is (families, k).
-    distance, nearest, width, thin = (np.stack(column) for column in zip(*matches, strict=True))
+    distance, nearest, width = (np.stack(column) for column in zip(*matches, strict=True))
     closest = np.argmin(distance, axis=0)
-    if tolerance is None:
-        limit = width
-    else:
-        limit, thin = np.full_like(distance, float(tolerance)), np.zeros_like(thin)
+    limit = width if tolerance is None else np.full_like(distance, float(tolerance))
     inside = distance <= limit
     is_inside = np.any(inside, axis=0)
     deciding = np.where(is_inside, np.argmin(np.where(inside, distance, np.inf), axis=0), closest)
@@ -108,12 +122,24 @@ def contains(
     def in_family(values: np.ndarray, family: np.ndarray, kind: Any) -> jax.Array:
         return jnp.asarray(np.take_along_axis(values, family[None], axis=0)[0].reshape(shape), kind)
 
+    gap = np.min(distance, axis=0)
+    unknown = np.zeros_like(is_inside)
+    if tolerance is None:
+        unknown = ~is_inside
+    if tolerance is None and terms is not None:
+        velocities = np.atleast_2d(measured)
+        unknown[unknown] = exclusion(terms, start, velocities[unknown]) <= EXCLUDED
+        if law is not None and np.any(unknown):
+            reached = nearest_by_orders(terms, samples.v_minus, law, velocities[unknown])
+            gap[unknown] = np.minimum(gap[unknown], reached)
+            is_inside[unknown] = reached <= REACHED * float(np.linalg.norm(root @ start))
+            unknown &= ~is_inside
     return Containment(
         inside=jnp.asarray(is_inside.reshape(shape)),
-        distance=in_family(distance, closest, dtype),
+        distance=jnp.asarray(gap.reshape(shape), dtype),
         nearest=in_family(nearest, closest, jnp.int32),
         tolerance=in_family(limit, deciding, dtype),
-        unknown=in_family(thin & ~is_inside[None], closest, bool),
+        unknown=jnp.asarray(unknown.reshape(shape)),
     )
 
 

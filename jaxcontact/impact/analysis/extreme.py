@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_count, check_rows
+from jaxcontact.batching.remote_blocks import run_blocks
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
-from jaxcontact.impact.laws import routh
-from jaxcontact.impact.laws.contact_space import ImpactInfo
-from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
-from jaxcontact.impact.laws.routh_steps import ImpactDraws
-from jaxcontact.impact.sampling.draws import sobol
+from jaxcontact.impact.analysis.order_search import (
+    Starts,
+    draw_starts,
+    resolve_fractions,
+    search_orders,
+    searchable,
+)
+from jaxcontact.impact.laws.routh_law import FittedRouth, Routh
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
-ROUNDS = 4  # number of rounds of ascents; each but the first varies the best ends so far
-RENEWED = 0.5  # fraction of the numbers of a good end that a round replaces by new draws
-PARENTS = 16  # number of ends that a round varies
-ALIKE = 1e-4  # difference of two values, relative to the largest, below which their ends count as one
-_Ends = tuple[
-    jax.Array, jax.Array
-]  # fractions of `impulse_step` and picks (n, N, nc + 1), and their values (n,)
+GROUP = 128  # starts that search together: a round varies the best ends of its group
 
 
 class Extreme(Record):
@@ -50,6 +49,7 @@ class Extreme(Record):
     values: jax.Array
 
 
+@checked(v="nv", direction="nv", num_starts=check_rows, num_iters=check_count)
 def extreme(
     terms: ContactTerms,
     v: jax.Array,
@@ -59,24 +59,26 @@ def extreme(
     num_starts: int = 128,
     num_iters: int = 150,
     seed: int = 0,
+    run: Run = DEFAULT_RUN,
 ) -> Extreme:
     """Search for the impulse order whose outcome lies farthest along a direction.
 
     The search maximises direction . v_plus over the caps in [0, impulse_step] of `resolve`, by projected
     gradient ascent from many quasi-random starts in parallel; the starts also draw the choices among
-    solutions. Three times the best ends, with some of their numbers replaced by new draws, are the next
-    starts. The objective is piecewise smooth, so the search is local: its result is an outcome with its
-    impulse order, and no proof that no outcome lies farther.
+    solutions. Three times the best ends of a group, with some of their numbers replaced by new draws, are
+    the next starts. The objective is piecewise smooth, so the search is local: its result is an outcome
+    with its impulse order, and no proof that no outcome lies farther.
 
     Args:
-        terms: contact terms, nc contacts.
+        terms: contact terms, nc contacts, of which the active ones count.
         v: (nv,) velocity before the impact.
         law: `jc.impact.Routh(impulse_step=, max_steps=)`; its density plays no part, because the set of
             outcomes does not depend on it.
         direction: (nv,) covector. A row of J_n, for example, maximises the separation speed of its contact.
-        num_starts: number of starts in parallel.
+        num_starts: number of starts; groups of 128 search on their own.
         num_iters: gradient steps of each start, a quarter of them in each round.
         seed: of the starts.
+        run: executor, progress. A group is a block of work.
 
     Returns:
         Extreme.
@@ -89,7 +91,7 @@ def extreme(
 
     Derivative: none; a driver for the host.
     """
-    fitted = fitted_law(terms, v, law)
+    inputs.check(terms, v)
     inputs.check_array("direction", direction)
     if jnp.shape(direction) != jnp.shape(v):
         raise ValueError(f"direction: expected shape {jnp.shape(v)}, got {jnp.shape(direction)}")
@@ -97,55 +99,62 @@ def extreme(
         raise ValueError("direction: expected finite numbers, not all zero")
     for name, number in (("num_starts", num_starts), ("num_iters", num_iters)):
         inputs.check_count(name, number)
-    routh.check_selection(terms, fitted.selection, routh.SELECTIONS, fitted.num_directions)
-    if fitted.turn_polygon:
-        raise ValueError("law.turn_polygon: expected False, because the draws turn the polygon; got True")
-    nc, max_steps = terms.phi.shape[0], fitted.max_steps
-    size = max_steps * (nc + 1)
-    index = jnp.arange(ROUNDS * num_starts, dtype=jnp.uint32)
-    drawn = sobol(size, seed).uniform(index, 0, size, v.dtype).T.reshape(-1, max_steps, nc + 1)
-    # Sequences of single impacts are corners of the cube of caps, so half of the starts are corners.
-    corner = (index % 2 == 1)[:, None, None] & (np.arange(nc + 1) < nc)[None, None]
-    orders = jnp.where(corner, jnp.round(drawn), drawn).reshape(ROUNDS, num_starts, max_steps, nc + 1)
-    renewed = jax.random.bernoulli(jax.random.key(seed), RENEWED, orders.shape).at[0].set(True)
-    return _search(terms, v, direction, fitted, orders, renewed, num_iters)
+    check_run(run, unused=("chunk", "devices", "checkpoint", "about"))
+    nc = terms.phi.shape[0]
+    terms, fitted, touching = searchable(terms, v, law)
+    groups = [(begin, min(begin + GROUP, num_starts)) for begin in range(0, num_starts, GROUP)]
+    arguments = terms, v, direction, fitted.replace(density=None), int(num_iters), int(seed)
+    parts = []
+    for part in run_blocks(run, _Group, arguments, groups, count=len(groups), num_threads=1):
+        parts.append(part)
+        if run.progress is not None:
+            run.progress(groups[len(parts) - 1][1], num_starts)
+    winner = int(np.argmax([np.max(part.values) for part in parts]))
+    best: Extreme = jax.tree.map(jnp.asarray, parts[winner])
+    best = best.replace(values=jnp.concatenate([part.values for part in parts]))
+    if touching is None:
+        return best
+    caps = jnp.zeros((fitted.max_steps, nc), v.dtype).at[:, touching].set(best.impulse_max)
+    return best.replace(impulse_max=caps)
 
 
-@functools.partial(jit, static_argnums=6)
+class _Group:
+    """Function of the numbers of the starts begin, ..., end - 1: the result of their search."""
+
+    def __init__(
+        self, terms: ContactTerms, v: jax.Array, direction: jax.Array, law: FittedRouth, num_iters: int,
+        seed: int,
+    ) -> None:  # fmt: skip
+        self.problem, self.num_iters, self.seed = (terms, v, direction, law), num_iters, seed
+
+    def __call__(self, begin: int, end: int) -> Extreme:
+        """Search from the starts of the group; return NumPy arrays."""
+        seed = self.seed
+        if begin:  # other groups draw from other seeds
+            seed = int(np.random.SeedSequence([seed, begin]).generate_state(1)[0])
+        starts = draw_starts(self.problem[3], end - begin, seed, self.problem[1].dtype)
+        result: Extreme = jax.tree.map(np.asarray, _search(*self.problem, starts, self.num_iters))
+        return result
+
+
+@functools.partial(jit, static_argnums=5)
 def _search(
     terms: ContactTerms,
     v: jax.Array,
     direction: jax.Array,
     law: FittedRouth,
-    orders: jax.Array,
-    renewed: jax.Array,
+    starts: Starts,
     num_iters: int,
 ) -> Extreme:
-    """Search from the impulse orders (ROUNDS, num_starts, N, nc + 1) of all rounds: fractions and picks.
+    """Search from the starts of all rounds."""
 
-    If `renewed` is False, a round keeps the number of the best end.
-    """
-
-    def resolved(order: jax.Array) -> tuple[ImpactDraws, jax.Array, ImpactInfo]:
-        draws = ImpactDraws(law.impulse_step * order[:, :-1], order[:, -1])
-        return draws, *routh.resolve_unchecked(terms, v, draws, law.steps, law.restitution)
-
-    def outcome(order: jax.Array) -> tuple[jax.Array, jax.Array]:
-        _, v_plus, info = resolved(order)
+    def along_direction(order: jax.Array) -> tuple[jax.Array, jax.Array]:
+        _, v_plus, info = resolve_fractions(terms, v, law, order)
         return direction @ v_plus, info.status
 
-    def next_round(best: _Ends, fresh: tuple[jax.Array, jax.Array]) -> tuple[_Ends, None]:
-        drawn, new = fresh
-        starts = jnp.where(new, drawn, best[0][_parents(best[1])])
-        order, value = _climb(outcome, starts, -(-num_iters // ROUNDS))
-        better = value > best[1]
-        order = jnp.where(better[:, None, None], order, best[0])
-        return (order, jnp.where(better, value, best[1])), None
-
-    nothing = orders[0], jnp.full(orders.shape[1], -jnp.inf, v.dtype)
-    (order, values), _ = lax.scan(next_round, nothing, (orders, renewed))
+    order, values = search_orders(along_direction, starts, num_iters)
     winner = jnp.argmax(values)
-    draws, v_plus, info = resolved(order[winner])
+    draws, v_plus, info = resolve_fractions(terms, v, law, order[winner])
     nothing_ended = ~jnp.isfinite(values[winner])
     return Extreme(
         v_plus=v_plus,
@@ -155,43 +164,3 @@ def _search(
         status=info.status | jnp.where(nothing_ended, jnp.uint32(int(Status.UNTERMINATED)), jnp.uint32(0)),
         values=values,
     )
-
-
-def _parents(values: jax.Array) -> jax.Array:
-    """Choose for every start of a round (n,) the search whose end it varies: the best ones, cyclically.
-
-    Ends with equal values count once.
-    """
-    order = jnp.argsort(-values)
-    fall = -jnp.diff(values[order], prepend=jnp.inf)
-    distinct = fall > ALIKE * jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0))
-    ranked = order[jnp.argsort(~distinct, stable=True)]
-    return ranked[jnp.arange(values.shape[0]) % PARENTS]
-
-
-def _climb(
-    outcome: Callable[[jax.Array], tuple[jax.Array, jax.Array]], orders: jax.Array, num_iters: int
-) -> _Ends:
-    """Climb by projected gradient ascent from the fractions `orders` (n, N, nc + 1); return the best ones."""
-    slopes = jax.vmap(jax.value_and_grad(outcome, has_aux=True))
-
-    def iterate(carry: tuple, fraction: jax.Array) -> tuple[tuple, None]:
-        order, best_order, best_value = carry
-        (value, status), slope = slopes(order)
-        slope = slope.at[..., -1].set(0.0)
-        improved = (status == 0) & (value > best_value)
-        best_value = jnp.where(improved, value, best_value)
-        best_order = jnp.where(improved[:, None, None], order, best_order)
-        # The size of a step does not depend on the slope, because slopes of the pieces differ by orders of
-        # magnitude. The steps shrink geometrically from the best point so far, so they settle on the edge of
-        # its piece.
-        size = jnp.max(jnp.abs(slope), axis=(1, 2), keepdims=True)
-        move = fraction * slope / jnp.where(size > 0, size, 1.0)
-        off_best = ~improved & (fraction < 0.02) & jnp.isfinite(best_value)
-        base = jnp.where(off_best[:, None, None], best_order, order)
-        return (jnp.clip(base + move, 0.0, 1.0), best_order, best_value), None
-
-    fractions = jnp.geomspace(0.3, 1e-7, num_iters, dtype=orders.dtype)
-    begin = orders, orders, jnp.full(orders.shape[0], -jnp.inf, orders.dtype)
-    (_, best_order, best_value), _ = lax.scan(iterate, begin, fractions)
-    return best_order, best_value

@@ -24,15 +24,13 @@ class Match(NamedTuple):
         distance: (k,) from the place to the nearest member.
         nearest: (k,) number of the nearest member among all samples.
         width: (k,) distance from the nearest member to its last neighbour; a place within it counts as
-            inside.
-        thin: (k,) whether the nearest member has fewer than `NEIGHBOURS` neighbours before a gap, or the
-            family at most `FEW_MEMBERS` members; then `width` is the smallest width.
+            inside. It is the smallest width if the nearest member has fewer than `NEIGHBOURS` neighbours
+            before a gap, or the family at most `FEW_MEMBERS` members.
     """
 
     distance: np.ndarray
     nearest: np.ndarray
     width: np.ndarray
-    thin: np.ndarray
 
 
 def match(numbers: np.ndarray, points: np.ndarray, places: np.ndarray, smallest_width: float) -> Match:
@@ -64,7 +62,6 @@ def match(numbers: np.ndarray, points: np.ndarray, places: np.ndarray, smallest_
         distance,
         numbers[member],
         np.where(thin, smallest_width, np.maximum(smallest_width, neighbour_distances[:, -1])),
-        thin,
     )
 
 

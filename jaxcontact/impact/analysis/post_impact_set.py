@@ -7,7 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count
+from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import contact_space, slowest_approach
 from jaxcontact.impact.laws.routh_law import Routh, fitted_law
@@ -15,6 +18,8 @@ from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 from jaxcontact.impact.sampling.driver import sample
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
+
+CLOSED_TOGETHER = 256  # velocities of a block that take the closing step
 
 
 class PostImpactSet(Record):
@@ -38,6 +43,7 @@ class PostImpactSet(Record):
     complete: bool = static(default=False)
 
 
+@checked(v="nv", num_samples=check_count, tolerance=POSITIVE)
 def approximate_set(
     terms: ContactTerms,
     v: jax.Array,
@@ -95,16 +101,15 @@ def approximate_set(
         return np.any(active & (velocities @ np.asarray(terms.J_n).T < -slowest), axis=1)
 
     unfinished = np.flatnonzero(approaching(v_plus))
+    begins = range(0, unfinished.size, CLOSED_TOGETHER)
+    rows = [unfinished[begin : begin + CLOSED_TOGETHER] for begin in begins]
     settings = StepSettings("lemke" if fitted.selection == "lemke" else "all", fitted.num_directions)
-    chunk = 256  # padded, so that one program serves any number of unfinished samples
-    for begin in range(0, unfinished.size, chunk):
-        rows = unfinished[begin : begin + chunk]
-        padded = np.resize(rows, chunk)
-        draws = ImpactDraws(
-            jnp.full((chunk, 1, nc), closing, v_plus.dtype), jnp.zeros((chunk, 1), v_plus.dtype)
-        )
-        closed, _, _ = routh.resolve_many(terms, jnp.asarray(v_plus[padded]), draws, settings, False)
-        v_plus[rows] = np.asarray(closed)[: rows.size]
+    closed = run_blocks(
+        run, _ClosingStep, (terms, closing, settings), ((v_plus[part],) for part in rows), count=len(rows),
+        num_threads=1,
+    )  # fmt: skip
+    for part, velocities in zip(rows, closed, strict=True):
+        v_plus[part] = velocities
     failed = np.asarray(samples.status) & ~np.uint32(int(Status.UNTERMINATED)) != 0
     return PostImpactSet(
         v_plus=jnp.asarray(v_plus),
@@ -114,3 +119,19 @@ def approximate_set(
         closing_impulse=closing,
         complete=samples.complete,
     )
+
+
+class _ClosingStep:
+    """Function of velocities (n, nv): those after one more step with small normal impulses."""
+
+    def __init__(self, terms: ContactTerms, closing: float, settings: StepSettings) -> None:
+        self.terms, self.closing, self.settings = terms, closing, settings
+
+    def __call__(self, v: np.ndarray) -> np.ndarray:
+        """Take the step of each velocity, padded so that one program serves any number of them."""
+        padded = v[np.resize(np.arange(len(v)), CLOSED_TOGETHER)]
+        steps = CLOSED_TOGETHER, 1
+        impulse_max = jnp.full((*steps, self.terms.phi.shape[0]), self.closing, v.dtype)
+        draws = ImpactDraws(impulse_max, jnp.zeros(steps, v.dtype))
+        closed, _, _ = routh.resolve_many(self.terms, jnp.asarray(padded), draws, self.settings, False)
+        return np.asarray(closed)[: len(v)]

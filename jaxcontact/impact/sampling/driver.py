@@ -16,15 +16,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_count, check_seed
+from jaxcontact.batching.reduction import Reduction, check_reduce, folder
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.costs import check_memory
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration, touching_contacts
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
 from jaxcontact.impact.sampling import checkpoint as checkpoints
 from jaxcontact.impact.sampling import processes
+from jaxcontact.impact.sampling.chunks import Chunk, ImpactSamples
 from jaxcontact.impact.sampling.density import shaped
 from jaxcontact.impact.sampling.draws import Iid, sobol
-from jaxcontact.impact.sampling.stream import PIECE, Chunk, ImpactSamples, Stream
+from jaxcontact.impact.sampling.stream import PIECE, Stream
 from jaxcontact.terms import ContactTerms
 
 CHECKPOINT_CHUNK = 2**16  # samples; each chunk waits for the disk once
@@ -56,11 +61,12 @@ def sample(
     num_samples: int,
     seed: Seed = 0,
     keep_path: bool = False,
-    reduce: Callable[[Any, ImpactSamples], Reduced],
+    reduce: Callable[[Any, ImpactSamples], Reduced] | Reduction,
     run: Run = ...,
 ) -> Reduced: ...
 
 
+@checked(v="nv", num_samples=check_count)
 def sample(
     terms: ContactTerms,
     v: jax.Array,
@@ -69,7 +75,7 @@ def sample(
     num_samples: int,
     seed: Seed = 0,
     keep_path: bool = False,
-    reduce: Callable[[Any, ImpactSamples], Any] | None = None,
+    reduce: Callable[[Any, ImpactSamples], Any] | Reduction | None = None,
     run: Run = DEFAULT_RUN,
 ) -> Any:
     """Draw outcomes of a simultaneous impact over random impulse orders (Halm & Posa, Algorithm 1).
@@ -87,11 +93,13 @@ def sample(
             independent, not quasi-random.
         keep_path: also return the velocities through the impact.
         reduce: (accumulated, ImpactSamples of one chunk) -> accumulated, called in order, at first with
-            None; `sample` then returns the last value, in memory that does not grow.
-        run: chunk (default 2^14 samples, with a checkpoint 2^16), devices, checkpoint, about, progress. Above
-            2^14 the work of a chunk is still spread over all devices, and only memory grows, to about six
-            chunks. Below, each call of the kernel does less for its fixed cost of about a millisecond. The
-            checkpoint is a folder, see `load_samples` for its files; `reduce` sees the stored chunks first.
+            None; `sample` then returns the last value, in memory that does not grow. A `jc.Reduction` has
+            its part computed by the workers of an executor, unless samples come here for a checkpoint.
+        run: executor, chunk (default 2^14 samples, with a checkpoint 2^16), devices, checkpoint, about,
+            progress. Above 2^14 the work of a chunk is still spread over all devices, and only memory grows,
+            to about six chunks. Below, each call of the kernel does less for its fixed cost of about a
+            millisecond. The checkpoint is a folder, see `load_samples` for its files; `reduce` sees the
+            stored chunks first.
 
     Returns:
         ImpactSamples, or what `reduce` accumulated. With a checkpoint the arrays are memory-mapped files.
@@ -120,6 +128,8 @@ def sample(
     share = processes.share()
     _check_call(terms, v, law, num_samples, reduce, run, num_processes=share[1])
     stream = _stream(terms, jnp.asarray(v), fitted_law(terms, v, law), seed, keep_path, run)
+    if isinstance(reduce, Reduction) and run.checkpoint is None:
+        stream.part = reduce.part
     total, size = int(num_samples), _chunk_size(run)
     if run.checkpoint is not None:
         manifest = checkpoints.describe(stream, total, seed, run.about or {})
@@ -133,8 +143,9 @@ def sample(
     with contextlib.closing(_reported(chunks, num_computed, run.progress)) as reported:
         if reduce is not None:
             reduced: Any = None
-            for samples in reported:
-                reduced = reduce(reduced, samples.samples)
+            fold = folder(reduce, has_parts=stream.part is not None)
+            for chunk in reported:
+                reduced = fold(reduced, chunk.samples)
             return reduced
         if run.checkpoint is None:
             return _gather(reported, stream, total, rows)
@@ -152,8 +163,9 @@ def _check_call(
         raise ValueError("sample: a driver for the host, not traceable; use sample_in_jit inside jit or vmap")
     inputs.check_count("num_samples", num_samples)
     check_run(run)
-    if reduce is not None and not callable(reduce):
-        raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
+    check_reduce(reduce)
+    if run.executor is not None and num_processes > 1:
+        raise ValueError("run.executor: used by one process, got several of jax.distributed")
     if run.checkpoint is not None and num_processes > 1:
         raise ValueError("checkpoint: written by one process, got several of jax.distributed; use reduce")
 
@@ -172,6 +184,7 @@ class MemoryWarning(UserWarning):
 def _announce_memory(stream: Stream, total: int) -> None:
     """Warn if the samples of a run need more than LARGE_OUTPUT bytes."""
     per_sample = sum(leaf.nbytes for leaf in jax.tree.leaves(stream.unmoved(1).replace(v_minus=None)))
+    check_memory("num_samples", total, per_sample, "samples")
     if per_sample * total > LARGE_OUTPUT:
         warnings.warn(
             f"sample: {total} samples of {per_sample} bytes need {per_sample * total / 1e9:.1f} GB of "
@@ -201,10 +214,10 @@ def _stream(
     elif isinstance(seed, jax.Array | np.ndarray):
         raise TypeError(f"seed: expected an integer or a JAX random key, got {seed!r}")
     else:
-        inputs.check_integer("seed", seed)
+        check_seed("seed", seed)
         draws = sobol(law.max_steps * (nc + 1), seed)
     draws = shaped(draws, law.density, nc)
-    return Stream(terms, v, draws, law, keep_path=keep_path, devices=run.devices, places=places)
+    return Stream(terms, v, draws, law, keep_path=keep_path, places=places, run=run)
 
 
 def _reported(chunks: Generator[Chunk], total: int, progress: Callable[..., None] | None) -> Generator[Chunk]:

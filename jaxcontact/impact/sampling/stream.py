@@ -7,23 +7,35 @@ does not show in the results.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record, static
 from jaxcontact.batching import all_cores
+from jaxcontact.batching.remote_blocks import RemoteQueue, remote_queue
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
+from jaxcontact.impact.sampling.chunks import (
+    Chunk,
+    ImpactSamples,
+    Knowledge,
+    cut_range,
+    divide_range,
+    join_chunks,
+    uses_same_facts,
+)
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import PERIOD, Iid, Sobol
 from jaxcontact.impact.sampling.sampling_kernel import lane_status
@@ -36,53 +48,8 @@ HUGE, SHORT_PILOT = 2**15, 512  # above so many modes fewer samples fill it, bec
 _NONE = np.empty(0, np.uint32)
 LONG = 2**19  # samples of a block from which on a larger table is compiled
 LEMKE_MEMORY = 2**30  # bytes at most of the problems that are solved together
+LEMKE_LANES = {1: 1024, 2: 64}  # problems at most, in the plane and in space: a call pays for all of them
 GROWTH = 1.5  # each block of "visited" ends at this multiple of the last sample number of the block before
-
-
-class ImpactSamples(Record):
-    """Samples of the outcomes of one impact; axis 0 is the sample.
-
-    Attributes:
-        v_minus: (nv,) velocity before.
-        v_plus: (n, nv) velocities after.
-        impulse: (n, nc, 1 + nt) total contact impulse (n, t1, t2), N s.
-        status: (n,) uint32 bits of `Status`; 0 is success.
-        num_iters: (n,) number of steps.
-        energy_ratio: (n,) kinetic energy after / before.
-        residual: (n,) worst residual of any step, as in `ImpactInfo`.
-        path: (n, max_steps + 1, nv) velocities through the impact, or None; rows after the last step
-            repeat v_plus.
-        complete: whether all solutions of every step were candidates, of a continuum of them its corners:
-            with "all", except for modes of redundant contacts with more free impulses than are tabulated.
-            False: outcomes may be missing and frequencies biased, with "lemke" whole families may be missing.
-        independent: whether the samples are independent draws of one distribution: drawn with a `key`, and
-            not with "visited", where a sample depends on the modes that earlier ones met.
-    """
-
-    v_minus: jax.Array
-    v_plus: jax.Array
-    impulse: jax.Array
-    status: jax.Array
-    num_iters: jax.Array
-    energy_ratio: jax.Array
-    residual: jax.Array
-    path: jax.Array | None = None
-    complete: bool = static(default=False)
-    independent: bool = static(default=False)
-
-
-class Chunk(NamedTuple):
-    """Samples number begin, ..., end - 1, as NumPy arrays, and the facts they taught, ascending.
-
-    With "visited" the facts are the modes that stood for an outcome in some step, and the sets of outcomes
-    of the steps, by their signatures; none with other selections. After the pilot, facts come
-    only from samples that needed more than the known modes and sets.
-    """
-
-    begin: int
-    end: int
-    samples: ImpactSamples
-    facts: np.ndarray
 
 
 class Stream:
@@ -96,12 +63,13 @@ class Stream:
         law: FittedRouth,
         *,
         keep_path: bool = False,
-        devices: Sequence[jax.Device] | None = None,
         places: tuple[np.ndarray, int] | None = None,
+        run: Run = DEFAULT_RUN,
+        part: Callable[[ImpactSamples], Any] | None = None,
     ) -> None:
         self.terms, self.v, self.draws, self.law = terms, v, draws, law
-        self.keep_path, self.places = keep_path, places
-        self.devices = list(jax.local_devices() if devices is None else devices)
+        self.keep_path, self.places, self.run, self.part = keep_path, places, run, part
+        self.devices = list(jax.local_devices() if run.devices is None else run.devices)
         self.compiled: set[Any] = set()  # sizes of `VisitedModes` for which the kernel has been compiled
         self.collides = bool(jnp.any(colliding(terms, v, v)))
         self.enumerates = self.collides and law.selection != "lemke" and not law.turn_polygon
@@ -139,37 +107,35 @@ class Stream:
             share: (i, n) to compute only the i-th of n equal parts of every block.
             exchange: maps the facts of this part to those of all n parts.
         """
-        facts, used, capacity = NO_FACTS, NO_FACTS, (0, 0)
+        facts, used, first, capacity = NO_FACTS, NO_FACTS, NO_FACTS, (0, 0)
         begin = done[-1][0] if done else 0
-        workers = all_cores.workers(self.devices)
-        with threads(len(workers)) as pool:
+        with self._queue() as queue:
             for number, (block_begin, block_end) in enumerate(self._blocks(total)):
                 # The pilot searches all modes; later blocks use the facts known before the block. Only the
                 # block after the pilot and long blocks enlarge the capacity, which needs a new compilation.
-                visited = None
+                knowledge = None
                 if self.enumerates and self.learns and block_begin > 0:
                     long = self.pilot * GROWTH**number - block_begin >= LONG
                     if not fits_capacity(facts, capacity) and (long or number == 1):
                         capacity = self.by_modes.memory.choose_capacity(facts)
                     used = facts if fits_capacity(facts, capacity) else used
-                    visited = self.by_modes.memory.tabulate(used, capacity)
+                    first = first if first.size else used
+                    knowledge = Knowledge(first, used, capacity)
                 for end, learnt in done:
                     if block_begin < end <= block_end:
                         facts = np.union1d(facts, learnt)
-                cuts = _cuts(*_parts(max(begin, block_begin), block_end, size, share[1])[share[0]], size)
-                piece = self._piece(cuts, len(workers))
-                parts = self._in_order(
-                    pool, workers, [p for cut in cuts for p in _cuts(*cut, piece)], visited
+                cuts = cut_range(
+                    *divide_range(max(begin, block_begin), block_end, size, share[1])[share[0]], size
                 )
-                for cut in cuts:
-                    chunk = _joined(list(itertools.islice(parts, len(_cuts(*cut, piece)))))
-                    facts = np.union1d(facts, chunk.facts)
-                    yield chunk
+                with contextlib.closing(self._computed(queue, cuts, knowledge)) as chunks:
+                    for chunk in chunks:
+                        facts = np.union1d(facts, chunk.facts)
+                        yield chunk
                 facts = exchange(facts)
 
     def shares(self, total: int, size: int, count: int) -> list[list[tuple[int, int]]]:
         """List (begin, end) of the part of each block that each of `count` processes computes."""
-        return [_parts(begin, end, size, count) for begin, end in self._blocks(total)]
+        return [divide_range(begin, end, size, count) for begin, end in self._blocks(total)]
 
     def _piece(self, cuts: list[tuple[int, int]], num_workers: int) -> int:
         """Choose the number of samples per call of the kernel, for one block."""
@@ -177,6 +143,45 @@ class Stream:
             return PIECE
         count = sum(end - begin for begin, end in cuts)
         return min(PIECE, max(1, -(-count // num_workers)))
+
+    @contextlib.contextmanager
+    def _queue(self) -> Iterator[Executor | RemoteQueue]:
+        """Provide what computes chunks: threads of this process, or the workers of the run's executor."""
+        if self.run.executor is None:
+            with threads(len(all_cores.workers(self.devices))) as pool:
+                yield pool
+            return
+        law, places = self.law, self.places
+        arguments = self.terms, self.v, self.draws, law, self.keep_path, places, self.part
+        check = 0, self.pilot, None
+        yield remote_queue(self.run, make_chunk_source, *arguments, check=check)
+
+    def _computed(
+        self, queue: Executor | RemoteQueue, cuts: list[tuple[int, int]], knowledge: Knowledge | None
+    ) -> Generator[Chunk]:
+        """Yield the chunks of the cuts, in order."""
+        if isinstance(queue, RemoteQueue):
+            for chunk in queue.results(((*cut, knowledge) for cut in cuts), len(cuts)):
+                if self.part is None:
+                    chunk = chunk._replace(samples=chunk.samples.replace(v_minus=self.v))
+                yield chunk
+            return
+        workers = all_cores.workers(self.devices)
+        piece = self._piece(cuts, len(workers))
+        pieces = [p for cut in cuts for p in cut_range(*cut, piece)]
+        parts = self._in_order(queue, workers, pieces, self.tabulate(knowledge))
+        for cut in cuts:
+            chunk = join_chunks(list(itertools.islice(parts, len(cut_range(*cut, piece)))))
+            yield chunk if self.part is None else chunk._replace(samples=self.part(chunk.samples))
+
+    def tabulate(self, knowledge: Knowledge | None) -> VisitedModes | None:
+        """Make the tables of "visited" from its facts, after those of the first facts of the run."""
+        if knowledge is None:
+            return None
+        memory = self.by_modes.memory
+        if memory.x is None and knowledge.first is not knowledge.used:
+            memory.tabulate(knowledge.first, memory.choose_capacity(knowledge.first))
+        return memory.tabulate(knowledge.used, knowledge.capacity)
 
     def _in_order(
         self,
@@ -194,7 +199,7 @@ class Stream:
             list(pool.map(lambda device: resolve(_NONE, self.draws, placed[device], device), placed))
             self.compiled.add(sizes)
         blocks = ((*piece, placed[device], device) for piece, device in zip(pieces, itertools.cycle(workers)))
-        yield from in_order(pool, self._chunk, blocks, ahead=2 * len(workers), compiles=not self.enumerates)
+        yield from in_order(pool, self.compute, blocks, ahead=2 * len(workers), compiles=not self.enumerates)
 
     def _blocks(self, total: int) -> list[tuple[int, int]]:
         if not self.learns:
@@ -204,11 +209,12 @@ class Stream:
             ends.append(min(total, int(self.pilot * GROWTH ** (len(ends) - 1))))
         return list(itertools.pairwise(ends))
 
-    def _chunk(self, begin: int, end: int, visited: VisitedModes | None, device: jax.Device) -> Chunk:
+    def compute(self, begin: int, end: int, visited: VisitedModes | None, device: jax.Device) -> Chunk:
+        """Compute samples begin, ..., end - 1 on a device."""
         epoch = begin // PERIOD
         edge = (epoch + 1) * PERIOD
         if edge < end:
-            return _joined([self._chunk(a, b, visited, device) for a, b in ((begin, edge), (edge, end))])
+            return join_chunks([self.compute(a, b, visited, device) for a, b in ((begin, edge), (edge, end))])
         draws = self.draws.epoch(epoch)
         numbers = np.arange(begin - epoch * PERIOD, end - epoch * PERIOD).astype(np.uint32)
         if not self.enumerates:
@@ -257,7 +263,7 @@ class Stream:
         if law.selection == "lemke":
             rows = nc * (law.num_directions + 3)  # of the problem of a step; pivoting stores it three times
             bytes_of_lane = 3 * rows * (rows + 3) * self.v.dtype.itemsize
-            size = int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, 1024))
+            size = int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, LEMKE_LANES[self.terms.J_t.shape[1]]))
         terms, draws, step, v, e = jax.device_put(
             (self.terms, draws, law.impulse_step, self.v, law.restitution), device
         )
@@ -284,29 +290,40 @@ class Stream:
         )
 
 
-def _cuts(begin: int, end: int, size: int) -> list[tuple[int, int]]:
-    return [(start, min(start + size, end)) for start in range(begin, end, size)]
+class _ChunkSource:
+    """Stream in a worker, which computes chunks by their place and the facts that they use."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream, self.lock = stream, threading.Lock()
+        self.devices = itertools.cycle(stream.devices)
+        self.knowledge: Knowledge | None = None
+        self.visited: VisitedModes | None = None
+
+    def __call__(self, begin: int, end: int, knowledge: Knowledge | None) -> Chunk:
+        stream = self.stream
+        with self.lock:
+            device = next(self.devices)
+            if not uses_same_facts(self.knowledge, knowledge):
+                self.knowledge, self.visited = knowledge, stream.tabulate(knowledge)
+            visited = jax.device_put(self.visited, device)
+        chunk = join_chunks(
+            [stream.compute(*piece, visited, device) for piece in cut_range(begin, end, PIECE)]
+        )
+        samples = chunk.samples if stream.part is None else stream.part(chunk.samples)
+        return chunk._replace(samples=samples if stream.part is not None else samples.replace(v_minus=None))
 
 
-def _parts(begin: int, end: int, size: int, count: int) -> list[tuple[int, int]]:
-    """Divide a range into `count` parts with nearly equal numbers of whole chunks."""
-    begin = min(begin, end)
-    chunks = -(-(end - begin) // size)
-    edges = [begin + size * (chunks * i // count) for i in range(count)] + [end]
-    return list(itertools.pairwise(edges))
-
-
-def _joined(parts: list[Chunk]) -> Chunk:
-    if len(parts) == 1:
-        return parts[0]
-    bare = [part.samples.replace(v_minus=None) for part in parts]
-    samples = jax.tree.map(lambda *leaves: np.concatenate(leaves), *bare)
-    return Chunk(
-        parts[0].begin,
-        parts[-1].end,
-        samples.replace(v_minus=parts[0].samples.v_minus),
-        np.unique(np.concatenate([part.facts for part in parts])),
-    )
+def make_chunk_source(
+    terms: ContactTerms,
+    v: jax.Array,
+    draws: Sobol | Iid | Shaped,
+    law: FittedRouth,
+    keep_path: bool,
+    places: tuple[np.ndarray, int] | None,
+    part: Callable[[ImpactSamples], Any] | None,
+) -> Callable[[int, int, Knowledge | None], Chunk]:
+    """Make the function of a worker that computes the chunk begin, ..., end - 1 with some knowledge."""
+    return _ChunkSource(Stream(terms, v, draws, law, keep_path=keep_path, places=places, part=part))
 
 
 def _physical(

@@ -7,8 +7,8 @@ from collections import Counter
 
 import numpy as np
 
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.impact.sampling.outcomes import contact_velocities, outcome_counts
-from jaxcontact.impact.sampling.stream import ImpactSamples
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 

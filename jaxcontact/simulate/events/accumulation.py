@@ -27,14 +27,14 @@ class Chatter(NamedTuple):
 
     Attributes:
         q, v, t: states after them.
-        who: (LENGTH, nc) bool, contacts that took part.
+        participants: (LENGTH, nc) bool, contacts that took part.
         used: int32, number of rows in use.
     """
 
     q: jax.Array
     v: jax.Array
     t: jax.Array
-    who: jax.Array
+    participants: jax.Array
     used: jax.Array
 
 
@@ -44,7 +44,7 @@ def no_chatter(state: State, nc: int) -> Chatter:
     return Chatter(q, v, t, jnp.zeros((LENGTH, nc), bool), jnp.int32(0))
 
 
-def remembered(chatter: Chatter, state: State, who: jax.Array) -> Chatter:
+def remembered(chatter: Chatter, state: State, participants: jax.Array) -> Chatter:
     """Record one impact in the memory and drop the oldest one."""
 
     def pushed(rows: jax.Array, row: jax.Array) -> jax.Array:
@@ -52,7 +52,7 @@ def remembered(chatter: Chatter, state: State, who: jax.Array) -> Chatter:
 
     return Chatter(
         pushed(chatter.q, state.q), pushed(chatter.v, state.v), pushed(chatter.t, state.t),
-        pushed(chatter.who, who), jnp.minimum(chatter.used + 1, LENGTH),
+        pushed(chatter.participants, participants), jnp.minimum(chatter.used + 1, LENGTH),
     )  # fmt: skip
 
 
@@ -92,12 +92,12 @@ class Outlook(NamedTuple):
     """The prediction from the last impacts.
 
     Attributes:
-        known: bool, whether the next impacts are known to round-off, and enough of them can be left out.
+        is_series: bool, whether the next impacts are known to round-off, and enough of them can be left out.
         turns: pairs of impacts left before the end of the step; inf if the chatter ends in the step.
         dense: bool, whether impacts are dense without a known series.
     """
 
-    known: jax.Array
+    is_series: jax.Array
     turns: jax.Array
     dense: jax.Array
 
@@ -116,7 +116,9 @@ def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -
     # The error in the time that is left from the difference of the two ratios.
     doubt = left * jnp.abs(ratios[0] - ratios[1]) / (1.0 - jnp.max(ratios))
     is_precise = doubt <= eps**0.6 * dt + 64.0 * eps * jnp.abs(t[0])
-    alike = jnp.all(chatter.who[0] == chatter.who[2]) & jnp.all(chatter.who[2] == chatter.who[4])
+    alike = jnp.all(chatter.participants[0] == chatter.participants[2]) & jnp.all(
+        chatter.participants[2] == chatter.participants[4]
+    )
     shrinks = jnp.all(intervals > 0) & jnp.all(ratios < 1.0 - 1e-3)
     full = chatter.used >= LENGTH
     series = full & alike & shrinks & is_precise & (left > 0) & jnp.all(jnp.isfinite(limit.q))

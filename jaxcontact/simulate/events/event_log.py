@@ -32,7 +32,7 @@ class EventPieces(NamedTuple):
     h: jax.Array  # length of a stretch, s
     modes: Modes  # in it
     value: jax.Array  # (nc, 2) bool, the entry of `stretch.Look.value` that is zero at its end
-    who: jax.Array  # (nc,) bool, contacts that took part in an impact or in a chatter
+    participants: jax.Array  # (nc,) bool, contacts that took part in an impact or in a chatter
     dead: jax.Array  # bool, whether an impact of a chatter was made inelastic
     breaks: jax.Array  # bool, whether it is the first that was
     turns: jax.Array  # pairs of impacts that were left out, inf for all of them
@@ -63,7 +63,7 @@ class EventMemory(NamedTuple):
     number: jax.Array
 
 
-class Given(NamedTuple):
+class StepInputs(NamedTuple):
     """The arguments of a step; it can be differentiated by all of these but `rtol`."""
 
     params: Any
@@ -82,7 +82,7 @@ def no_piece(nc: int, dim: int, state: State) -> EventPieces:
         h=jnp.zeros((), dtype),
         modes=Modes(jnp.zeros(nc, jnp.int32), jnp.zeros((nc, dim - 1), dtype)),
         value=jnp.zeros((nc, 2), bool),
-        who=none,
+        participants=none,
         dead=jnp.array(False),
         breaks=jnp.array(False),
         turns=jnp.zeros((), dtype),

@@ -36,8 +36,8 @@ class Found(NamedTuple):
         friction: (nc, nt) directions of the friction forces there.
         along: (nc,) the second of the values of `Look` there.
         event: bool, whether an event ends it.
-        who: (nc, 2) bool, the value that is zero at the end.
-        fine: bool, whether a step was small enough.
+        participants: (nc, 2) bool, the value that is zero at the end.
+        is_resolved: bool, whether a step was small enough.
     """
 
     h: jax.Array
@@ -45,8 +45,8 @@ class Found(NamedTuple):
     friction: jax.Array
     along: jax.Array
     event: jax.Array
-    who: jax.Array
-    fine: jax.Array
+    participants: jax.Array
+    is_resolved: jax.Array
 
 
 class _Trial(NamedTuple):

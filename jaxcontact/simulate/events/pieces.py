@@ -67,26 +67,31 @@ def impact(
         once: rows of a batch go through the law one by one, so that only those with an impact pay; no
             derivative.
     """
-    own = None if key is None else jax.random.fold_in(key, carry.number)
+    impact_key = None if key is None else jax.random.fold_in(key, carry.number)
     ask = in_turn(struck) if once else struck
     terms, v = terms.replace(active=near), carry.state.v
     presses = pressing_law(law)
     if presses is law:
-        return Blow(*ask(law, jnp.asarray(wanted), terms, v, own))
-    live = Blow(*ask(law, jnp.asarray(wanted) & ~dead, terms, v, own))
-    dull = Blow(*ask(presses, jnp.asarray(wanted) & dead, terms, v, own))
+        return Blow(*ask(law, jnp.asarray(wanted), terms, v, impact_key))
+    live = Blow(*ask(law, jnp.asarray(wanted) & ~dead, terms, v, impact_key))
+    dull = Blow(*ask(presses, jnp.asarray(wanted) & dead, terms, v, impact_key))
     return jax.tree.map(lambda a, b: jnp.where(dead, b, a), live, dull)
 
 
 @jit
-def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, breaks: jax.Array | bool = False) -> Carry:
-    """Continue after an impact of the contacts `who`; one that `breaks` a chatter clears the memory."""
+def behind_impact(
+    carry: Carry, v: jax.Array, participants: jax.Array, breaks: jax.Array | bool = False
+) -> Carry:
+    """Continue after an impact of `participants`; one that `breaks` a chatter clears the memory."""
     state = carry.state.replace(v=v)
-    chatter, nothing = remembered(carry.chatter, state, who), no_chatter(state, who.shape[0])
+    chatter, nothing = (
+        remembered(carry.chatter, state, participants),
+        no_chatter(state, participants.shape[0]),
+    )
     chatter = jax.tree.map(lambda a, b: jnp.where(breaks, b, a), chatter, nothing)
     return Carry(state, chatter, carry.number + 1)
 
 
 def behind_chatter(carry: Carry, state: State) -> Carry:
     """Continue from `state` after the end of a chatter, with an empty memory of impacts."""
-    return Carry(state, no_chatter(state, carry.chatter.who.shape[1]), carry.number + 1)
+    return Carry(state, no_chatter(state, carry.chatter.participants.shape[1]), carry.number + 1)

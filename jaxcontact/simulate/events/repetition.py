@@ -29,7 +29,7 @@ from jaxcontact.simulate.events.event_log import (
     Carry,
     EventMemory,
     EventPieces,
-    Given,
+    StepInputs,
 )
 from jaxcontact.simulate.events.pieces import behind_chatter, behind_impact, impact
 from jaxcontact.simulate.events.stretch import StretchMotion, parts, settled, start_vector, step
@@ -46,39 +46,40 @@ BRANCH[[WHOLE, PART, EVENT]], BRANCH[[IMPACT, JAM, SKIP]] = 1, [2, 3, 4]
 
 
 def event_step(
-    system: System, max_events: int, given: Given, memory: EventMemory
+    system: System, max_events: int, inputs: StepInputs, memory: EventMemory
 ) -> tuple[State, EventMemory, StepperInfo]:
     """Make a step; return the state after it, the new memory, and its info.
 
     Derivative: that of `repeated`.
     """
-    result: tuple[State, EventMemory, StepperInfo] = _paired(system, max_events)(given, memory)
+    result: tuple[State, EventMemory, StepperInfo] = _paired(system, max_events)(inputs, memory)
     return result
 
 
 @functools.lru_cache(maxsize=64)
 def _paired(system: System, max_events: int) -> Callable[..., Any]:
-    def search(given: Given, memory: EventMemory) -> tuple[Any, EventRun]:
-        found = run(system, max_events, given, memory)
+    def search(inputs: StepInputs, memory: EventMemory) -> tuple[Any, EventRun]:
+        found = run(system, max_events, inputs, memory)
         return found[:3], found
 
     return differentiate_by_replay(search, functools.partial(repeated, system))
 
 
 def repeated(
-    system: System, given: Given, memory: EventMemory, found: EventRun
+    system: System, inputs: StepInputs, memory: EventMemory, found: EventRun
 ) -> tuple[State, EventMemory, StepperInfo]:
     """Repeat the step that `run` found, with the same values and a derivative.
 
-    Derivative: first order, forward and reverse, by all of `given` but `rtol`, and by the remembered impacts.
+    Derivative: first order, forward and reverse, by all of `inputs` but `rtol`, and by the impacts
+        in memory.
     """
     branches = _branches(system)
 
     def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[Any, Any]:
         carry, rests = start
-        state, terms = branches.settle(given.params, carry.state, rests)
+        state, terms = branches.settle(inputs.params, carry.state, rests)
         after, *row = lax.switch(
-            jnp.asarray(BRANCH)[piece.kind], branches.kinds, given, memory.key, carry._replace(state=state),
+            jnp.asarray(BRANCH)[piece.kind], branches.kinds, inputs, memory.key, carry._replace(state=state),
             piece, terms,
         )  # fmt: skip
         return (after, piece.rests), (after.state.t, state.v, *row)
@@ -87,7 +88,7 @@ def repeated(
     pieces = jax.tree.map(lambda x: jnp.concatenate([x, x[-1:]]), found.pieces)
     pieces = pieces._replace(kind=pieces.kind.at[-1].set(UNUSED))
     moves = jnp.full_like(pieces.rests[0], SEPARATE)
-    begin = Carry(given.state, memory.chatter, memory.number), moves
+    begin = Carry(inputs.state, memory.chatter, memory.number), moves
     (end, _), (t, v, blows, pushed) = lax.scan(one, begin, pieces)
     t, blows = t[:-1], blows[:-1]
     (at,) = jnp.nonzero(found.pieces.kind >= IMPACT, size=t.shape[0], fill_value=t.shape[0])
@@ -96,7 +97,9 @@ def repeated(
         **{name: rows.at[at].get(mode="fill", fill_value=0) for name, rows in records.items()}
     )
     info = found.info.replace(impulse=jnp.sum(pushed, axis=0), impacts=impacts)
-    chatter = end.chatter._replace(who=found.memory.chatter.who, used=found.memory.chatter.used)
+    chatter = end.chatter._replace(
+        participants=found.memory.chatter.participants, used=found.memory.chatter.used
+    )
     return end.state, found.memory._replace(chatter=chatter), info
 
 
@@ -137,42 +140,48 @@ def _settle(
 # The log has the end of each piece; a derivative needs no other values, and no impulses.
 
 
-def _read_nothing(given: Given, key: Any, carry: Carry, piece: EventPieces, terms: Any) -> tuple[Any, ...]:
+def _read_nothing(
+    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any
+) -> tuple[Any, ...]:
     return carry, jnp.zeros_like(piece.push[:, 0]), jnp.zeros_like(piece.push)
 
 
-def _read_move(given: Given, key: Any, carry: Carry, piece: EventPieces, terms: Any) -> tuple[Any, Any]:
-    return _read_nothing(given, key, carry._replace(state=piece.end), piece, terms), ()
+def _read_move(inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any) -> tuple[Any, Any]:
+    return _read_nothing(inputs, key, carry._replace(state=piece.end), piece, terms), ()
 
 
-def _read_impact(given: Given, key: Any, carry: Carry, piece: EventPieces, terms: Any) -> tuple[Any, Any]:
-    after = behind_impact(carry, piece.end.v, piece.who, piece.breaks)
-    return _read_nothing(given, key, after._replace(state=piece.end), piece, terms), ()
+def _read_impact(
+    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any
+) -> tuple[Any, Any]:
+    after = behind_impact(carry, piece.end.v, piece.participants, piece.breaks)
+    return _read_nothing(inputs, key, after._replace(state=piece.end), piece, terms), ()
 
 
-def _read_chatter(given: Given, key: Any, carry: Carry, piece: EventPieces, terms: Any) -> tuple[Any, Any]:
-    return _read_nothing(given, key, behind_chatter(carry, piece.end), piece, terms), ()
+def _read_chatter(
+    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any
+) -> tuple[Any, Any]:
+    return _read_nothing(inputs, key, behind_chatter(carry, piece.end), piece, terms), ()
 
 
 def _collide(
-    given: Given, key: Any, carry: Carry, piece: EventPieces, terms: ContactTerms, log: Any
+    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: ContactTerms, log: Any
 ) -> tuple[Any, ...]:
-    blow = impact(terms, carry, given.law, key, piece.who, piece.dead, True, False)
-    after = behind_impact(carry, blow.v, piece.who, piece.breaks)
+    blow = impact(terms, carry, inputs.law, key, piece.participants, piece.dead, True, False)
+    after = behind_impact(carry, blow.v, piece.participants, piece.breaks)
     return after, blow.impulse, jnp.zeros_like(piece.push)
 
 
 def _jam(
-    given: Given, key: Any, carry: Carry, piece: EventPieces, terms: ContactTerms, log: Any
+    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: ContactTerms, log: Any
 ) -> tuple[Any, ...]:
     state = carry.state
-    after, push, _ = jolt(arrive(terms, state.q, terms.M @ state.v, state.t), piece.who, piece.push)
-    return behind_impact(carry, after.v, piece.who), push[:, 0], jnp.zeros_like(piece.push)
+    after, push, _ = jolt(arrive(terms, state.q, terms.M @ state.v, state.t), piece.participants, piece.push)
+    return behind_impact(carry, after.v, piece.participants), push[:, 0], jnp.zeros_like(piece.push)
 
 
 def _skip(
     system: System,
-    given: Given,
+    inputs: StepInputs,
     key: Any,
     carry: Carry,
     piece: EventPieces,
@@ -185,7 +194,7 @@ def _skip(
 
 def _move(
     system: System,
-    given: Given,
+    inputs: StepInputs,
     key: Any,
     carry: Carry,
     piece: EventPieces,
@@ -195,10 +204,10 @@ def _move(
 ) -> tuple[tuple[Any, ...], End]:
     """Repeat a stretch. The log has its length; an event keeps the value that ends the stretch at zero."""
     state, h = carry.state, piece.h + late
-    motion = StretchMotion(given.params, given.controls, piece.modes, given.dt)
+    motion = StretchMotion(inputs.params, inputs.controls, piece.modes, inputs.dt)
     trial, looks = step(system, motion, state.t, start_vector(system, state, terms), h)
     end, pushed, _ = parts(system, state.t + h, trial.x1)
     value = jnp.sum(jnp.where(piece.value, looks.value[-1], 0.0))
-    to_end = jnp.where(piece.kind == WHOLE, given.state.t + given.dt - state.t, 0.0)
+    to_end = jnp.where(piece.kind == WHOLE, inputs.state.t + inputs.dt - state.t, 0.0)
     out = carry._replace(state=end), jnp.zeros_like(piece.push[:, 0]), pushed
     return out, End(value, piece.kind == EVENT, to_end)

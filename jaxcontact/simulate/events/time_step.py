@@ -16,7 +16,8 @@ from jax import lax
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Model, State, System, is_inertia, usable_numbers
+from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, ahead, outlook
 from jaxcontact.simulate.events.event_log import (
@@ -29,7 +30,7 @@ from jaxcontact.simulate.events.event_log import (
     Carry,
     EventMemory,
     EventPieces,
-    Given,
+    StepInputs,
     no_impacts,
     no_piece,
     recorded,
@@ -77,7 +78,7 @@ class _Step(NamedTuple):
     impacts: Impacts
     impulse: jax.Array  # (nc, dim) of closed contacts
     pieces: EventPieces
-    made: jax.Array  # number of pieces
+    num_pieces: jax.Array  # number of pieces
     status: jax.Array
 
 
@@ -90,11 +91,11 @@ class EventRun(NamedTuple):
     pieces: EventPieces
 
 
-class _Here(NamedTuple):
+class _StepContext(NamedTuple):
     """The quantities that stay constant during a step."""
 
     system: System
-    given: Given
+    inputs: StepInputs
     key: Any
     t_end: jax.Array
     solver: ode.DormandPrince
@@ -102,21 +103,21 @@ class _Here(NamedTuple):
 
 
 @functools.partial(jit, static_argnums=(0, 1))
-def run(system: System, max_events: int, given: Given, memory: EventMemory) -> EventRun:
+def run(system: System, max_events: int, inputs: StepInputs, memory: EventMemory) -> EventRun:
     """Compute the step with its events at their time; return its end, memory, info and pieces.
 
     Derivative: none; see `repetition`.
     """
-    state, dtype = given.state, given.state.q.dtype
-    start = contacts_at(Model(system=system, params=given.params), state)
+    state, dtype = inputs.state, inputs.state.q.dtype
+    start = contacts_at(Model(system=system, params=inputs.params), state)
     nc, nv, dim = start.near.shape[0], state.v.shape[0], system.structure.dim
-    bad = _bad_numbers(given, start)
+    bad = _bad_numbers(inputs, start)
     deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
-    rtol = jnp.maximum(given.rtol, 64.0 * float(jnp.finfo(dtype).eps))
+    rtol = jnp.maximum(inputs.rtol, 64.0 * float(jnp.finfo(dtype).eps))
     solver = ode.DormandPrince(rtol=rtol, atol=1e-2 * rtol)
     unused = no_piece(nc, dim, state)
-    t_end = state.t + given.dt
-    here = _Here(system, given, memory.key, t_end, solver, unused)
+    t_end = state.t + inputs.dt
+    context = _StepContext(system, inputs, memory.key, t_end, solver, unused)
     begin = _Step(
         carry=Carry(state, memory.chatter, memory.number),
         contacts=start,
@@ -128,23 +129,23 @@ def run(system: System, max_events: int, given: Given, memory: EventMemory) -> E
         impacts=no_impacts(nv, nc, max_events, dtype),
         impulse=jnp.zeros((nc, dim), dtype),
         pieces=jax.tree.map(lambda x: jnp.broadcast_to(x, (max_events, *x.shape)), unused),
-        made=jnp.int32(0),
+        num_pieces=jnp.int32(0),
         status=bad | deep,
     )
 
     def unfinished(c: _Step) -> jax.Array:
         wanted = ~c.over | jnp.any(c.contacts.strikes) | jnp.any(c.stops)
-        return wanted & (bad == 0) & _finite(c.carry.state) & (c.made < max_events)
+        return wanted & (bad == 0) & _finite(c.carry.state) & (c.num_pieces < max_events)
 
-    end = bounded_loop(unfinished, lambda c: _piece(here, c), begin, max_iters=max_events)
+    end = bounded_loop(unfinished, lambda c: _piece(context, c), begin, max_iters=max_events)
     last = end.contacts
     late = (bad == 0) & ~end.over | jnp.any(last.strikes)
-    status = end.status | flag(late & (end.made >= max_events), Status.MAX_ITERS)
+    status = end.status | flag(late & (end.num_pieces >= max_events), Status.MAX_ITERS)
     status = status | flag(~_finite(end.carry.state), Status.NONFINITE)
     info = StepperInfo(
         status=status,
         residual=jnp.max(jnp.where(last.closed, jnp.abs(last.terms.phi), 0.0), initial=0.0),
-        num_iters=end.made,
+        num_iters=end.num_pieces,
         impulse=end.impulse,
         contacts=last.closed,
         impacts=end.impacts,
@@ -158,12 +159,12 @@ def _finite(state: State) -> jax.Array:
     return jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v)) & jnp.isfinite(state.t)
 
 
-def _bad_numbers(given: Given, start: EventContacts) -> jax.Array:
+def _bad_numbers(inputs: StepInputs, start: EventContacts) -> jax.Array:
     """Set the status bits of numbers that are not finite or out of range."""
-    params = given.params
-    finite = usable_numbers(params, given.state) & jnp.all(jnp.isfinite(given.controls))
+    params = inputs.params
+    finite = usable_numbers(params, inputs.state) & jnp.all(jnp.isfinite(inputs.controls))
     mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
-    good = mass & is_inertia(params.inertia) & jnp.all(params.mu >= 0) & (given.dt > 0)
+    good = mass & is_inertia(params.inertia) & jnp.all(params.mu >= 0) & (inputs.dt > 0)
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
@@ -172,33 +173,33 @@ def _nothing_ended(impulse: jax.Array) -> Ended:
     return Ended(none, none, jnp.zeros_like(impulse[:, 1:]))
 
 
-def _piece(here: _Here, c: _Step) -> _Step:
+def _piece(context: _StepContext, c: _Step) -> _Step:
     """Append the end of a chatter if it is known, an impact if one is due, else a stretch.
 
     An impact follows an event, so that derivatives include its time: if a stretch ends without an event while
     a contact strikes or comes to stick, or a motion begins so, an event of no length comes between.
     """
-    model = Model(system=here.system, params=here.given.params)
+    model = Model(system=context.system, params=context.inputs.params)
     if c.impulse.shape[0]:
         strikes = jnp.any(c.contacts.strikes)
-        view = outlook(model.system, c.carry.chatter, here.t_end, here.given.dt)
+        view = outlook(model.system, c.carry.chatter, context.t_end, context.inputs.dt)
         # The limit is used only right after an impact: later events may have interrupted the chatter.
         fresh = (c.carry.chatter.t[0] == c.carry.state.t) & ~strikes
         hidden = ~c.located & (strikes | jnp.any(c.stops))
         due = jnp.where(hidden, 3, jnp.where(strikes, 1, 2))
-        which = jnp.where(_is_stuck(here, c), 2, jnp.where(fresh & view.known, 0, due))
+        which = jnp.where(_is_stuck(context, c), 2, jnp.where(fresh & view.is_series, 0, due))
         branches = [
-            lambda: _skip(here, c, view.turns),
-            lambda: _impact(here, c, view.dense | _crowded(c), _follows(here, c)),
-            lambda: _stretch(here, c),
-            lambda: _locate(here, c),
+            lambda: _skip(context, c, view.turns),
+            lambda: _impact(context, c, view.dense | _crowded(c), _follows(context, c)),
+            lambda: _stretch(context, c),
+            lambda: _locate(context, c),
         ]
         after, piece = lax.switch(which, branches)
     else:
-        after, piece = _stretch(here, c)
+        after, piece = _stretch(context, c)
     state, terms = settled(model, after.carry.state, piece.rests)
     pieces = jax.tree.map(
-        lambda rows, one: rows.at[c.made].set(one, mode="drop"), c.pieces, piece._replace(end=state)
+        lambda rows, row: rows.at[c.num_pieces].set(row, mode="drop"), c.pieces, piece._replace(end=state)
     )
     return after._replace(
         carry=after.carry._replace(state=state),
@@ -206,22 +207,24 @@ def _piece(here: _Here, c: _Step) -> _Step:
         pieces=pieces,
         located=(piece.kind != WHOLE) & (piece.kind != PART),
         over=piece.kind == WHOLE,
-        made=c.made + 1,
+        num_pieces=c.num_pieces + 1,
     )
 
 
-def _skip(here: _Here, c: _Step, turns: jax.Array) -> tuple[_Step, EventPieces]:
+def _skip(context: _StepContext, c: _Step, turns: jax.Array) -> tuple[_Step, EventPieces]:
     """Append many impacts of a chatter at once; after infinitely many its contacts rest."""
-    state = ahead(here.system, c.carry.chatter, turns)
-    who = jnp.any(c.carry.chatter.who[:2], axis=0)
+    state = ahead(context.system, c.carry.chatter, turns)
+    participants = jnp.any(c.carry.chatter.participants[:2], axis=0)
     none = jnp.zeros_like(c.contacts.terms.phi)
     after = c._replace(
         carry=behind_chatter(c.carry, state),
-        impacts=recorded(c.impacts, c.carry.state, state, who, who, True, none),
+        impacts=recorded(c.impacts, c.carry.state, state, participants, participants, True, none),
         status=c.status | flag(True, Status.ZENO),
     )
-    rests = jnp.where(who & jnp.isinf(turns), SLIDE, SEPARATE).astype(jnp.int32)
-    return after, here.unused._replace(kind=jnp.int32(SKIP), who=who, turns=turns, rests=rests)
+    rests = jnp.where(participants & jnp.isinf(turns), SLIDE, SEPARATE).astype(jnp.int32)
+    return after, context.unused._replace(
+        kind=jnp.int32(SKIP), participants=participants, turns=turns, rests=rests
+    )
 
 
 def _crowded(c: _Step) -> jax.Array:
@@ -229,48 +232,54 @@ def _crowded(c: _Step) -> jax.Array:
     half = c.impacts.count // 2
     first, middle, last = (c.impacts.t.at[k].get(mode="clip") for k in (0, half, 2 * half))
     shrinks = last - middle < SHRUNK * (middle - first)
-    return (c.made >= CROWDED * c.pieces.kind.shape[0]) & (half >= LENGTH) & shrinks
+    return (c.num_pieces >= CROWDED * c.pieces.kind.shape[0]) & (half >= LENGTH) & shrinks
 
 
-def _locate(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
+def _locate(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
     """Append the event of a contact that strikes, or else comes to stick, at the end of a stretch."""
     strikes = jnp.any(c.contacts.strikes)
     first = jnp.argmax(jnp.where(strikes, c.contacts.strikes, c.stops))
     column = jnp.where(strikes, ROOT, FRICTION)
-    value = here.unused.value.at[first, column].set(True)
+    value = context.unused.value.at[first, column].set(True)
     # The event of a striking contact is the zero of its gap, in any mode before.
     kind = c.modes.kind.at[first].set(jnp.where(strikes, SEPARATE, c.modes.kind[first]))
     modes = c.modes._replace(kind=kind)
-    piece = here.unused._replace(kind=jnp.int32(EVENT), modes=modes, value=value)
+    piece = context.unused._replace(kind=jnp.int32(EVENT), modes=modes, value=value)
     return c._replace(stops=jnp.zeros_like(c.stops)), piece
 
 
-def _is_stuck(here: _Here, c: _Step) -> jax.Array:
+def _is_stuck(context: _StepContext, c: _Step) -> jax.Array:
     """Decide whether only the last piece is left and none took time: the next step would begin alike."""
-    last = c.made == c.pieces.kind.shape[0] - 1
-    return last & (c.made >= ALWAYS) & (here.t_end - c.carry.state.t > (1.0 - PROGRESS) * here.given.dt)
+    last = c.num_pieces == c.pieces.kind.shape[0] - 1
+    return (
+        last
+        & (c.num_pieces >= ALWAYS)
+        & (context.t_end - c.carry.state.t > (1.0 - PROGRESS) * context.inputs.dt)
+    )
 
 
-def _follows(here: _Here, c: _Step) -> jax.Array:
+def _follows(context: _StepContext, c: _Step) -> jax.Array:
     """Decide whether a contact strikes that has just been in an impact made inelastic."""
-    just = c.impacts.plastic & (c.carry.state.t - c.impacts.t < DENSE * here.given.dt)
+    just = c.impacts.plastic & (c.carry.state.t - c.impacts.t < DENSE * context.inputs.dt)
     return jnp.any(just[:, None] & c.impacts.touching & c.contacts.strikes[None])
 
 
-def _impact(here: _Here, c: _Step, dense: jax.Array, follows: jax.Array) -> tuple[_Step, EventPieces]:
+def _impact(
+    context: _StepContext, c: _Step, dense: jax.Array, follows: jax.Array
+) -> tuple[_Step, EventPieces]:
     """Append the impact of all contacts that touch."""
-    given, near, strikes = here.given, c.contacts.near, c.contacts.strikes
+    inputs, near, strikes = context.inputs, c.contacts.near, c.contacts.strikes
     dead = dense | follows
-    blow = impact(c.contacts.terms, c.carry, given.law, here.key, near, dead, jnp.any(strikes), True)
-    after = _behind(here, c, blow.v, near, strikes, dead, blow.impulse, dead & ~follows)
+    blow = impact(c.contacts.terms, c.carry, inputs.law, context.key, near, dead, jnp.any(strikes), True)
+    after = _behind(context, c, blow.v, near, strikes, dead, blow.impulse, dead & ~follows)
     after = after._replace(status=after.status | blow.status | flag(dead, Status.ZENO))
     breaks = dead & ~follows
-    return after, here.unused._replace(kind=jnp.int32(IMPACT), who=near, dead=dead, breaks=breaks)
+    return after, context.unused._replace(kind=jnp.int32(IMPACT), participants=near, dead=dead, breaks=breaks)
 
 
 def _behind(
-    here: _Here, c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array, dead: jax.Array | bool,
-    impulse: jax.Array, breaks: jax.Array | bool = False,
+    context: _StepContext, c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array,
+    dead: jax.Array | bool, impulse: jax.Array, breaks: jax.Array | bool = False,
 ) -> _Step:  # fmt: skip
     """Record an impact of the contacts `touching`; return the step after it."""
     before, M = c.carry.state, c.contacts.terms.M
@@ -285,31 +294,31 @@ def _behind(
     )
 
 
-def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
+def _stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
     """Append a stretch up to its first event, or an impact without a collision if no finite forces exist."""
-    system, given, state, contacts = here.system, here.given, c.carry.state, c.contacts
+    system, inputs, state, contacts = context.system, context.inputs, c.carry.state, c.contacts
     nc = contacts.near.shape[0]
     slow = jnp.full(nc, collision_tolerance(state.v.dtype), state.v.dtype)
     if nc == 0:
-        modes, found = here.unused.modes, jnp.array(True)
+        modes, found = context.unused.modes, jnp.array(True)
     else:
         choice = choose_modes(
-            Model(system=system, params=given.params),
+            Model(system=system, params=inputs.params),
             state,
-            given.controls,
-            given.dt,
+            inputs.controls,
+            inputs.dt,
             contacts.closed,
             slow,
             c.ended,
         )
         modes, found = choice.modes, choice.found
-    motion = StretchMotion(given.params, given.controls, modes, given.dt)
-    remaining = jnp.maximum(here.t_end - state.t, 0.0)
-    stuck = _is_stuck(here, c)
+    motion = StretchMotion(inputs.params, inputs.controls, modes, inputs.dt)
+    remaining = jnp.maximum(context.t_end - state.t, 0.0)
+    stuck = _is_stuck(context, c)
     y0 = start_vector(system, state, contacts.terms)
-    ahead = first_event(system, motion, state, y0, remaining, contacts.at_zero, slow, here.solver, stuck)
-    whole = ~ahead.event & (ahead.h == remaining)
-    end, impulse, slip = parts(system, jnp.where(whole, here.t_end, state.t + ahead.h), ahead.y)
+    ahead = first_event(system, motion, state, y0, remaining, contacts.at_zero, slow, context.solver, stuck)
+    reaches_end = ~ahead.event & (ahead.h == remaining)
+    end, impulse, slip = parts(system, jnp.where(reaches_end, context.t_end, state.t + ahead.h), ahead.y)
     closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
     # In space several contacts may come to rest together, without an event. A sliding velocity that friction
     # has reduced to the size that counts as zero is zero, and so are its derivatives.
@@ -323,13 +332,15 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
         carry=c.carry._replace(state=end),
         modes=modes,
         stops=hidden,
-        ended=Ended(ahead.who[:, ROOT] & closed, ahead.who[:, FRICTION] & sticks, -ahead.friction),
+        ended=Ended(
+            ahead.participants[:, ROOT] & closed, ahead.participants[:, FRICTION] & sticks, -ahead.friction
+        ),
         impulse=c.impulse + impulse,
-        status=c.status | flag(~(ahead.fine & found), Status.STALLED) | flag(stuck, Status.MAX_ITERS),
+        status=c.status | flag(~(ahead.is_resolved & found), Status.STALLED) | flag(stuck, Status.MAX_ITERS),
     )
-    kind = jnp.where(ahead.event, EVENT, jnp.where(whole, WHOLE, PART)).astype(jnp.int32)
-    piece = here.unused._replace(
-        kind=kind, h=ahead.h, modes=modes, value=ahead.who, rests=jnp.where(stops, STICK, modes.kind)
+    kind = jnp.where(ahead.event, EVENT, jnp.where(reaches_end, WHOLE, PART)).astype(jnp.int32)
+    piece = context.unused._replace(
+        kind=kind, h=ahead.h, modes=modes, value=ahead.participants, rests=jnp.where(stops, STICK, modes.kind)
     )
     if nc == 0:
         return after, piece
@@ -338,8 +349,10 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
     def jammed() -> tuple[_Step, EventPieces]:
         v = state.v + _jolt(contacts.terms, choice.push)
         none = jnp.zeros_like(contacts.closed)
-        after = _behind(here, c, v, contacts.closed, none, False, choice.push[:, 0])
-        return after, here.unused._replace(kind=jnp.int32(JAM), who=contacts.closed, push=choice.push)
+        after = _behind(context, c, v, contacts.closed, none, False, choice.push[:, 0])
+        return after, context.unused._replace(
+            kind=jnp.int32(JAM), participants=contacts.closed, push=choice.push
+        )
 
     return lax.cond(choice.jams, jammed, lambda: moved)
 

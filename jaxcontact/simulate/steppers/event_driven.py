@@ -9,19 +9,21 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_positive, is_concrete
+from jaxcontact.arguments import check_positive, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import no_chatter
-from jaxcontact.simulate.events.event_log import EventMemory, Given
+from jaxcontact.simulate.events.event_log import EventMemory, StepInputs
 from jaxcontact.simulate.events.pieces import contacts_at
 from jaxcontact.simulate.events.repetition import event_step
 from jaxcontact.simulate.projection import check_no_penetration
 from jaxcontact.simulate.stepper import StepperInfo
 
 
+@checked(rtol=check_positive, max_events=check_rows)
 class EventDriven(Record):
     """Motion of order five from event to event, with impacts at their time under any law.
 
@@ -46,7 +48,8 @@ class EventDriven(Record):
     A contact is closed if it touches and neither approaches nor leaves.
 
     Attributes:
-        impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
+        impact: a law, or a module-level function. The default is `jc.impact.AnitescuPotra()`, inelastic and
+            all contacts at once; `jc.stability` proves motion under `jc.impact.Sequential()` if e is zero.
         rtol: error allowed per step of q and v, relative, with 1e-2 of it absolute.
         max_events: largest number of pieces of one step, stretches and impacts together.
 
@@ -70,10 +73,7 @@ class EventDriven(Record):
     max_events: int = static(default=64)
 
     def __post_init__(self) -> None:
-        check_count("max_events", self.max_events)
-        if is_concrete(self.rtol):
-            check_positive("rtol", self.rtol)
-        object.__setattr__(self, "impact", law_as_pytree(self.impact))
+        object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> EventMemory:
@@ -111,5 +111,5 @@ class EventDriven(Record):
         dtype = state.q.dtype
         dt, rtol = jnp.asarray(dt, dtype), jnp.asarray(self.rtol, dtype)
         state = state.replace(t=jnp.asarray(state.t, dtype))
-        given = Given(model.params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
-        return event_step(model.system, self.max_events, given, memory)
+        inputs = StepInputs(model.params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
+        return event_step(model.system, self.max_events, inputs, memory)

@@ -66,11 +66,11 @@ def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
 def contacts_of(terms: ContactTerms, closed: jax.Array) -> Contacts:
     """Collect the contacts of a step that starts at `terms`."""
     rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
-    most = 10.0 * touching_gap(terms.phi.dtype)  # m; a larger gap is no round-off, and is not closed
+    largest_gap = 10.0 * touching_gap(terms.phi.dtype)  # m; a larger gap is no round-off, and is not closed
     # Only round-off moves an open contact, and it has no derivative: its gap, and the time of its next
     # event, depend on the state.
-    opened = lax.stop_gradient(jnp.clip(terms.phi, -most, 0.0))
-    off = jnp.where(closed, jnp.clip(terms.phi, -most, most), opened)
+    opened = lax.stop_gradient(jnp.clip(terms.phi, -largest_gap, 0.0))
+    off = jnp.where(closed, jnp.clip(terms.phi, -largest_gap, largest_gap), opened)
     return Contacts(rows, terms.mu, off, closed)
 
 
@@ -94,8 +94,8 @@ def land(
     """
     terms = terms_at(model, q, node.t)
     stay = node.closed & touching(terms)
-    p, second, fine = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess)
-    return arrive(terms, q, p, t), second, fine
+    p, second, is_solved = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess)
+    return arrive(terms, q, p, t), second, is_solved
 
 
 def loads(
@@ -126,6 +126,6 @@ def loads(
     delassus = rows @ response[:, :-1]
     impulse, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
     leaves = free[:, 0] + (delassus @ impulse.reshape(-1)).reshape(nc, dim)[:, 0]
-    own = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]
+    mobility = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]
     gross = jnp.max(jnp.abs(model.params.gravity)) + jnp.max(jnp.abs(rows) @ jnp.abs(response[:, -1]))
-    return jnp.where(closed, own * impulse[:, 0] - leaves, 0.0), gross
+    return jnp.where(closed, mobility * impulse[:, 0] - leaves, 0.0), gross

@@ -95,8 +95,10 @@ def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> j
     middle, reach = 0.5, 0.5 * 0.6**0.5
     parts = jnp.array([middle - reach, middle, middle + reach], q.dtype)
     share = jnp.array([5.0, 8.0, 5.0], q.dtype) / 18.0
-    each = jax.vmap(lambda part: contact_velocities(model, retract(model.system, q, part * h * w), w))(parts)
-    return jnp.tensordot(share, each, 1)
+    velocities = jax.vmap(lambda part: contact_velocities(model, retract(model.system, q, part * h * w), w))(
+        parts
+    )
+    return jnp.tensordot(share, velocities, 1)
 
 
 def lagrangian(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
@@ -310,10 +312,10 @@ def onto_closed_contacts(
         flat = contacts.rows.reshape(nc * dim, nv)
         response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
         velocity = (flat @ response[:, -1]).reshape(nc, dim)
-        pushes, fine = contact_impulses(
+        pushes, is_solved = contact_impulses(
             flat @ response[:, :-1], velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess)
         )
-        return p + flat.T @ pushes.reshape(-1), pushes, fine
+        return p + flat.T @ pushes.reshape(-1), pushes, is_solved
 
     def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         return p, jnp.zeros_like(guess), jnp.array(True)

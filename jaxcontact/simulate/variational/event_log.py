@@ -31,7 +31,7 @@ class Pieces(NamedTuple):
     w: jax.Array  # (nv,) its mean velocity
     impulse: jax.Array  # (nc, dim) of closed contacts at its start, or of a jam, N s
     second: jax.Array  # (nc, dim) of closed contacts at its end, N s
-    who: jax.Array  # (nc,) bool: the contact whose event ended a move; the contacts of an impact
+    participants: jax.Array  # (nc,) bool: the contact whose event ended a move; the contacts of an impact
     plastic: jax.Array  # whether an impact was made plastic
     order: jax.Array  # (k,) of single impacts
     closed: jax.Array  # (nc,) bool, contacts that stay closed from its end on
@@ -56,7 +56,7 @@ def no_pieces(nq: int, nv: int, nc: int, dim: int, length: int, dtype: jnp.dtype
         slopes=Slopes(square, square, jnp.zeros((nc, dim, nv), dtype)),
         impulse=forces,
         second=forces,
-        who=none,
+        participants=none,
         plastic=jnp.array(False),
         order=jnp.full(length, -1, jnp.int32),
         closed=none,
@@ -69,10 +69,10 @@ def kept(pieces: Pieces, count: jax.Array, piece: Pieces) -> tuple[Pieces, jax.A
     A piece beyond the room is counted and not stored.
     """
     used = piece.kind != UNUSED
-    room = pieces.kind.shape[0]
-    at = jnp.where(used, count, room)
-    if room:
-        pieces = jax.tree.map(lambda rows, one: rows.at[at].set(one, mode="drop"), pieces, piece)
+    capacity = pieces.kind.shape[0]
+    at = jnp.where(used, count, capacity)
+    if capacity:
+        pieces = jax.tree.map(lambda rows, row: rows.at[at].set(row, mode="drop"), pieces, piece)
     return pieces, count + used.astype(jnp.int32)
 
 

@@ -16,7 +16,8 @@ from jax import lax
 from jaxcontact.algebra import small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Model, Params, State, System, is_inertia, usable_numbers
+from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
+from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.trajectory import Impacts, Trajectory, motion_record
@@ -173,11 +174,11 @@ def run(
     impacts, unused = _no_impacts(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
 
-    def body(carry: tuple[Any, ...], given: tuple[jax.Array, Any]) -> tuple[Any, Any]:
+    def body(carry: tuple[Any, ...], inputs: tuple[jax.Array, Any]) -> tuple[Any, Any]:
         node, last, impacts, pieces, count = carry
-        k, controls = given
+        k, controls = inputs
         t_end = start.t + (k + 1) * numbers.dt
-        here = _TimeStep(model, setting, controls, numbers.dt, t_end, unused)
+        context = _TimeStep(model, setting, controls, numbers.dt, t_end, unused)
         none, zero = jnp.zeros((nc, dim), node.q.dtype), jnp.zeros((), node.q.dtype)
         begin = _StepCarry(
             node, whole_step(t_end - node.t, nc), last, impacts, none, jnp.uint32(0), zero, jnp.int32(0),
@@ -190,13 +191,13 @@ def run(
             return unfinished & goes_on
 
         def turn(c: _StepCarry) -> _StepCarry:
-            c, piece = _turn(here, c)
-            node, whole, used = c.node, piece.kind == WHOLE, piece.kind != UNUSED
+            c, piece = _turn(context, c)
+            node, is_full_step, used = c.node, piece.kind == WHOLE, piece.kind != UNUSED
             piece = piece._replace(step=k, closed=node.closed, q=node.q, p=node.p, t=node.t)
             pieces, count = kept(c.pieces, c.num_pieces, piece)
             return c._replace(
                 pieces=pieces, num_pieces=count, turns=c.turns + 1,
-                located=jnp.where(used, ~whole, c.located), over=jnp.where(used, whole, c.over),
+                located=jnp.where(used, ~is_full_step, c.located), over=jnp.where(used, is_full_step, c.over),
             )  # fmt: skip
 
         end = bounded_loop(moving, turn, begin, max_iters=MAX_TURNS)
@@ -228,41 +229,41 @@ def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
-def _turn(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
+def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     """Append an impact if one is due, else a trial step.
 
     An impact follows an event, so that derivatives include its time: if a step ends without an event while a
     contact strikes, or a motion begins so, an event of no length comes between.
     """
     if carry.last.shape[0] == 0:
-        return _move(here, carry)
+        return _move(context, carry)
     return lax.cond(
         carry.located & jnp.any(approaching(carry.node)),
-        lambda c: _collide(here, c),
-        lambda c: _move(here, c),
+        lambda c: _collide(context, c),
+        lambda c: _move(context, c),
         carry,
     )
 
 
-def _collide(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
+def _collide(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     """Append the impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
     near, striking = touching(node.terms), approaching(node)
-    soon = jnp.any(striking & (node.t - carry.last < here.setting.zeno))
-    number = here.setting.first + impacts.count
+    soon = jnp.any(striking & (node.t - carry.last < context.setting.zeno))
+    number = context.setting.first + impacts.count
     # In a batch, worlds without an impact pass through as well, without a call of the law.
-    after, hit = impact(here.setting, node, near, soon | ~jnp.any(striking), number)
+    after, hit = impact(context.setting, node, near, soon | ~jnp.any(striking), number)
     status = (
         carry.status | hit.status | flag(soon, Status.ZENO) | flag(impact_gains(node, after), Status.ENERGY)
     )
     carry = carry._replace(
         node=after,
-        search=whole_step(jnp.maximum(here.t_end - node.t, 0.0), near.shape[0]),
+        search=whole_step(jnp.maximum(context.t_end - node.t, 0.0), near.shape[0]),
         last=jnp.where(striking, node.t, carry.last),
         impacts=recorded(impacts, node, after, near, striking, soon, hit),
         status=status | flag(jnp.sum(near) > 1, Status.SIMULTANEOUS),
     )
-    piece = here.unused._replace(kind=jnp.int32(IMPACT), who=near, plastic=soon, order=hit.order)
+    piece = context.unused._replace(kind=jnp.int32(IMPACT), participants=near, plastic=soon, order=hit.order)
     return carry, piece
 
 
@@ -284,9 +285,9 @@ def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -
     length = 1
     if nc:
         key, order, law = setting.key, setting.order, setting.law
-        one = jnp.zeros((), dtype)
+        unit = jnp.zeros((), dtype)
         length = jax.eval_shape(
-            lambda terms, v: strike(terms, v, key, jnp.array(False), one, order, law), node.terms, node.v
+            lambda terms, v: strike(terms, v, key, jnp.array(False), unit, order, law), node.terms, node.v
         ).order.shape[0]
     impacts = Impacts(
         t=jnp.full(rows, jnp.nan, dtype),
@@ -302,66 +303,71 @@ def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -
     return impacts, no_pieces(node.q.shape[0], nv, nc, system.structure.dim, length, dtype)
 
 
-def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
+def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     """Make a trial step: to the end of the time step if no event happens, else nearer to the first event."""
-    model, t_end = here.model, here.t_end
+    model, t_end = context.model, context.t_end
     node, nc = carry.node, carry.last.shape[0]
     strikes = approaching(node)
     hidden = jnp.any(strikes)
     none_left = whole_step(jnp.zeros_like(t_end), nc)
     search = jax.tree.map(lambda a, b: jnp.where(hidden, a, b), none_left, carry.search)
-    start = Start(node.q, node.p, node.t, here.controls)
+    start = Start(node.q, node.p, node.t, context.controls)
     contacts = contacts_of(node.terms, node.closed)
     step = take_step(model, start, node.v, contacts, search.h)
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
     t = jnp.where((search.h == t_end - node.t) & ~hidden, t_end, node.t + search.h)
-    arrived, second, fine = land(model, node, step.q, step.p, t, step.impulse)
+    arrived, second, is_solved = land(model, node, step.q, step.p, t, step.impulse)
     guess = step.impulse / jnp.where(search.h > 0, search.h, 1.0)
-    load, load_0, size = _loads(here, node, arrived, guess, search.tries > 0)
+    load, load_0, size = _loads(context, node, arrived, guess, search.tries > 0)
     # A contact that changes no velocity by more than the slowest approach that counts carries no load.
-    least = collision_tolerance(size.dtype) / (here.dt * size)
-    value, rate, fell, zero = events(node, search, step, arrived, load, load_0, least)
+    smallest_load = collision_tolerance(size.dtype) / (context.dt * size)
+    value, rate, fell, zero = events(node, search, step, arrived, load, load_0, smallest_load)
     fell = fell & ~(node.closed & carry.let_go)
-    following, whole, located = narrowed(search, value, rate, fell & finite, zero, node.closed, t_end)
-    done = whole | located
+    following, is_full_step, located = narrowed(search, value, rate, fell & finite, zero, node.closed, t_end)
+    done = is_full_step | located
     if nc:
         crossed = jnp.any(fell) & finite
         following, done, again = looked_between(
             node, search, following, step, value, arrived.terms.J_n @ arrived.v, crossed, done
         )
-        whole = done & (whole | (again & (search.h == t_end - node.t)))
-    whole = whole & ~hidden
+        is_full_step = done & (is_full_step | (again & (search.h == t_end - node.t)))
+    is_full_step = is_full_step & ~hidden
     accept = done | hidden | ~finite
 
     # The contact of the event: the one whose zero is nearest to the last trial, in time.
     eps = float(jnp.finfo(node.q.dtype).eps)
     suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**0.4))
     apart = jnp.where(suspects, jnp.abs(value) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
-    who = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
-    who = jnp.where(hidden, strikes & (jnp.arange(nc) == jnp.argmax(strikes)), who) if nc else who
-    piece = here.unused._replace(
-        kind=jnp.where(whole | ~finite, WHOLE, EVENT).astype(jnp.int32),
-        h=search.h, w=step.w, impulse=step.impulse, second=second, who=who, slopes=step.slopes,
+    participants = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
+    participants = (
+        jnp.where(hidden, strikes & (jnp.arange(nc) == jnp.argmax(strikes)), participants)
+        if nc
+        else participants
+    )
+    piece = context.unused._replace(
+        kind=jnp.where(is_full_step | ~finite, WHOLE, EVENT).astype(jnp.int32),
+        h=search.h, w=step.w, impulse=step.impulse, second=second, participants=participants,
+        slopes=step.slopes,
     )  # fmt: skip
-    gains = move_gains(model, node, step, arrived, second, search.h, here.controls)
-    status = flag(~(step.solved & fine), Status.STALLED) | flag(gains, Status.ENERGY)
-    taken = (
+    gains = move_gains(model, node, step, arrived, second, search.h, context.controls)
+    status = flag(~(step.solved & is_solved), Status.STALLED) | flag(gains, Status.ENERGY)
+    accepted = (
         arrived, whole_step(jnp.maximum(t_end - t, 0.0), nc), carry.impulse + step.impulse + second,
         carry.status | status, jnp.maximum(carry.residual, step.residual), piece,
     )  # fmt: skip
-    refused = (node, following, carry.impulse, carry.status, carry.residual, here.unused)
+    refused = (node, following, carry.impulse, carry.status, carry.residual, context.unused)
     node, search, impulse, status, residual, piece = jax.tree.map(
-        lambda one, other: jnp.where(accept, one, other), taken, refused
+        lambda new, old: jnp.where(accept, new, old), accepted, refused
     )
-    let_go = carry.let_go | (accept & ~whole & following.suspects & carry.node.closed)
+    let_go = carry.let_go | (accept & ~is_full_step & following.suspects & carry.node.closed)
     moved = carry._replace(
         node=node, search=search, impulse=impulse, status=status, residual=residual, let_go=let_go
     )
-    return _or_jammed(here, carry, accept & finite, step.impulse, arrived, (moved, piece))
+    return _or_jammed(context, carry, accept & finite, step.impulse, arrived, (moved, piece))
 
 
 def _or_jammed(
-    here: _TimeStep, carry: _StepCarry, accept: jax.Array, impulse: jax.Array, arrived: Node,
+    context: _TimeStep, carry: _StepCarry, accept: jax.Array, impulse: jax.Array, arrived: Node,
     moved: tuple[_StepCarry, Pieces],
 ) -> tuple[_StepCarry, Pieces]:  # fmt: skip
     """Return the result of a move, or in its place the impact without a collision that its step found."""
@@ -380,39 +386,39 @@ def _or_jammed(
         none = jnp.zeros(nc, bool)
         behind = carry._replace(
             node=after,
-            search=whole_step(jnp.maximum(here.t_end - node.t, 0.0), nc),
+            search=whole_step(jnp.maximum(context.t_end - node.t, 0.0), nc),
             impacts=recorded(impacts, node, after, node.closed, none, jnp.array(False), hit),
             status=carry.status | flag(gains, Status.ENERGY) | flag(several, Status.SIMULTANEOUS),
         )
-        return behind, here.unused._replace(kind=jnp.int32(JAM), who=node.closed, impulse=push)
+        return behind, context.unused._replace(kind=jnp.int32(JAM), participants=node.closed, impulse=push)
 
     return lax.cond(jams, jammed, lambda: moved)
 
 
 def _loads(
-    here: _TimeStep, node: Node, arrived: Node, guess: jax.Array, searching: jax.Array
+    context: _TimeStep, node: Node, arrived: Node, guess: jax.Array, searching: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute the loads (nc,) of the contacts closed at `node`, at the end of the step and at its start.
 
     They are relative to the size of accelerations at the start, m/s^2, which is the third value. If no search
     is under way and no contact has to pull at the end, the loads at the start are not computed.
     """
-    none, dt = jnp.zeros_like(node.terms.phi), here.dt
+    none, dt = jnp.zeros_like(node.terms.phi), context.dt
     start = (jnp.stack([none, none]), jnp.ones((2,), dt.dtype), jnp.int32(0))
     if none.shape[0] == 0:
         return none, none, start[1][0]
     both = jax.tree.map(lambda *x: jnp.stack(x), arrived, node)
-    least = collision_tolerance(none.dtype) / dt
+    smallest_load = collision_tolerance(none.dtype) / dt
 
     def wanted(carry: tuple[Any, ...]) -> jax.Array:
         pushes, _, k = carry
-        again = (k == 1) & (searching | jnp.any(pushes[0] < -least))
+        again = (k == 1) & (searching | jnp.any(pushes[0] < -smallest_load))
         return jnp.any(node.closed) & ((k == 0) | again)
 
     def find(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         pushes, size, k = carry
-        each = jax.tree.map(lambda x: x[k], both)
-        load, gross = loads(here.model, each, node.closed, dt, guess, here.controls)
+        point = jax.tree.map(lambda x: x[k], both)
+        load, gross = loads(context.model, point, node.closed, dt, guess, context.controls)
         return pushes.at[k].set(load), size.at[k].set(gross), k + 1
 
     pushes, sizes, _ = bounded_loop(wanted, find, start, max_iters=2)

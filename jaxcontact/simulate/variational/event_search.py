@@ -78,14 +78,14 @@ def events(
     arrived: Node,
     load: jax.Array,
     load_0: jax.Array,
-    least: jax.Array,
+    smallest_load: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Evaluate the functions (nc,) whose zeros are the events of the contacts.
 
     Args:
         arrived: the end of the step.
         load, load_0: (nc,) loads at the end and at the start, relative to their size.
-        least: smallest load that counts.
+        smallest_load: smallest load that counts.
 
     Returns:
         The values, their rates, whether each has passed through zero, and an estimate of the time of the
@@ -96,7 +96,9 @@ def events(
     gap, rate = arrived.terms.phi - base, arrived.terms.J_n @ arrived.v
     # Contacts that carry nothing, as redundant ones may, open without an event.
     first = search.tries == 0
-    opens = (load_0 > least) & (load < jnp.where(first | (search.look.goal > 0), -least, -noise))
+    opens = (load_0 > smallest_load) & (
+        load < jnp.where(first | (search.look.goal > 0), -smallest_load, -noise)
+    )
     fell = jnp.where(node.closed, opens, gap < -noise)
     span = search.h - search.before
     secant = (load - jnp.where(first, load_0, search.load)) / jnp.where(span != 0, span, 1.0)
@@ -141,7 +143,7 @@ def narrowed(
     """Narrow the search after a trial; return it, whether the trial is a whole step or ends on an event."""
     eps = float(jnp.finfo(value.dtype).eps)
     crossed = jnp.any(fell)
-    whole = (search.tries == 0) & ~crossed
+    is_full_step = (search.tries == 0) & ~crossed
     suspects = jnp.where(crossed, fell, search.suspects)
     # On an event: within 450 eps seconds, 1e-13 in float64, or within round-off.
     allowed = 450.0 * eps * jnp.abs(rate) + jnp.where(closed, 64.0, 16.0) * eps
@@ -164,4 +166,4 @@ def narrowed(
     trial = jnp.where(again, newton, inside_or_middle(jnp.where(halved, jnp.inf, first), low, high))
     load = jnp.where(closed, value, 0.0)
     following = EventSearch(low, high, trial, suspects, near, search.tries + 1, search.h, load, search.look)
-    return following, whole, located
+    return following, is_full_step, located

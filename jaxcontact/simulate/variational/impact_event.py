@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.impact.laws.reflections import normals, reflect_while_any, repeat_reflections, share
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.variational.active_set import contact_impulses
+from jaxcontact.simulate.variational.contact_state import contacts_of
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -35,28 +37,31 @@ def strike(
 ) -> Strike:  # fmt: skip
     """Compute the impact of the active contacts: plastic if `plastic`, else by `law` or by reflections.
 
+    With a law the plastic impact has friction: without it a chatter that is cut short would lose tangential
+    impulse, an error of first order in the step.
+
     Args:
         law: a law as a pytree, see `law_as_pytree`; None for reflections.
         sequence: (k,) order on record of an impact that is repeated, nothing with `law`; None for `order`.
 
     Derivative: with a `sequence` of first order, forward and reverse, as far as `law` has one.
     """
+    if law is not None:
+        ask = in_turn(struck) if sequence is None else struck
+        v_plus, impulse, said = ask(law, ~plastic, terms, v, key)
+        dead, stops, found = stopped(terms, v)
+        none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
+        return Strike(
+            jnp.where(plastic, dead, v_plus),
+            jnp.where(plastic, stops, impulse),
+            none,
+            jnp.where(plastic, flag(~found, Status.STALLED), said),
+        )
     rows = normals(terms, v)
     rate, mu = rows.rate[:, None], jnp.zeros_like(rows.rate)
     stopping, found = contact_impulses(rows.gram, rate, mu, rows.active, jnp.zeros_like(rate))
     stops = stopping[:, 0]
     status = flag(~found, Status.STALLED)
-    if law is not None:
-        ask = in_turn(struck) if sequence is None else struck
-        v_plus, impulse, said = ask(law, ~plastic, terms, v, key)
-        dead = v + rows.response @ stops
-        none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
-        return Strike(
-            jnp.where(plastic, dead, v_plus),
-            jnp.where(plastic, stops / rows.size, impulse),
-            none,
-            status | jnp.where(plastic, 0, said),
-        )
     if sequence is None:
         # Resting contacts chatter at the level of round-off; a neighbour's impact leaves a higher speed.
         slowest = 1e-2 * collision_tolerance(v.dtype) / rows.size
@@ -70,6 +75,17 @@ def strike(
     status = status | flag(left & ~plastic, Status.UNTERMINATED)
     v_plus = v + rows.response @ impulse
     return Strike(v_plus, impulse / rows.size, jnp.where(plastic, -1, sequence), status)
+
+
+def stopped(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Compute an inelastic impact with friction; return v_plus, normal impulses (nc,), and if it exists."""
+    nc, nt, nv = terms.J_t.shape
+    rows = contacts_of(terms, terms.active).rows.reshape(nc * (nt + 1), nv)
+    response = implicit.solve_spd(terms.M, rows.T)
+    u = (rows @ v).reshape(nc, nt + 1)
+    push, found = contact_impulses(rows @ response, u, terms.mu, terms.active, jnp.zeros_like(u))
+    push = jnp.where(terms.active[:, None], push, 0.0)
+    return v + response @ push.reshape(-1), push[:, 0], found
 
 
 def struck(

@@ -69,10 +69,10 @@ def replay(
     Derivative: first order, forward and reverse, by all numbers but `zeno`.
     """
     params, state, branches = numbers.params, numbers.state, _branches(system, choice)
-    pieces, known = recorded.pieces, recorded.trajectory
+    pieces, trajectory = recorded.pieces, recorded.trajectory
     t_start = jnp.asarray(state.t, state.q.dtype)
     terms = branches.terms(params, state.q, t_start)
-    closed = known.contacts[0]
+    closed = trajectory.contacts[0]
     start = Node(state.q, terms.M @ state.v, state.v, t_start, terms, closed)
 
     def one(carry: tuple[Node, jax.Array], piece: Pieces) -> tuple[Any, Any]:
@@ -85,25 +85,27 @@ def replay(
         return (after._replace(closed=piece.closed), number + strikes), row
 
     _, rows = lax.scan(one, (start, memory.number), pieces)
-    room = pieces.kind.shape[0]
+    capacity = pieces.kind.shape[0]
     # If pieces are missing, neither the numbers nor their derivatives are known.
-    trust = jnp.where(recorded.num_pieces > room, jnp.nan, 1.0).astype(start.q.dtype)
+    trust = jnp.where(recorded.num_pieces > capacity, jnp.nan, 1.0).astype(start.q.dtype)
     q, v, t, pushed, *blows = (row * trust for row in rows)
     ends = (
         jnp.concatenate([first[None], row[recorded.ends]])
         for first, row in zip((start.q, start.v, start.t), (q, v, t), strict=True)
     )
     (at,) = jnp.nonzero(
-        (pieces.kind == IMPACT) | (pieces.kind == JAM), size=known.impacts.t.shape[0], fill_value=room
+        (pieces.kind == IMPACT) | (pieces.kind == JAM),
+        size=trajectory.impacts.t.shape[0],
+        fill_value=capacity,
     )
     names = ("t", "v_minus", "v_plus", "impulse")
     records = {n: row.at[at].get(mode="fill", fill_value=0) for n, row in zip(names, blows, strict=True)}
-    impulse = jnp.zeros_like(known.impulse).at[pieces.step].add(pushed)
-    return known.replace(
+    impulse = jnp.zeros_like(trajectory.impulse).at[pieces.step].add(pushed)
+    return trajectory.replace(
         states=State(**dict(zip(("q", "v", "t"), ends, strict=True))),
         impulse=impulse,
-        info=known.info.replace(impulse=impulse),
-        impacts=known.impacts.replace(**records),
+        info=trajectory.info.replace(impulse=impulse),
+        impacts=trajectory.impacts.replace(**records),
     )
 
 
@@ -159,14 +161,14 @@ def _collide(
     log: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     setting = ImpactSetting(numbers.restitution, numbers.zeno, key, number, choice.order, numbers.law)
-    after, hit = impact(setting, node, piece.who, piece.plastic, number, piece.order)
+    after, hit = impact(setting, node, piece.participants, piece.plastic, number, piece.order)
     return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
 
 def _jam(
     numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces, log: Any
 ) -> tuple[Any, ...]:
-    after, found, _ = jolt(node, piece.who, piece.impulse)
+    after, found, _ = jolt(node, piece.participants, piece.impulse)
     return after, found[:, 0], jnp.zeros_like(piece.impulse)
 
 
@@ -192,11 +194,11 @@ def _move(
     after, second, _ = land(model, node, step.q, step.p, node.t + h, piece.second)
     value = after.terms.phi
     if value.shape[0]:
-        lets_go = (piece.kind == EVENT) & jnp.any(piece.who & node.closed)
+        lets_go = (piece.kind == EVENT) & jnp.any(piece.participants & node.closed)
         guess = piece.impulse / jnp.where(piece.h > 0, piece.h, 1.0)
         value = lax.cond(
             lets_go, lambda: loads(model, after, node.closed, numbers.dt, guess, controls)[0], lambda: value
         )
     to_end = numbers.state.t + (piece.step + 1) * numbers.dt - node.t
-    end = End(jnp.sum(jnp.where(piece.who, value, 0.0)), piece.kind == EVENT, to_end)
+    end = End(jnp.sum(jnp.where(piece.participants, value, 0.0)), piece.kind == EVENT, to_end)
     return (after, jnp.zeros_like(node.terms.phi), step.impulse + second), end

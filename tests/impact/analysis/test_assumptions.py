@@ -11,7 +11,7 @@ from scipy.stats import beta
 
 import jaxcontact as jc
 from jaxcontact.impact import unique_steps
-from jaxcontact.impact.analysis.assumptions import _count_outcomes
+from jaxcontact.impact.analysis.assumptions import _count_by_modes, _count_by_search, _count_outcomes
 from jaxcontact.impact.sampling.by_modes import tabulate
 
 
@@ -91,3 +91,56 @@ def test_mistakes_are_named():
         with_law(unique_steps, terms, v, confidence=0.0, **settings)
     with pytest.raises(ValueError, match="v: expected a contact that approaches"):
         with_law(unique_steps, terms, 0.0 * v, num_samples=8, **settings)
+
+
+def in_space(rng, contacts, nv=5):
+    """Random contacts in space on a mechanism with a random mass matrix."""
+    root = rng.normal(size=(nv, nv))
+    return jc.ContactTerms(
+        M=jnp.asarray(root @ root.T + 0.3 * np.eye(nv)),
+        J_n=jnp.asarray(rng.normal(size=(contacts, nv))),
+        J_t=jnp.asarray(rng.normal(size=(contacts, 2, nv))),
+        phi=jnp.zeros(contacts),
+        mu=jnp.asarray(rng.uniform(0.3, 2.5, contacts)),
+        active=jnp.ones(contacts, bool),
+    )
+
+
+@pytest.mark.parametrize("contacts", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_the_search_finds_what_the_table_of_modes_holds(contacts):
+    """Eight covering vectors find several outcomes in nearly every step that has several, and none too many."""
+    rng = np.random.default_rng(1)
+    several = missed = 0
+    for _ in range(5):
+        terms = in_space(rng, contacts)
+        velocities, caps = 3.0 * rng.normal(size=(256, 5)), 2.0 * rng.uniform(size=(256, contacts))
+        by_modes = _count_by_modes(terms, velocities, caps, 4)
+        searched = _count_by_search(terms, velocities, caps, 4, 8)
+        assert np.all(searched <= by_modes)
+        several += np.sum(by_modes > 1)
+        missed += np.sum((by_modes > 1) & (searched == 1))
+    assert several >= 25 and missed <= 0.1 * several
+
+
+def test_steps_of_a_box_on_eight_contacts_are_searched():
+    """More contacts than can be enumerated: the answer says that it is of a search, with its bound."""
+    corners = 0.2 * np.array([[x, y] for x in (-1, 1) for y in (-1, 0.2, 0.5, 1)])
+    x, y = corners.T
+    zero, one = np.zeros(8), np.ones(8)
+    J_n = np.stack([zero, zero, one, y, -x, zero], axis=1)
+    J_t = np.stack(
+        [np.stack([one, zero, zero, zero, zero, -y], 1), np.stack([zero, one, zero, zero, zero, x], 1)], 1
+    )
+    terms = jc.ContactTerms(
+        M=jnp.diag(jnp.array([1.0, 1.0, 1.0, 0.01, 0.01, 0.02])),
+        J_n=jnp.asarray(np.concatenate([J_n, J_n[:1]])),
+        J_t=jnp.asarray(np.concatenate([J_t, J_t[:1]])),
+        phi=jnp.zeros(9),
+        mu=jnp.full(9, 0.5),
+        active=jnp.arange(9) < 8,
+    )
+    v = jnp.array([0.5, 0.2, -1.0, 0.3, 0.2, 0.5])
+    law = jc.impact.Routh(selection="lemke", num_directions=4, max_steps=3)
+    found = unique_steps(terms, v, law, num_samples=32, num_covers=2)
+    assert not found.complete and found.num_steps == 32 and found.example is None
+    assert found.share <= found.share_high < 1.0

@@ -144,12 +144,12 @@ def test_no_sample_comes_again_after_two_to_the_32(
     """A chunk over the edge: before it the numbers go on, behind it there are others than at the beginning."""
     source = stream.Stream(*gait, make(), numbers(0.02, selection))  # cut short: all differ
     device, edge = jax.devices()[0], 2**32
-    across = source._chunk(edge - 3, edge + 5, None, device)
+    across = source.compute(edge - 3, edge + 5, None, device)
     assert (across.begin, across.end, len(across.samples.v_plus)) == (edge - 3, edge + 5, 8)
-    first = source._chunk(0, 8, None, device).samples.v_plus
+    first = source.compute(0, 8, None, device).samples.v_plus
     assert len(np.unique(np.concatenate([first, across.samples.v_plus]).round(12), axis=0)) > 12
     for cut in (edge - 3, edge - 1, edge, edge + 2):  # the same bits however the run is cut
-        part = source._chunk(cut, edge + 5, None, device).samples
+        part = source.compute(cut, edge + 5, None, device).samples
         assert np.array_equal(part.v_plus, across.samples.v_plus[cut - edge + 3 :])
 
 

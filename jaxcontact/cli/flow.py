@@ -1,0 +1,93 @@
+"""`jaxcontact flow MODEL|FILE`: motion through sprung contacts, with its events, as data and as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxcontact import ess, viz
+from jaxcontact.cli import robot_file
+from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.mechanics.system import Model
+from jaxcontact.status import Status
+
+MAX_STEPS, MAX_EVENTS = 4096, 512  # limits of a run
+PANELS = 6  # largest number of components that are drawn
+FRAMES = 200  # smallest number of steps of the picture
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run the command; return 0 for a good run, 1 for one that failed, 2 for wrong usage."""
+    try:
+        return _flow(options)
+    except (ValueError, TypeError, OSError) as error:
+        print(f"jaxcontact: {error}", file=sys.stderr)
+        return 2
+
+
+def on_springs(options: argparse.Namespace) -> Model:
+    """Load the model, and put a mechanism on its springs.
+
+    Raises:
+        ValueError: a mechanism without springs or without contacts.
+    """
+    model = robot_file.ready(options.model, options)
+    return model if isinstance(model.system, EventSystem) else ess.from_system(model)
+
+
+def _flow(options: argparse.Namespace) -> int:
+    begin = time.perf_counter()
+    model, stem = on_springs(options), Path(options.model).stem
+    x0: Any = model.initial_state()  # a vector, for such a system
+    settings = ess.Settings(eps=options.eps, tol=options.tol, max_steps=MAX_STEPS, max_events=MAX_EVENTS)
+    eps, info = ess.choose_bands(model, x0, 0.0, options.duration, settings=settings)
+    steps = ess.DormandPrince(longest=options.duration / FRAMES)
+    path = jax.block_until_ready(
+        ess.integrate(model, x0, 0.0, options.duration, settings=settings.replace(eps=eps, ode=steps))
+    )
+    folder: Path = options.out
+    folder.mkdir(parents=True, exist_ok=True)
+    picture, data = folder / f"{stem}_flow.png", folder / f"{stem}_flow.npz"
+    shown = list(range(min(PANELS, x0.shape[0])))
+    viz.plot_trajectory(path, components=shown, title=f"{stem}, on springs").savefig(picture, dpi=110)
+    rows, events = int(path.num_rows), int(path.num_events)
+    order, places = (np.asarray(x)[:events] for x in (path.order, path.event_rows))
+    times = np.asarray(path.t)[places]
+    np.savez(data, t=path.t[:rows], x=path.x[:rows], crossed=path.crossed[:rows], guard=order, event_t=times)
+    status = np.uint32(info.status) | np.uint32(path.status)
+    summary = {
+        "model": stem,
+        "duration": options.duration,
+        "status": Status.describe(status),
+        "events": [{"t": float(t), "guard": int(k)} for t, k in zip(times, order, strict=True)],
+        "end": np.asarray(path.x)[rows - 1].tolist(),
+        "eps": np.asarray(eps).tolist(),
+        "band_error": float(np.max(info.band_error)),
+        "seconds": time.perf_counter() - begin,
+        "files": [str(picture), str(data)],
+    }
+    print(json.dumps(summary, indent=2) if options.json else _text(summary))
+    return int(bool(Status.failed(status)))
+
+
+def _text(summary: dict[str, Any]) -> str:
+    events = summary["events"]
+    shown = ", ".join(f"{event['guard']} at {event['t']:.4g} s" for event in events[:PANELS])
+    more = f" and {len(events) - PANELS} more" if len(events) > PANELS else ""
+    return "\n".join(
+        [
+            f"{summary['model']}: {summary['duration']:g} s, {len(events)} events, {summary['status']}",
+            f"  guards crossed     {shown}{more}",
+            f"  at the end         {np.array2string(np.asarray(summary['end']), precision=5)}",
+            f"  bands              {max(summary['eps']):.3g} wide, error {summary['band_error']:.1e}",
+            f"  time               {summary['seconds']:.0f} s",
+            *(f"  wrote              {path}" for path in summary["files"]),
+        ]
+    )

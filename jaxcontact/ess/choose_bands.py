@@ -1,0 +1,76 @@
+"""`choose_bands`: the widths of the bands that keep the error of a run within a tolerance.
+
+Page: docs/methods/event-selected.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.arguments import check_positive, check_some, is_concrete
+from jaxcontact.ess.inputs import check
+from jaxcontact.ess.integrate import flow
+from jaxcontact.ess.run import FlowInfo
+from jaxcontact.ess.settings import Settings
+from jaxcontact.front_door import checked
+from jaxcontact.mechanics.system import Model
+from jaxcontact.status import Status
+
+ORDER = 3.0  # of the error in eps
+SAFETY = 0.8  # fraction of the width that the order predicts
+NARROWEST = 0.1  # fraction of its width to which a trial narrows a band
+TRIALS = 16  # runs of a choice; each narrows a band by 0.8 and more
+
+
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
+def choose_bands(
+    model: Model,
+    x0: jax.Array,
+    t0: Any,
+    t1: Any,
+    *,
+    settings: Settings,
+    control: Any = None,
+    crossed0: jax.Array | None = None,
+) -> tuple[jax.Array, FlowInfo]:
+    """Choose bands as wide as `settings.tol` allows, from `settings.eps` downward.
+
+    The error of a run is C eps^3 (in Anderson & Revzen's program C eps^2); `flow` estimates it by a run with
+    half the bands. As long as the estimate exceeds `tol`, eps is narrowed by 0.8 (tol / estimate)^(1/3).
+
+        eps, info = jc.ess.choose_bands(model, x0, 0.0, 1.0, settings=jc.ess.Settings(eps=0.1, tol=1e-6))
+
+    Args:
+        model, x0, t0, t1, control, crossed0: as `flow`.
+        settings: its `eps` is the widest band to try, its `tol` the largest error of x1, > 0.
+
+    Returns:
+        eps (m,) in the units of the guards, and the FlowInfo of the run with it.
+
+    Raises:
+        ValueError, TypeError: as `flow`; tol is not positive; inside `jit` or a derivative.
+
+    Status: of the run with the chosen bands; INACCURATE if 16 runs found none, which means that the smooth
+        steps, not the bands, are the cause: tighten `settings.ode`.
+
+    Derivative: none, because this function runs `flow` until a tolerance is met.
+    """
+    check_positive("settings.tol", settings.tol)
+    if not is_concrete((model.params, x0, t0, t1, control, settings)):
+        raise TypeError("choose_bands: expected known numbers, got traced ones; choose bands outside of jit")
+    _, widths = check(model, x0, t0, t1, settings, control, crossed0)
+    for _ in range(TRIALS):
+        _, info = flow(
+            model, x0, t0, t1, settings=settings.replace(eps=widths), control=control, crossed0=crossed0
+        )
+        failures = int(info.status) & int(Status.FAILURES)
+        if failures != int(Status.INACCURATE):  # a success, or a failure that no width mends
+            break
+        excess = float(np.max(np.asarray(info.band_error) / np.asarray(settings.tol)))
+        factor = SAFETY * excess ** (-1.0 / ORDER) if np.isfinite(excess) and excess > 1.0 else 0.5
+        widths = widths * jnp.asarray(max(factor, NARROWEST), widths.dtype)
+    return widths, info

@@ -1,0 +1,46 @@
+"""`jaxcontact flow`: events and the end of a run on springs, against independent numbers; its mistakes."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import jaxcontact as jc
+from jaxcontact.cli.main import main
+
+
+@pytest.mark.slow
+def test_a_hopper_lands_when_it_has_fallen(tmp_path, capsys):
+    assert main(["flow", "hopper_1d", "--json", "--out", str(tmp_path), "--duration", "0.5"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    model = jc.models.hopper_1d()
+    terms = jc.contact_terms(model, model.initial_state())
+    g = -float(model.params.gravity[-1])
+    fall = np.sqrt(2 * float(terms.phi[0]) / g)
+    assert found["status"] == "SUCCESS" and [event["guard"] for event in found["events"]] == [0]
+    assert found["events"][0]["t"] == pytest.approx(fall, abs=1e-6)
+    k, m = float(model.params.law.stiffness), float(model.params.mass[0])
+    start = [0.0, -g * fall]
+    law = solve_ivp(lambda t, x: [x[1], -g - k / m * x[0]], (0, 0.5 - fall), start, rtol=1e-11, atol=1e-13)
+    assert found["end"][1] == pytest.approx(law.y[1, -1], abs=1e-6)
+    data = np.load(tmp_path / "hopper_1d_flow.npz")
+    assert data["t"][-1] == 0.5 and data["event_t"][0] == found["events"][0]["t"]
+    assert (tmp_path / "hopper_1d_flow.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "no model 'nothing'"),
+        (["pendulum_joint"], "pendulum_joint has no contacts, so no events"),
+        (["affine_3d", "--tol", "0"], "--tol: expected a finite number > 0"),
+        (["affine_3d", "--eps", "nan"], "--eps: expected a finite number > 0"),
+        (["affine_3d", "--duration", "-1"], "--duration: expected a finite number > 0"),
+        (["affine_3d", "--planar"], "--planar: only with a FILE"),
+        (["rocking_block"], "params.law: expected springs and dampers"),
+    ],
+)
+def test_mistakes_are_named(arguments, message, capsys, tmp_path):
+    assert main(["flow", *arguments, "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
