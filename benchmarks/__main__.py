@@ -93,8 +93,8 @@ def main() -> int:
         print(f"  {case.name} ...", file=sys.stderr, flush=True)
         try:
             rows.append(runner.measure(case))
-        except ModuleNotFoundError as error:
-            rows.append({"name": case.name, "skipped": f"{error.name} is not installed"})
+        except ImportError as error:
+            rows.append({"name": case.name, "skipped": runner.reason_to_skip(error)})
     print(runner.as_table(rows))
     if options.put:
         told = ", ".join(

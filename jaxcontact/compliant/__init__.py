@@ -16,3 +16,5 @@ from jaxcontact.mechanics.material import Law as Law
 from jaxcontact.mechanics.material import Material as Material
 from jaxcontact.mechanics.material import Smooth as Smooth
 from jaxcontact.mechanics.material import foundation_stiffness as foundation_stiffness
+from jaxcontact.mechanics.material import stiff_material as stiff_material
+from jaxcontact.mechanics.scaled_springs import ScaledSprings as ScaledSprings

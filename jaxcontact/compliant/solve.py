@@ -152,7 +152,7 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
 def _bad_numbers(problem: Problem) -> jax.Array:
     """Decide whether a stiffness, damping or friction is not >= 0, or a mass or the time step not > 0."""
     law = problem.law
-    numbers = [law.stiffness, damping_of(problem), law.friction_damping, problem.terms.mu]
+    numbers = [*jax.tree.leaves(law.stiffness), damping_of(problem), law.friction_damping, problem.terms.mu]
     numbers += [number for number in (law.friction, problem.terms.dry) if number is not None]
     numbers += jax.tree.leaves(law.friction_spring)
     bad = ~(problem.dt > 0) | ~jnp.all(row_algebra.diagonal(problem.M) > 0)

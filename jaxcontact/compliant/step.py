@@ -78,7 +78,10 @@ def _problem(
         raise ValueError("params.law: expected a compliant.Law, got None")
     h = jnp.asarray(dt, state.q.dtype)
     free = free_step(model, state, tau, h, M, kinematics)
-    return Problem(M=free.M, v=free.v, f=free.push / h, terms=terms, law=model.params.law, dt=h), free
+    problem = Problem(
+        M=free.M, v=free.v, f=free.push / h, terms=terms, law=model.params.law, dt=h, start=state.v
+    )
+    return problem, free
 
 
 def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
@@ -150,6 +153,11 @@ def _check(model: Model, state: State, settings: Settings, memory: StepMemory, d
     if not isinstance(dt, jax.Array):  # reading one would wait for its device
         check_positive("dt", dt)
     law = model.params.law
+    if model.params.spin_friction is not None:
+        if settings.cone == "pyramid" or settings.formulation == "min_norm":
+            raise ValueError("settings: spin_friction needs the cone 'coulomb' or 'associated'")
+        if law is not None and law.friction_spring is not None:
+            raise ValueError("params.law: friction springs have no spin_friction; use friction_damping")
     if settings.formulation == "min_norm" and law is not None and law.potential is not None:
         raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
 
@@ -186,7 +194,8 @@ def _step(
     max_contacts = model.max_contacts if max_contacts is None else max_contacts
     if max_contacts is not None and max_contacts >= model.structure.num_contacts:
         max_contacts = None
-    by_body = not needs_matrix and max_contacts is None and kept_by_body(model.system)
+    spins = model.params.spin_friction is not None
+    by_body = not needs_matrix and not spins and max_contacts is None and kept_by_body(model.system)
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
     again = functools.partial(jax.checkpoint, prevent_cse=False)
     if max_contacts is not None:
@@ -281,7 +290,8 @@ def first_memory(model: Model, state: State, memory: StepMemory = START) -> Step
     memory = start_memory(model, state, memory)
     if memory.forces is not None:
         return memory.replace(forces=lax.stop_gradient(memory.forces))
-    terms = rows_by_body if kept_by_body(model.system) else constraint_terms
+    spins = model.params.spin_friction is not None
+    terms = rows_by_body if kept_by_body(model.system) and not spins else constraint_terms
     rows = jax.eval_shape(terms, model, state).phi
     return memory.replace(forces=jnp.zeros(rows.shape, rows.dtype))
 

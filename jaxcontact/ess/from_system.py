@@ -20,6 +20,7 @@ from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.motion_equations import bias, mass_matrix
+from jaxcontact.mechanics.scaled_springs import ScaledSprings
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_gaps, contact_velocities
@@ -56,6 +57,11 @@ def from_system(model: Model, *, drag: bool = False) -> Model:
     check_type("model.system", system, System)
     if model.params.law is None:
         raise ValueError("params.law: expected springs and dampers, a compliant.Material, got None")
+    if isinstance(model.params.law.stiffness, ScaledSprings):
+        raise ValueError(
+            "params.law: expected a stiffness in N/m, got springs per effective mass, as of a robot's file; "
+            "jc.compliant.stiff_material(mass) makes a material"
+        )
     nc = system.structure.num_contacts
     if nc == 0:
         raise ValueError("model: the structure has no candidate contacts; give it shapes and pairs")

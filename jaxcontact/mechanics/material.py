@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_not_negative, check_positive
 from jaxcontact.front_door import checked
+from jaxcontact.mechanics.scaled_springs import ScaledSprings
 
 FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
@@ -46,8 +47,13 @@ def _check_damping(name: str, value: Any) -> None:
         check_not_negative(name, value)
 
 
+def _check_stiffness(name: str, value: Any) -> None:
+    if not isinstance(value, ScaledSprings):
+        check_not_negative(name, value)
+
+
 @checked(
-    stiffness=check_not_negative,
+    stiffness=_check_stiffness,
     damping=_check_damping,
     friction=check_not_negative,
     friction_damping=check_not_negative,
@@ -64,7 +70,8 @@ class Material(Record):
     cones push from a gap of B |u| / K. A `potential` acts at any depth that it covers.
 
     Attributes:
-        stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles).
+        stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles); or `ScaledSprings`,
+            per effective mass, with their own damping beside which `damping` acts.
         damping: B >= 0 of each constraint, a number or (nk,), N s/m; or B(d), any callable pytree such as
             `HuntCrossley` that takes the depths (nk,) at the start of the step, negative if apart
             (Drumwright, section 4.1).
@@ -175,3 +182,16 @@ def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
         depth: of the foundation, m.
     """
     return modulus * area / depth
+
+
+@checked(mass=check_not_negative, depth=check_positive, gravity=check_not_negative)
+def stiff_material(mass: Any, depth: float = 1e-3, gravity: float = 9.81) -> Material:
+    """Return the material with which one contact carries a mass at a depth, critically damped for it.
+
+    Args:
+        mass: kg, such as the sum of `params.mass`.
+        depth: m.
+        gravity: m/s^2.
+    """
+    stiffness = gravity * jnp.asarray(mass, float) / depth
+    return Material(stiffness=stiffness, damping=2.0 * jnp.sqrt(stiffness * mass))

@@ -135,14 +135,12 @@ class Params(Record):
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
         margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
         applied: (nb, 6), in the plane (nb, 3): world force at each mass centre, N, and torque, N m.
+        spin_friction: (nc, 1) in space, torsional friction over mu, m; (nc, 3) rolling friction, too; None.
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
-        "mass": "nb",
-        "mu": " | nc",
-        "gravity": "dim",
-        "margin": "nc",
-    }
+        "mass": "nb", "mu": " | nc", "gravity": "dim", "margin": "nc", "spin_friction": "nc 1 | nc 3",
+    }  # fmt: skip
 
     mass: jax.Array
     inertia: jax.Array
@@ -153,6 +151,7 @@ class Params(Record):
     tree: TreeParams | Any = None
     margin: jax.Array | None = None
     applied: jax.Array | None = None
+    spin_friction: jax.Array | None = None
 
 
 class State(Record):

@@ -29,7 +29,6 @@ from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import (
     BILATERAL,
-    DRY,
     LIMIT,
     NORMAL,
     TANGENT,
@@ -185,6 +184,8 @@ def constraint_terms(model: Model, state: State) -> ConstraintTerms:
 def unilateral_terms(model: Model, state: State) -> ContactTerms:
     """Compute `contact_terms`, followed by the limits of a mechanism as contacts without friction.
 
+    Dry friction of joints is not among them.
+
     Raises:
         ValueError: as `contact_terms`, and for joints held by `constraints`.
 
@@ -194,7 +195,7 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
         return contact_terms(model, state)
     rows = constraint_terms(model, state)
     kind = np.array(rows.kind, int)
-    if np.any((kind == BILATERAL) | (kind == DRY)):
+    if np.any(kind == BILATERAL):
         raise ValueError("model: expected contacts and limits alone, got joints held by constraints")
     first, last = np.flatnonzero(kind == NORMAL), np.flatnonzero(kind == LIMIT)
     nt, nv = model.structure.dim - 1, model.structure.num_velocities
@@ -241,7 +242,13 @@ def constraint_terms_at(
             nearest, moving_contacts = _nearest(moving_contacts, found, max_contacts)
             mu = mu[nearest.index]
         rows = contacts.rows_of(model, state.q, moving_contacts.bodies, moving_contacts.places, kinematics)
-        columns = _contact_columns(structure.dim, moving_contacts)
+        if model.params.spin_friction is not None:
+            bodies, places = moving_contacts.bodies, moving_contacts.places
+            spins = contacts.spin_rows(model, state.q, bodies, places, kinematics, rows)
+            lever = model.params.spin_friction
+            lever = lever if nearest is None else lever[nearest.index]
+            rows = jnp.concatenate([rows, lever[:, :, None] * spins[:, : lever.shape[1]]], axis=1)
+        columns = _contact_columns(rows.shape[1], moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi = jnp.concatenate([phi, columns["phi"]])
         gdot_v = jnp.concatenate([gdot_v, columns["gdot_v"]])
@@ -295,13 +302,14 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
     return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 
 
-def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
-    """Compute the columns phi, gdot_v and kind of the rows of contacts, without G and mu."""
+def _contact_columns(axes: int, moving_contacts: _Moving) -> dict[str, Any]:
+    """Compute the columns phi, gdot_v and kind of the rows of contacts, `axes` each, without G and mu."""
     gap, drift = moving_contacts.places.phi, computed_once(contacts.slip_rate(*moving_contacts))
+    spins = axes - drift.shape[1]  # rows of spins have none: their slip is known to first order in the step
     return {
-        "phi": jnp.zeros((*gap.shape, dim), gap.dtype).at[:, 0].set(gap).ravel(),
-        "gdot_v": drift.ravel(),
-        "kind": (NORMAL, *(TANGENT,) * (dim - 1)) * gap.shape[0],
+        "phi": jnp.zeros((*gap.shape, axes), gap.dtype).at[:, 0].set(gap).ravel(),
+        "gdot_v": (jnp.pad(drift, ((0, 0), (0, spins))) if spins else drift).ravel(),
+        "kind": (NORMAL, *(TANGENT,) * (axes - 1)) * gap.shape[0],
     }
 
 
