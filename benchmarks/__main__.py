@@ -18,6 +18,7 @@ import jax
 
 from benchmarks import (
     boxes,
+    cluster,
     compliant,
     ess,
     fixed_iterations,
@@ -46,6 +47,7 @@ def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
     apart = {
         "fixed_iterations": fixed_iterations,
+        "cluster": cluster,
         "friction": friction,
         "robots": robots,
         "robot_files": robot_files,
@@ -91,8 +93,8 @@ def main() -> int:
         print(f"  {case.name} ...", file=sys.stderr, flush=True)
         try:
             rows.append(runner.measure(case))
-        except ModuleNotFoundError as error:
-            rows.append({"name": case.name, "skipped": f"{error.name} is not installed"})
+        except ImportError as error:
+            rows.append({"name": case.name, "skipped": runner.reason_to_skip(error)})
     print(runner.as_table(rows))
     if options.put:
         told = ", ".join(

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_positive, check_some
+from jaxcontact.arguments import check_positive, check_some, is_concrete
 from jaxcontact.ess.inputs import check
 from jaxcontact.ess.integrate import flow
 from jaxcontact.ess.run import FlowInfo
@@ -52,7 +52,7 @@ def choose_bands(
         eps (m,) in the units of the guards, and the FlowInfo of the run with it.
 
     Raises:
-        ValueError, TypeError: as `flow`; tol is not positive.
+        ValueError, TypeError: as `flow`; tol is not positive; inside `jit` or a derivative.
 
     Status: of the run with the chosen bands; INACCURATE if 16 runs found none, which means that the smooth
         steps, not the bands, are the cause: tighten `settings.ode`.
@@ -60,6 +60,8 @@ def choose_bands(
     Derivative: none, because this function runs `flow` until a tolerance is met.
     """
     check_positive("settings.tol", settings.tol)
+    if not is_concrete((model.params, x0, t0, t1, control, settings)):
+        raise TypeError("choose_bands: expected known numbers, got traced ones; choose bands outside of jit")
     _, widths = check(model, x0, t0, t1, settings, control, crossed0)
     for _ in range(TRIALS):
         _, info = flow(

@@ -154,7 +154,9 @@ def test_a_trajectory_is_saved_and_loaded(tmp_path):
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(TypeError, match=r"stepper: expected one such as jc.simulate.Compliant\(\), got str"):
+    with pytest.raises(
+        TypeError, match="stepper: expected a Stepper with init, closed, step, got 'compliant'"
+    ):
         jc.simulate.rollout(*ARGS, CONTROLS, stepper="compliant", dt=DT)
     with pytest.raises(ValueError, match=r"controls: expected shape \(T, 3\), got \(6, 2\)"):
         jc.simulate.rollout(*ARGS, CONTROLS[:, :2], stepper=STEPPER, dt=DT)
