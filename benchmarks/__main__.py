@@ -18,6 +18,7 @@ import jax
 
 from benchmarks import (
     boxes,
+    cluster,
     compliant,
     ess,
     fixed_iterations,
@@ -46,6 +47,7 @@ def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
     apart = {
         "fixed_iterations": fixed_iterations,
+        "cluster": cluster,
         "friction": friction,
         "robots": robots,
         "robot_files": robot_files,

@@ -1,7 +1,7 @@
 """`python -m benchmarks fixed_iterations [--put PAGE]`: the cost of loops that always run to the limit.
 
-Each call alone and in a batch, with loops that end early and inside of `jc.fixed_iterations`. `Variational` is
-left out: its loop allows 1000 trial steps within a step, and a fixed one makes them all.
+Each call alone and in a batch, with loops that end early and inside of `jc.fixed_iterations`. `Variational`
+is left out: its loop allows 1000 trial steps within a step, and a fixed one makes them all.
 """
 
 from __future__ import annotations
