@@ -19,6 +19,7 @@ import jax
 
 from benchmarks import (
     boxes,
+    cluster,
     compliant,
     ess,
     fixed_iterations,
@@ -51,6 +52,7 @@ def main() -> int:
         return fuzz(sys.argv[2:])
     apart = {
         "fixed_iterations": fixed_iterations,
+        "cluster": cluster,
         "friction": friction,
         "robots": robots,
         "robot_files": robot_files,
