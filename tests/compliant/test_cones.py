@@ -59,7 +59,10 @@ def test_bad_shapes_rows_and_numbers_are_named():
         jc.compliant.solve(good.replace(terms=good.terms.replace(kind=(TANGENT, NORMAL, TANGENT))))
     with pytest.raises(ValueError, match=r"law\.stiffness"):
         jc.compliant.solve(good.replace(law=good.law.replace(stiffness=jnp.ones(3))))
-    _, info = jc.compliant.solve(good.replace(law=good.law.replace(stiffness=-1.0)))
+    with pytest.raises(ValueError, match="stiffness: expected a finite number >= 0, got -1.0"):
+        good.law.replace(stiffness=-1.0)
+    traced = jax.jit(lambda k: jc.compliant.solve(good.replace(law=good.law.replace(stiffness=k)))[1])
+    info = traced(-1.0)
     assert info.status & jc.Status.INVALID
     _, info = jc.compliant.solve(good.replace(v=good.v * jnp.nan))
     assert info.status & jc.Status.NONFINITE

@@ -215,10 +215,14 @@ def test_bad_springs_are_named():
         step(model, memory=jc.compliant.StepMemory(stretch=jnp.zeros((2, 1))))
     with pytest.raises(ValueError, match=r"law\.friction_spring\.stiffness"):
         step(block(SPRING.replace(stiffness=jnp.ones(3))))
+    with pytest.raises(ValueError, match="stiffness: expected a finite number >= 0"):
+        SPRING.replace(stiffness=jnp.array(-1.0))
+    bad = jax.tree.map(lambda x: x, SPRING)
+    object.__setattr__(bad, "stiffness", jnp.array(-1.0))  # as a traced number may be
+    controls = jnp.zeros((STEPS, 2))
     _, info = jc.compliant.rollout(
-        model.replace(params=block(SPRING.replace(stiffness=jnp.array(-1.0))).params), model.initial_state(),
-        jnp.zeros((STEPS, 2)), dt=STEP,
-    )  # fmt: skip
+        model.replace(params=block(bad).params), model.initial_state(), controls, dt=STEP
+    )
     assert np.all(np.asarray(info.status) & jc.Status.INVALID)
     with pytest.raises(ValueError, match="friction_spring"):
         events = jc.ess.from_system(model, drag=True)

@@ -85,7 +85,7 @@ def test_what_cannot_be_placed_is_named_or_marked():
         ValueError, match="contacts: expected names with contacts with the world, rock; got 'foot'"
     ):
         jc.place_on_ground(model, model.initial_state(), contacts=("foot",))
-    with pytest.raises(TypeError, match="contacts: expected a sequence of names, got 'rock'"):
+    with pytest.raises(TypeError, match="contacts: expected a sequence of strings, got 'rock'"):
         jc.place_on_ground(model, model.initial_state(), contacts="rock")
     with pytest.raises(TypeError, match="model: expected Model, got System"):
         jc.place_on_ground(model.system, model.initial_state())

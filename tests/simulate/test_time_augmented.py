@@ -292,7 +292,7 @@ def test_bad_arguments_are_named():
         ({"length": 1.0, "rates": jnp.ones(3)}, r"rates: expected shape \(2,\), got \(3,\)"),
         ({"length": 1.0, "rates": jnp.array([1.0, 0.0])}, "rates: expected a finite number > 0"),
         ({"length": 1.0, "max_pieces": 0}, "max_pieces: expected an integer >= 1"),
-        ({"length": 1.0, "longest": 0.0}, "longest: expected a number > 0"),
+        ({"length": 1.0, "longest": 0.0}, "longest: expected a finite number > 0"),
     ):
         with pytest.raises(ValueError, match=message):
             time_augmented(model, state, **given)

@@ -286,7 +286,7 @@ def test_states_and_mechanisms_that_cannot_be_stepped_are_named():
     held = jc.models.pendulum_joint()
     with pytest.raises(ValueError, match="takes no joints held by `constraints`; use Compliant"):
         stepper.init(held, held.initial_state())
-    with pytest.raises(TypeError, match="law: expected a callable"):
+    with pytest.raises(TypeError, match="impact: expected a callable"):
         jc.simulate.TimeStepping(impact="routh")
     (_, found), *_ = three(DISC.params, deep, DTS)  # under vmap the state is not known
     assert np.flatnonzero(np.asarray(found.status) & jc.Status.PENETRATION).tolist() == [0]

@@ -66,7 +66,7 @@ class CompliantInfo(Record):
     mass=POSITIVE,
     slip_speed=POSITIVE,
     duration=POSITIVE,
-    stop_speed=POSITIVE,
+    stop_speed=NOT_NEGATIVE,
     rtol=POSITIVE,
     atol=POSITIVE,
     max_steps=check_rows,

@@ -47,7 +47,7 @@ class RouthPathInfo(ImpactInfo):
     path_impulse: jax.Array
 
 
-@checked(v="nv", until="nc", max_events=check_rows, restitution=(" | nc", check_number))
+@checked(v="nv", max_events=check_rows, restitution=(" | nc", check_number))
 def routh_path(
     terms: ContactTerms,
     v: jax.Array,

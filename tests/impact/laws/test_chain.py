@@ -91,7 +91,7 @@ def test_bad_numbers_are_named():
     terms, v = balls([1.0, 1.0, 1.0]), jnp.array([1.0, 0.0, 0.0])
     with pytest.raises(ValueError, match="stiffness: expected a finite number > 0"):
         chain(terms, v, stiffness=-1.0)
-    with pytest.raises(ValueError, match=r"stiffness: expected a number or shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"stiffness: expected shape \(\) or \(2,\)"):
         chain(terms, v, stiffness=jnp.ones(3))
     with pytest.raises(ValueError, match=r"restitution: expected numbers in 0.1..1"):
         chain(terms, v, stiffness=1.0, restitution=0.05)
