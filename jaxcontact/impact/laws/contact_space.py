@@ -295,19 +295,18 @@ def mode_impulse(
     if boundary is None:
         inverse, _ = small_dense.generalized_inverse(lax.stop_gradient(equations) * size[None])
         return implicit.refine(equations, rhs, guess, size[:, None] * inverse)
-    # Unknowns (lam_n, slacks): a slack of zero is eliminated last, too.
+    # Unknowns (lam_n, slack or friction): a slack of zero is eliminated last, too.
     facets, tight = boundary
-    back = _inverse(facets) if nt == 2 else facets
-    pull = jnp.concatenate([(space.mu[:, None] * jnp.sum(back, axis=2))[..., None], -back], axis=2)
+    back = _inverse(facets) if nt == 2 else facets  # -1 and 1 are their own inverses
+    bound = jnp.sum(back * tight[:, None].astype(dtype), axis=2)
+    pull = jnp.concatenate([(space.mu[:, None] * bound)[..., None], -back], axis=2)
     pull = jnp.concatenate([jnp.broadcast_to(jnp.eye(1, 1 + nt, dtype=dtype), (nc, 1, 1 + nt)), pull], axis=1)
     equations = jnp.einsum("rci,cij->rcj", equations.reshape(-1, nc, 1 + nt), pull).reshape(equations.shape)
     loose = jnp.concatenate([jnp.zeros((nc, 1), bool), tight], axis=1).reshape(-1)
     size = jnp.minimum(size, jnp.where(loose, UNLOADED, 1.0).astype(dtype))
     parts = guess.reshape(nc, 1 + nt)
-    slack = lax.stop_gradient(space.mu)[:, None] * parts[:, :1] - jnp.einsum(
-        "cij,cj->ci", facets, parts[:, 1:]
-    )
-    unknowns = jnp.concatenate([parts[:, :1], jnp.where(tight, 0.0, slack)], axis=1).reshape(-1)
+    friction = -jnp.einsum("cij,cj->ci", facets, parts[:, 1:])
+    unknowns = jnp.concatenate([parts[:, :1], jnp.where(tight, 0.0, friction)], axis=1).reshape(-1)
     inverse, _ = small_dense.generalized_inverse(lax.stop_gradient(equations) * size[None])
     unknowns = implicit.refine(equations, rhs, unknowns, size[:, None] * inverse)
     return jnp.einsum("cij,cj->ci", pull, unknowns.reshape(nc, 1 + nt)).reshape(-1)
@@ -321,29 +320,36 @@ def _inverse(matrices: jax.Array) -> jax.Array:
 
 
 def _cone_boundary(mu: jax.Array, guess: jax.Array, directions: np.ndarray) -> tuple[jax.Array, jax.Array]:
-    """Find the neighbouring facets f (nc, nt, nt) of each cone nearest to its friction, and which hold it.
+    """Find the facets f . lam_t = mu lam_n that hold the friction of each cone.
 
-    A facet is f . lam_t <= mu lam_n; `guess` is (nc, 1 + nt). Of redundant contacts that stick, a solver
-    leaves some at their cones; the others then share the rest of the load. No derivative.
+    Returns rows f (nc, nt, nt) and a mask of facets (nc, nt).
+
+    `guess` is (nc, 1 + nt). A row that is no such facet is a direction of friction that is free. Of redundant
+    contacts that stick, a solver leaves some at their cones; the others then share the load. No derivative.
     """
-    fan = jnp.asarray(directions, guess.dtype)
+    dtype = guess.dtype
+    fan = jnp.asarray(directions, dtype)
     mu, guess = lax.stop_gradient((mu, guess))
     limit = mu * guess[:, 0]
+    beneath = limit - 256.0 * float(jnp.finfo(dtype).eps) * limit
     if fan.shape[1] == 1:
-        facets = jnp.where(guess[:, 1:] < 0, -1.0, 1.0)[..., None].astype(guess.dtype)
-    else:
-        middle = fan + jnp.roll(fan, -1, axis=0)
-        middle = middle / jnp.sum(middle[0] * fan[0])
-        reach = jnp.sum(middle[None] * guess[:, None, 1:], axis=2)  # (nc, k)
-        k = fan.shape[0]
-        best = jnp.argmax(reach, axis=1)
-        rows = jnp.arange(guess.shape[0])
-        after, before = (best + 1) % k, (best - 1) % k
-        second = jnp.where(reach[rows, after] > reach[rows, before], after, before)
-        facets = jnp.stack([middle[best], middle[second]], axis=1)
-    used = jnp.einsum("cij,cj->ci", facets, guess[:, 1:])
-    rounding = 256.0 * float(jnp.finfo(guess.dtype).eps) * limit[:, None]
-    return facets, (used >= limit[:, None] - rounding) & (limit[:, None] > 0)
+        tight = (jnp.abs(guess[:, 1]) >= beneath) & (limit > 0)
+        facets = jnp.where(tight & (guess[:, 1] > 0), 1.0, -1.0).astype(dtype)
+        return facets[:, None, None], tight[:, None]
+    middle = fan + jnp.roll(fan, -1, axis=0)
+    middle = middle / jnp.sum(middle[0] * fan[0])
+    reach = jnp.sum(middle[None] * guess[:, None, 1:], axis=2)  # (nc, k)
+    k, rows = fan.shape[0], jnp.arange(guess.shape[0])
+    best = jnp.argmax(reach, axis=1)
+    after, before = (best + 1) % k, (best - 1) % k
+    second = jnp.where(reach[rows, after] > reach[rows, before], after, before)
+    tight = jnp.stack([reach[rows, best], reach[rows, second]], axis=1) >= beneath[:, None]
+    tight = tight & (limit[:, None] > 0)
+    along = jnp.stack([-middle[best, 1], middle[best, 0]], axis=1)
+    axes = -jnp.eye(2, dtype=dtype)
+    first = jnp.where(tight[:, :1], middle[best], axes[:1])
+    other = jnp.where(tight[:, 1:], middle[second], jnp.where(tight[:, :1], along, axes[1:]))
+    return jnp.stack([first, other], axis=1), tight
 
 
 def residual(
