@@ -26,6 +26,7 @@ LEVELS = (1e-4, 1e-8)
 FACTORS = (1.0, 2.0, 5.0, 20.0, 100.0, np.inf)
 PYTHONS = ("/usr/bin/python3", "python3")
 COPIES, COPIED_ROWS = 1000, 200  # problems of a batch, and their largest number of rows
+SINGLES = 3  # of these copies, which Siconos solves
 REPEATS, LONG = 5, 0.5  # timed calls of a problem; of one that takes more seconds a single one
 
 
@@ -131,28 +132,34 @@ def ours(problems: dict[str, jc.io.FrictionProblem], law: str) -> Answers:
     return {"solve_friction": answers}
 
 
-def copies(problem: jc.io.FrictionProblem, count: int) -> tuple[float, float]:
-    """Time `count` problems with q moved by 1 % in the range of W; return seconds and the share solved."""
-    rng, W = np.random.default_rng(0), dense(problem)
-    moves = rng.normal(size=(count, problem.q.size)) @ W.T
+def copies(problem: jc.io.FrictionProblem, count: int) -> np.ndarray:
+    """Rates (count, n) that differ from q by 1 % in the range of W."""
+    moves = np.random.default_rng(0).normal(size=(count, problem.q.size)) @ dense(problem).T
     size = np.abs(moves).max(axis=1, keepdims=True)
-    rates = problem.q + 0.01 * np.abs(problem.q).max() * moves / np.where(size > 0, size, 1.0)
-    matrices = np.broadcast_to(W, (count, *W.shape)).copy()
-    (_, info), seconds = timed(
-        lambda: jc.solve_friction(matrices, rates, np.asarray(problem.mu), dim=problem.dim)
-    )
-    return seconds, float(np.mean(info.status == 0))
+    return problem.q + 0.01 * np.abs(problem.q).max() * moves / np.where(size > 0, size, 1.0)
 
 
-def copy_lines(problems: dict[str, jc.io.FrictionProblem], seconds: np.ndarray, count: int) -> list[str]:
-    """Lines of a table of many copies at once; `seconds` (problems,) are Siconos' for one."""
-    lines = [f"{count} copies at once, q moved by 1 %, beside {count} times Siconos' shortest time for one:"]
+def copy_lines(problems: dict[str, jc.io.FrictionProblem], seconds: float) -> list[str]:
+    """Lines of a table of many copies at once; Siconos' time is its shortest of some copies, one by one."""
+    small = {name: problem for name, problem in problems.items() if problem.q.size <= COPIED_ROWS}
+    rates = {name: copies(problem, COPIES) for name, problem in small.items()}
+    singles = {
+        f"{name} {k}": problem._replace(q=rates[name][k])
+        for name, problem in small.items()
+        for k in range(SINGLES)
+    }
+    theirs = judge(singles, by_siconos(singles, seconds), "coulomb")
+    if not theirs:
+        return []
+    single = theirs["Siconos, best"].seconds[1].reshape(-1, SINGLES).mean(axis=1)
+    lines = [f"{COPIES} copies at once, q moved by 1 %, beside Siconos' shortest times of {SINGLES} of them:"]
     lines += ["", "| problem | contacts | ms | solved | of Siconos |", "|---|---|---|---|---|"]
-    for (name, problem), single in zip(problems.items(), seconds, strict=True):
-        if problem.q.size <= COPIED_ROWS and np.isfinite(single):
-            spent, solved = copies(problem, count)
-            cells = f"{1e3 * spent:.3g} | {solved:.3f} | {spent / (count * single):.2f}"
-            lines.append(f"| {name} | {len(problem.mu)} | {cells} |")
+    for (name, problem), time_of_one in zip(small.items(), single, strict=True):
+        matrices = np.broadcast_to(dense(problem), (COPIES, problem.q.size, problem.q.size)).copy()
+        mu, q, dim = np.asarray(problem.mu), rates[name], problem.dim
+        (_, info), spent = timed(lambda W=matrices, q=q, mu=mu, dim=dim: jc.solve_friction(W, q, mu, dim=dim))
+        cells = f"{1e3 * spent:.3g} | {np.mean(info.status == 0):.3f} | {spent / (COPIES * time_of_one):.2f}"
+        lines.append(f"| {name} | {len(problem.mu)} | {cells} |")
     return [*lines, ""]
 
 
@@ -341,7 +348,7 @@ def main(arguments: list[str]) -> int:
         for law, answers in (("coulomb", coulomb), ("associated", associated))
     }
     if "Siconos, best" in by_law["coulomb"]:
-        lines += copy_lines(problems, by_law["coulomb"]["Siconos, best"].seconds[1], COPIES)
+        lines += copy_lines(problems, options.seconds)
     lines.append("Wrong with status 0: " + ", ".join(f"{law} {count}" for law, count in wrong.items()) + ".")
     for law, judged in by_law.items():
         print("\n".join([f"Law {law}:", "", *answer_lines(problems, judged), ""]))

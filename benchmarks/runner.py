@@ -76,6 +76,15 @@ def measure(case: Case) -> dict[str, Any]:
     }
 
 
+def reason_to_skip(error: ImportError) -> str:
+    """Say which package a case lacks, after a failed `import` or `from ... import`."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed"
+    absent = str(error).split("'")[1::2]
+    module = f"{error.name}.{absent[0]}" if error.name and absent else str(error)
+    return f"{module} is not installed"
+
+
 def header() -> dict[str, str]:
     """Where and with what the figures were measured."""
     commit = subprocess.run(

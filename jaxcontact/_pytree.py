@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, Self, dataclass_transform
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 
 def static(**kwargs: Any) -> Any:
@@ -25,14 +27,69 @@ class Record:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
-        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-        meta = [f.name for f in fields if f.metadata.get("static")]
-        data = [f.name for f in fields if not f.metadata.get("static")]
-        jax.tree_util.register_dataclass(cls, data, meta)
+        _register(cls)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with the named fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+def _register(cls: type) -> None:
+    """Register a dataclass as a pytree whose unflattening calls no constructor.
+
+    JAX puts anything in the place of a leaf, and what a record checks or converts at its construction holds
+    for what users pass.
+    """
+    fields = dataclasses.fields(cls)
+    meta = tuple(f.name for f in fields if f.metadata.get("static"))
+    data = tuple(f.name for f in fields if not f.metadata.get("static"))
+    keys = tuple(jax.tree_util.GetAttrKey(name) for name in data)
+
+    def flatten(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        values = vars(record)
+        return [values[name] for name in data], tuple([values[name] for name in meta])
+
+    def flatten_with_keys(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        values, static_values = flatten(record)
+        return list(zip(keys, values)), static_values
+
+    def unflatten(static_values: tuple[Any, ...], values: Any) -> Any:
+        record: Any = object.__new__(cls)
+        record.__dict__.update(zip(data, values), **dict(zip(meta, static_values)))
+        return record
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+
+
+class FixedArrays:
+    """A pytree of arrays as static data: hashable, compared by value, never differentiated by.
+
+    Traced arrays have no values: `unfreeze` refuses a record of them, but nothing else does, so that the
+    params of a model can be made inside of `jit`.
+    """
+
+    def __init__(self, arrays: Any) -> None:
+        leaves, self.treedef = jax.tree.flatten(arrays)
+        self.leaves: tuple | None = None
+        if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            values = [np.asarray(leaf) for leaf in leaves]
+            self.leaves = tuple((value.shape, value.dtype.str, value.tobytes()) for value in values)
+
+    def unfreeze(self) -> Any:
+        """Return the arrays, in the precision that JAX has now."""
+        if self.leaves is None:
+            raise ValueError(
+                "initial: the model was made inside of jit, vmap or grad, where its state has no numbers; "
+                "make it outside, or hand a State of your own to the functions that take one"
+            )
+        values = [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in self.leaves]
+        return jax.tree.unflatten(self.treedef, [jnp.asarray(value) for value in values])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FixedArrays) and (self.treedef, self.leaves) == (other.treedef, other.leaves)
+
+    def __hash__(self) -> int:
+        return hash((self.treedef, self.leaves))
 
 
 def callable_as_pytree(function: Callable[..., Any]) -> Any:

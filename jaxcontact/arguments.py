@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+LARGEST_TABLE = 10**7  # rows of events or impacts that one program keeps, some GB
+SEEDS = 2**64  # seeds below it have keys of their own
 
 
 def check_type(name: str, value: Any, kind: type, hint: str = "") -> None:
@@ -40,6 +44,26 @@ def check_count(name: str, value: Any) -> None:
     check_integer(name, value, 1)
 
 
+def check_rows(name: str, value: Any) -> None:
+    """Raise ValueError if a value is no count of rows that a program can keep in memory."""
+    check_count(name, value)
+    if value > LARGEST_TABLE:
+        raise ValueError(f"{name}: expected an integer <= {LARGEST_TABLE}, got {value}")
+
+
+def check_sides(name: str, value: Any) -> None:
+    """Raise ValueError if a value is no number of sides of a friction cone, even and at least 4."""
+    if not isinstance(value, int | np.integer) or value < 4 or value % 2:
+        raise ValueError(f"{name}: expected an even number >= 4, got {value!r}")
+    check_rows(name, value)
+
+
+def check_entries(name: str, value: Any) -> None:
+    """Raise TypeError if a value is neither an array nor a sequence of entries."""
+    if isinstance(value, str) or not hasattr(value, "__len__") or getattr(value, "ndim", 1) == 0:
+        raise TypeError(f"{name}: expected an array or a sequence, got {type(value).__name__}")
+
+
 def check_integer(name: str, value: Any, minimum: float = -math.inf, maximum: float = math.inf) -> None:
     """Raise ValueError if a value is not an integer in minimum..maximum."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not minimum <= value <= maximum:
@@ -60,7 +84,10 @@ def check_number(name: str, value: Any, minimum: float = -math.inf) -> None:
     """
     if isinstance(value, jax.core.Tracer):
         return
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise TypeError(f"{name}: expected a number, got {value!r}")
     if not np.all(np.isfinite(array)):
@@ -74,6 +101,73 @@ def check_positive(name: str, value: Any) -> None:
     check_number(name, value)
     if not isinstance(value, jax.core.Tracer) and np.any(np.asarray(value) <= 0):
         raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    """Check as `check_number` does; raise ValueError if a number is < 0."""
+    check_number(name, value, 0.0)
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Check as `check_number` does; raise ValueError if a number is not in 0..1."""
+    check_number(name, value)
+    if is_concrete(value) and not np.all((np.asarray(value) >= 0) & (np.asarray(value) <= 1)):
+        raise ValueError(f"{name}: expected numbers in 0..1, got {value!r}")
+
+
+def check_positive_or_inf(name: str, value: Any) -> None:
+    """Check as `check_positive` does; infinity passes."""
+    if is_concrete(value) and isinstance(value, float | int | np.number) and value == math.inf:
+        return
+    check_positive(name, value)
+
+
+def check_whole(name: str, value: Any) -> None:
+    """Raise ValueError if a value is not an integer >= 0."""
+    check_integer(name, value, 0)
+
+
+def check_probability(name: str, value: Any) -> None:
+    """Check as `check_number` does; raise ValueError if a number is not between 0 and 1."""
+    check_number(name, value)
+    if is_concrete(value) and not np.all((np.asarray(value) > 0) & (np.asarray(value) < 1)):
+        raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
+
+
+def check_choice(*choices: str) -> Callable[[str, Any], None]:
+    """Make a check that raises ValueError if a value is none of the choices."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+
+    return check
+
+
+def check_some(name: str, value: Any) -> None:
+    """Raise ValueError if an array has no entries."""
+    if 0 in jnp.shape(value):
+        raise ValueError(f"{name}: expected at least one number, got none")
+
+
+def check_numbers(name: str, value: Any) -> None:
+    """Check as `check_number` does, of an array or of each value of a mapping; NaN passes."""
+    for part in value.values() if isinstance(value, Mapping) else [value]:
+        if not hasattr(part, "dtype"):
+            check_number(name, part)
+
+
+def check_mapping(name: str, value: Any) -> None:
+    """Raise TypeError if a value is no mapping."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name}: expected a mapping, got {type(value).__name__}")
+
+
+def check_seed(name: str, value: Any) -> None:
+    """Raise ValueError if a value is not an integer >= 0 of at most 64 bits."""
+    check_integer(name, value, 0)
+    if value >= SEEDS:
+        raise ValueError(f"{name}: expected an integer < 2^64, got {value}")
 
 
 def is_key(value: Any) -> TypeGuard[jax.Array]:

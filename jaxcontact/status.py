@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
+from jaxcontact.front_door import checked
 
 
 class Status(enum.IntFlag):
@@ -57,6 +58,12 @@ class Status(enum.IntFlag):
         return "|".join(names) if names else "SUCCESS"
 
 
+def is_finite(tree: Any) -> jax.Array:
+    """Decide whether no number in a tree of arrays is NaN or infinite; traceable."""
+    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
+    return jnp.all(jnp.stack(finite))
+
+
 def flag(condition: jax.Array | bool, bit: Status) -> jax.Array:
     """Return `bit` if `condition` holds, else 0, elementwise, as uint32."""
     return jnp.where(condition, jnp.uint32(int(bit)), jnp.uint32(0))
@@ -66,6 +73,7 @@ class FailureError(RuntimeError):
     """An error for results not to be trusted; the message names bits and index of the first failed entry."""
 
 
+@checked()
 def raise_if_failed(info: Any, what: str = "result") -> None:
     """Raise if any status has a bit of `Status.FAILURES`; for drivers on the host.
 

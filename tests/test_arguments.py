@@ -34,12 +34,22 @@ CUBE = models.tossed_cube()
 BIPED = stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6)
 
 
+START = stability.Motion(
+    v=jnp.ones(3), gaps=jnp.ones(2), closed=jnp.zeros(2, bool), sticks=jnp.zeros(2, bool),
+    log_size=jnp.zeros(()), events=jnp.int32(0), outcome=jnp.int32(0),
+)  # fmt: skip
+
+
+def rows(state, count):
+    return jax.tree.map(lambda x: jnp.stack([x] * count), state)
+
+
 def boxed(corners):
     box = jc.Box(name="box", body="a", size="size", corners=corners)
     return jc.Structure(dim=2, bodies=("a",), num_positions=3, shapes=(box,))
 
 
-INDICES = "order: expected contact indices in 0..1, got "
+SEQUENCE = "order: expected a sequence of integers, got "
 ORDER = "expected (model, state)"
 MISTAKES = {
     "a model for terms": (lambda m, t, v, s: draw(m, v, **DRAWING), TypeError, TERMS),
@@ -48,7 +58,7 @@ MISTAKES = {
         "devices: expected JAX devices, at least one, got []"),
     "a number to reduce with": (
         lambda m, t, v, s: draw(t, v, reduce=3, **DRAWING), TypeError,
-        "reduce: expected a function, got int"),
+        "reduce: expected a function or Reduction, got 3"),
     "terms for a problem": (
         lambda m, t, v, s: compliant.solve(t), TypeError, "problem: expected Problem, got ContactTerms"),
     "a law of a model": (lambda m, t, v, s: impact.anitescu_potra(m, v), TypeError, TERMS),
@@ -70,14 +80,14 @@ MISTAKES = {
         TypeError,
         "direction: expected an array, got list"),
     "a contact for an order": (
-        lambda m, t, v, s: impact.sequential(t, v, order=0, max_impacts=2), ValueError, INDICES + "0"),
+        lambda m, t, v, s: impact.sequential(t, v, order=0, max_impacts=2), TypeError, SEQUENCE + "0"),
     "a word for an order": (
-        lambda m, t, v, s: impact.sequential(t, v, order="01", max_impacts=2), ValueError, INDICES + "'01'"),
+        lambda m, t, v, s: impact.sequential(t, v, order="01", max_impacts=2), TypeError, SEQUENCE + "'01'"),
     "no orders": (
-        lambda m, t, v, s: impact.indeterminacy(t, v, orders=0), ValueError, "orders: expected cycles of one length, got 0"),
+        lambda m, t, v, s: impact.indeterminacy(t, v, orders=0), TypeError, "orders: expected a sequence of sequences of integers, got 0"),
     "one order for several": (
-        lambda m, t, v, s: impact.indeterminacy(t, v, orders=(0, 1)), ValueError,
-        "orders: expected contact indices in 0..1, got 0"),
+        lambda m, t, v, s: impact.indeterminacy(t, v, orders=(0, 1)), TypeError,
+        "orders: expected a sequence of sequences of integers, got (0, 1)"),
     "state first": (
         lambda m, t, v, s: jc.contact_terms(m.initial_state(), m), TypeError, "model: expected Model, got State"),
     "params for a state": (
@@ -106,7 +116,7 @@ MISTAKES = {
         "dt: expected a number, got '1'"),
     "a word for a solver": (
         lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v[None], dt=0.1, settings=compliant.Settings(solver="Newton")), TypeError,
-        "solver: expected Newton, got str"),
+        "solver: expected Newton, got 'Newton'"),
     "controls of one step": (
         lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v, dt=0.1), ValueError,
         "controls: expected shape (T, 4), got (4,)"),
@@ -115,7 +125,7 @@ MISTAKES = {
             (box := models.box_on_incline()), box.initial_state(), jnp.zeros(6), dt=0.1, settings=compliant.Settings(cone="coupled", formulation="min_norm")), ValueError, "formulation: 'min_norm' has springs and dampers only"),
     "a word for a stiffness": (
         lambda m, t, v, s: impact.kelvin_voigt(m, m.initial_state(), "1", 5.0), TypeError,
-        "stiffness: expected a number, got '1'"),
+        "stiffness: expected a number or an array, got '1'"),
     "a word for friction": (
         lambda m, t, v, s: models.box_on_incline("0.2"), TypeError, "mu: expected a number, got '0.2'"),
     "friction that is none": (
@@ -149,11 +159,11 @@ MISTAKES = {
     "half a step of a search": (
         lambda m, t, v, s: compliant.Newton(max_iters=2.5), ValueError, "max_iters: expected an integer >= 1, got 2.5"),
     "forces in no time": (
-        lambda m, t, v, s: compliant.estimate_forces(m, m.initial_state(), v[None], dt=0.0), ValueError,
+        lambda m, t, v, s: compliant.estimate_forces(m, rows(m.initial_state(), 2), v[None], dt=0.0), ValueError,
         "dt: expected a finite number > 0, got 0.0"),
     "forces within any reach": (
         lambda m, t, v, s: compliant.estimate_forces(
-            m, m.initial_state(), v[None], dt=0.1, reach=float("nan")), ValueError,
+            m, rows(m.initial_state(), 2), v[None], dt=0.1, reach=float("nan")), ValueError,
         "reach: expected finite numbers, got NaN or inf"),
     "an energy that overflows": (
         lambda m, t, v, s: impact.anitescu_potra(t, v * HUGE[v.dtype.itemsize]), ValueError,
@@ -199,7 +209,7 @@ MISTAKES = {
             m.replace(params=m.params.replace(constants={"l": jnp.ones(())})), m.initial_state(), design=("l",), bounds={"l": (2.0, 1.0)}),
         ValueError, "bounds: expected lower <= upper for 'l', got (2.0, 1.0)"),
     "a path without events": (
-        lambda m, t, v, s: stability.motion_path(BIPED, None, num_events=0), ValueError,
+        lambda m, t, v, s: stability.motion_path(BIPED, START, num_events=0), ValueError,
         "num_events: expected an integer >= 1, got 0"),
     "no corners": (lambda m, t, v, s: boxed(()), ValueError, "corners of 'box' must be in 0..3, each once, got ()"),
     "one corner twice": (
@@ -207,7 +217,7 @@ MISTAKES = {
     "no points": (
         lambda m, t, v, s: jc.Structure(
             dim=2, bodies=("a",), num_positions=3, shapes=(jc.Points(name="feet", body="a", at="at", count=0),)),
-        ValueError, "shapes: count of 'feet': expected an integer >= 1, got 0"),
+        ValueError, "count: expected an integer >= 1, got 0"),
     "no positions": (
         lambda m, t, v, s: jc.Structure(dim=2, bodies=("a",), num_positions=0), ValueError,
         "num_positions: expected an integer >= 1, got 0"),

@@ -62,7 +62,7 @@ def test_arguments_that_do_not_fit_are_named():
         jc.contacts(model, model.initial_state(), impulse=jnp.zeros(3), dt=0.1)
     with pytest.raises(ValueError, match="dt: expected with `impulse`"):
         jc.contacts(model, model.initial_state(), impulse=jnp.zeros((3, 3)))
-    with pytest.raises(TypeError, match="model: expected a Model, got System"):
+    with pytest.raises(TypeError, match="model: expected Model, got System"):
         jc.contacts(model.system, model.initial_state())
     alone = jc.load_mjcf(SCENE, contacts=[])
     with pytest.raises(ValueError, match="model: the structure has no candidate contacts"):

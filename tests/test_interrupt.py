@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.cli.main import _end_on_interrupt, main
+from jaxcontact.cli.main import main
+from jaxcontact.cli.surroundings import end_on_signals
 
 PRESSES = 5
 # What runs in the background of a shell script has interrupts ignored, and so has all that it starts. The child
@@ -93,7 +94,7 @@ cli.process()
 def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        _end_on_interrupt("")
+        end_on_signals("")
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)

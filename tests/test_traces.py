@@ -229,7 +229,7 @@ HOST = {
     impact.approximate_set, impact.contains, impact.coverage, impact.dense_sampling,
     impact.dissipation_bound, impact.extreme, impact.impulse_bound,
     impact.kelvin_voigt, impact.load_samples, impact.mirrored, impact.net_bound, impact.pointed_cone,
-    impact.sample, impact.step_bound, impact.unique_order, impact.unique_steps,
+    impact.reflection_bound, impact.sample, impact.step_bound, impact.time_bound, impact.unique_order, impact.unique_steps,
     optimize.gait, optimize.identify, optimize.impact_design, optimize.one_sided_descent, optimize.trajectory,
     jc.simulate.ensemble, jc.simulate.run, stability.certified_end, stability.certify, stability.chart,
     stability.chatter_rate, stability.check, stability.excursion_bounds,

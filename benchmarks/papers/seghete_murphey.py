@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jaxcontact as jc
-from benchmarks import motion
+from benchmarks import motion, runner
 
 
 def one_impact(path: Path) -> None:
@@ -22,9 +21,12 @@ def one_impact(path: Path) -> None:
         "| restitution | energy left, exact | engine | least | largest | worst error |",
         "|---|---|---|---|---|---|",
     ]
+    absent = []
     for run in (motion._single, motion._single_mujoco, motion._single_bullet):
-        with contextlib.suppress(ImportError):
+        try:
             run()()
+        except ImportError as error:
+            absent.append(f"| | | skipped: {runner.reason_to_skip(error)} | | | |")
     for j, e in enumerate(motion.RESTITUTIONS):
         exact = 1.0 / 3.0 + e**2 * 2.0 / 3.0
         for engine, (_, ratio) in motion.CURVES["single"].items():
@@ -33,7 +35,7 @@ def one_impact(path: Path) -> None:
                 f"| {e:g} | {exact:.4f} | {engine} | {left.min():.4f} | {left.max():.4f} | "
                 f"{np.abs(left - exact).max():.1e} |"
             )
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join([*lines, *absent]) + "\n")
 
 
 def cradle(path: Path) -> None:
@@ -48,8 +50,10 @@ def cradle(path: Path) -> None:
     curves = motion.CURVES
     curves["repeated"]["jaxcontact"] = motion._thinned(energy, impacts)
     for peer in (motion._single_bullet, motion._cradle_bullet, motion._single_mujoco, motion._cradle_mujoco):
-        with contextlib.suppress(ImportError):
+        try:
             peer()()
+        except ImportError as error:
+            print(f"  left out: {runner.reason_to_skip(error)}")
     title = "Newton's cradle: restitution 1, 0.7, 0 (left), 1 (right)"
     jc.viz.plot_cradle_energy(curves["single"], curves["repeated"], title=title).savefig(path, dpi=110)
 

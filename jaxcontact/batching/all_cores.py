@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.batching import platforms
+from jaxcontact.front_door import checked
 
 # Compiler options of programs that are long sums over lanes. They ask for the widest vectors of the CPU, in
 # bits; XLA's default is half of AVX-512. The bits of the results stay the same.
@@ -32,6 +33,7 @@ def workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
     return list(devices) * per_device
 
 
+@checked()
 def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function that runs a batch on all CPU cores, with one share of the batch per core.
 

@@ -15,12 +15,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.front_door import checked
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _is_static = jax.make_user_context(False)  # part of the key of every program that JAX keeps
 
 
+@checked()
 def fixed_iterations(function: Callable[P, T]) -> Callable[P, T]:
     """Make every loop of this package inside a function run its largest number of iterations.
 

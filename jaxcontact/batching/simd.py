@@ -18,6 +18,7 @@ import numpy as np
 
 from jaxcontact.batching.all_cores import on_all_cores, workers
 from jaxcontact.batching.simd_primitive import World, batch_of
+from jaxcontact.front_door import checked
 from jaxcontact.native.compiler import compiled
 from jaxcontact.native.jaxprs import function_of, is_key, keys_of, numbers_of
 from jaxcontact.native.kinds import BOOL, kind_of
@@ -27,6 +28,7 @@ from jaxcontact.native.machine_code import MachineCode, check_llvmlite
 SHARE = 64  # groups of worlds whose arguments and results are laid out at once; limits the memory of a share
 
 
+@checked()
 def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any]:
     """Make a function of batches from one of a single world: worlds in the lanes of a CPU, on all cores.
 

@@ -24,8 +24,10 @@ from jaxcontact.cli.catalogue import (
     find_kind,
     with_impacts,
 )
+from jaxcontact.cli.cluster import add_cluster_option, check_cluster
 from jaxcontact.cli.file_options import add_file_options, check_file_options, is_file
 
+LARGEST_STEPS = 2**31 - 1  # of a motion, which programs count in 32 bits
 SLOPE_NUMBERS = {
     "alpha": (30.0, "slope, degrees"),
     "h": (1.0, "height of the centre of mass"),
@@ -63,7 +65,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         "[set-valued]",
     )
     run.add_argument("--samples", type=_count, default=2**14, metavar="N", help="how many, e.g. 2^20 [2^14]")
-    run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the draws [0]")
+    run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the draws [0]")
     run.add_argument(
         "--impulse-step",
         type=float,
@@ -108,6 +110,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         help="also draw as many independent samples, say with 99 %% confidence how near they come to how "
         "many of the outcomes, and draw how that depends on their number",
     )
+    add_cluster_option(run)
     run.set_defaults(check=check_impact)
     return run
 
@@ -118,6 +121,7 @@ def check_impact(options: argparse.Namespace) -> None:
     if not is_file(options.model):
         _check_ready_model(options)
     check_file_options("MODEL", options.model, options)
+    check_cluster(options, "not with --law propagative" if options.law == "propagative" else "")
     if options.law == "propagative":
         for option in ("restitution", "mu", "checkpoint"):
             if getattr(options, option) is not None:
@@ -126,7 +130,6 @@ def check_impact(options: argparse.Namespace) -> None:
     _check_numbers("mu", options.mu, "finite friction >= 0", 0.0)
     _check_numbers("restitution", options.restitution, "numbers in 0..1", 0.0, 1.0)
     _check_numbers("impulse-step", [options.impulse_step], "a finite number > 0", 5e-324)
-    _check_numbers("seed", [options.seed], "an integer >= 0", 0)
     if options.coverage and options.samples < LEAST_COVERED:
         raise UsageError(f"--coverage: samples: expected at least {LEAST_COVERED}, got {options.samples}")
     _check_folder("out", options.out)
@@ -175,7 +178,7 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
         help=f"impact law; routh draws an impulse order for every impact; compliant takes none [{LAWS[0]}]",
     )  # fmt: skip
     run.add_argument("--worlds", type=_count, default=1, metavar="N", help="how many, each with its key [1]")
-    run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the keys [0]")
+    run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the keys [0]")
     run.add_argument("--duration", type=float, default=1.0, metavar="T", help="s [1]")
     run.add_argument("--dt", type=float, default=0.01, metavar="H", help="step, s [0.01]")
     run.add_argument(
@@ -187,6 +190,7 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
         help="also write the motion as a .gif; of many worlds one solid and the others as ghosts",
     )  # fmt: skip
     _add_out(run)
+    add_cluster_option(run)
     run.set_defaults(check=check_simulate)
     return run
 
@@ -199,7 +203,10 @@ def check_simulate(options: argparse.Namespace) -> None:
     check_file_options("MODEL", name, options)
     _check_numbers("duration", [options.duration], "a finite number > 0", 5e-324)
     _check_numbers("dt", [options.dt], "a finite number > 0", 5e-324)
-    _check_numbers("seed", [options.seed], "an integer >= 0", 0)
+    steps = options.duration / options.dt
+    if not steps <= LARGEST_STEPS:
+        raise UsageError(f"--dt: expected at most {LARGEST_STEPS} steps, got {steps:.3g}")
+    check_cluster(options, "for --worlds of 2 and more" if options.worlds == 1 else "")
     if options.checkpoint is not None and options.worlds == 1:
         raise UsageError("--checkpoint: for --worlds of 2 and more")
     for folder in ("out", "checkpoint"):
@@ -262,7 +269,7 @@ def add_gait(commands: Any) -> argparse.ArgumentParser:
 def check_gait(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `gait` cannot work."""
     _check_numbers("speed", [options.speed], "a finite number")
-    _check_numbers("steps", [options.steps], "an integer >= 0", 0)
+    _check_numbers("steps", [options.steps], "an integer in 0..1000000", 0, 10**6)
     _check_folder("out", options.out)
 
 
@@ -338,16 +345,20 @@ def add_stability(commands: Any) -> argparse.ArgumentParser:
         run.add_argument(f"--{name}", type=float, default=default, metavar="X", help=f"{text} [{default:g}]")
     run.add_argument("--method", choices=METHODS, default="homogeneous", help="[homogeneous]")
     run.add_argument("--samples", type=int, default=64, metavar="N", help="motions of the falsifier [64]")
-    run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the motions [0]")
+    run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the motions [0]")
     _add_out(run)
+    add_cluster_option(run)
     run.set_defaults(check=check_stability)
     return run
 
 
 def check_stability(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `stability` cannot work."""
-    if options.points < 2 or options.samples < 1:
-        raise UsageError("--points: expected at least 2, --samples at least 1")
+    for name, smallest, largest in (("points", 2, 10_000), ("samples", 1, 10**7)):
+        value = getattr(options, name)
+        if not smallest <= value <= largest:
+            raise UsageError(f"--{name}: expected an integer in {smallest}..{largest}, got {value}")
+    check_cluster(options, "" if options.chart else "only with --chart")
     if options.chart:
         _check_folder("out", options.out)
         return
@@ -369,14 +380,28 @@ def _count(text: str) -> int:
     """Parse a positive whole number, which may be a power such as 2^14."""
     try:
         base, _, power = text.replace("**", "^").partition("^")
-        value = int(base) ** int(power) if power else int(base)
+        value = _whole(base) ** min(_whole(power), 64) if power else _whole(base)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"expected a whole number such as 5000 or 2^14, got {text!r}"
         ) from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, got {text}")
+    if not 1 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"expected at least 1 and less than 2^63, got {text}")
     return value
+
+
+def _whole(text: str) -> int:
+    """Parse an integer of at most 19 digits."""
+    if len(text) > 20:
+        raise argparse.ArgumentTypeError(f"expected at most 19 digits, got {len(text)}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    """Parse a seed, an integer >= 0 of at most 64 bits."""
+    if not text.isdecimal() or len(text) > 20 or int(text) >= 2**64:
+        raise argparse.ArgumentTypeError(f"expected an integer >= 0 and < 2^64, got {text[:40]!r}")
+    return int(text)
 
 
 def _check_numbers(

@@ -15,6 +15,7 @@ from jaxcontact import impact
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, propagative, robot_file
 from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.cli.file_options import is_file
 from jaxcontact.cli.impact_files import MANY_MODES, law_of, touching, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
@@ -141,21 +142,24 @@ def _sampled(
     draw: Any = functools.partial(
         impact.sample, terms, model.initial_state().v, law_of(settings), seed=options.seed
     )
-    show = progress.rate_of_samples(stored)
-    if options.checkpoint:
-        labels = {"model": options.name, "system": model.system.fingerprint}
-        reduce = functools.partial(_add_chunk, terms)
-        run = Run(checkpoint=options.checkpoint, about=labels, progress=show)
-        statistics, shown_chunks = draw(num_samples=options.samples, reduce=reduce, run=run)
-        samples = _join_chunks(shown_chunks)
-    else:
-        visited = settings["selection"] == "visited"
-        # A small run keeps the paths that the picture shows; otherwise another program would compute them.
-        draw = functools.partial(draw, keep_path=not visited and options.samples <= FEW_SAMPLES)
-        draw(num_samples=min(512, options.samples) if visited else 1)
-        laps.end("compile")
-        samples = jax.block_until_ready(draw(num_samples=options.samples, run=Run(progress=show)))
-        statistics = tally(samples, terms)
+    with executor_of(options) as executor:
+        show = progress.rate_of_samples(stored, also=count_of(executor))
+        if options.checkpoint:
+            labels = {"model": options.name, "system": model.system.fingerprint}
+            reduce = functools.partial(_add_chunk, terms)
+            run = Run(checkpoint=options.checkpoint, about=labels, progress=show, executor=executor)
+            statistics, shown_chunks = draw(num_samples=options.samples, reduce=reduce, run=run)
+            samples = _join_chunks(shown_chunks)
+        else:
+            visited = settings["selection"] == "visited"
+            # A small run keeps the paths that the picture shows; else another program would compute them.
+            draw = functools.partial(draw, keep_path=not visited and options.samples <= FEW_SAMPLES)
+            if executor is None:
+                draw(num_samples=min(512, options.samples) if visited else 1)
+                laps.end("compile")
+            run = Run(progress=show, executor=executor)
+            samples = jax.block_until_ready(draw(num_samples=options.samples, run=run))
+            statistics = tally(samples, terms)
     laps.end("sample")
     return samples, statistics
 

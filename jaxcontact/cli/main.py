@@ -6,17 +6,16 @@ interrupt ends the process. Entry functions: `process` for a shell, `main` for a
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # imports delay `process`, and until then Python shows a traceback on an interrupt
+from jaxcontact.cli import surroundings
+
+TYPE_CHECKING = False  # imports delay `process`, and until then Python shows a traceback on a signal
 if TYPE_CHECKING:
     import argparse
-    from typing import Any, NoReturn
-
-INTERRUPTED = 130  # exit status of an interrupt, 128 + SIGINT as in shells
+    from typing import NoReturn
 
 
 def process() -> NoReturn:
@@ -26,9 +25,10 @@ def process() -> NoReturn:
     exception while XLA compiles. So an interrupt raises no exception in the command; it ends the process at
     once. A checkpoint is valid at any moment.
     """
-    _end_on_interrupt("")
-    options = _parser().parse_args()
-    _end_on_interrupt(_resume_hint(options))
+    surroundings.prepare_streams()
+    surroundings.end_on_signals("")
+    options = _parse_options()
+    surroundings.end_on_signals(_resume_hint(options))
     import threading
 
     codes: list[int] = []
@@ -36,8 +36,17 @@ def process() -> NoReturn:
     work.start()
     while work.is_alive():  # short waits, because a signal that another thread receives wakes no wait
         work.join(0.1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is done
+    surroundings.ignore_signals()
     sys.exit(codes[0] if codes else 1)
+
+
+def _parse_options() -> argparse.Namespace:
+    """Parse the options; end the process after a help text or a mistake."""
+    try:
+        return _parser().parse_args()
+    except SystemExit as end:
+        problem = surroundings.flush_output()
+        sys.exit(end.code if problem is None else _refuse(problem))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,8 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return run(options)
     except KeyboardInterrupt:
-        print(_interrupted(_resume_hint(options)), file=sys.stderr, end="")
-        return INTERRUPTED
+        print(surroundings.ending(signal.SIGINT, _resume_hint(options)), file=sys.stderr, end="")
+        return surroundings.INTERRUPTED
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,31 +71,22 @@ def run(options: argparse.Namespace) -> int:
     try:
         options.check(options)
         code = int(options.run(options))
-        sys.stdout.flush()
-        return code
     except UsageError as error:
-        print(f"jaxcontact: {error}", file=sys.stderr)
-        return 2
-    except (
-        BrokenPipeError
-    ):  # the reader of a pipe, such as head, has closed it; Python must not flush into it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _refuse(str(error))
+    except BrokenPipeError:
+        code = 0
+    except OSError as error:
+        if not surroundings.is_output_error(error):
+            raise
+        code = 2
+    problem = surroundings.flush_output()
+    return code if problem is None else _refuse(problem)
 
 
-def _end_on_interrupt(hint: str) -> None:
-    """Let an interrupt end this process at once, with one line; keep a handler that ignores interrupts."""
-
-    def end(*_: Any) -> NoReturn:
-        os.write(2, _interrupted(hint).encode())
-        os._exit(INTERRUPTED)
-
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, end)
-
-
-def _interrupted(hint: str) -> str:
-    return f"\njaxcontact: interrupted{hint}\n"
+def _refuse(problem: str) -> int:
+    """Print why a command cannot run; return the exit status."""
+    print(f"jaxcontact: {problem}", file=sys.stderr)
+    return 2
 
 
 def _resume_hint(options: argparse.Namespace) -> str:
@@ -127,55 +127,57 @@ def _models(_: argparse.Namespace) -> int:
 
 
 def _impact(options: argparse.Namespace) -> int:
-    _in_double_precision()
+    _start_jax()
     from jaxcontact.cli import impact
 
     return impact.command(options)
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    _in_double_precision()
+    _start_jax()
     from jaxcontact.cli import simulate
 
     return simulate.command(options)
 
 
 def _flow(options: argparse.Namespace) -> int:
-    _in_double_precision()
+    _start_jax()
     from jaxcontact.cli import flow
 
     return flow.command(options)
 
 
 def _gait(options: argparse.Namespace) -> int:
-    _in_double_precision()
+    _start_jax()
     from jaxcontact.cli import gait
 
     return gait.command(options)
 
 
 def _stability(options: argparse.Namespace) -> int:
-    _in_double_precision()
+    _start_jax()
     from jaxcontact.cli import stability
 
     return stability.command(options)
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    _in_double_precision()
+    _start_jax()
     from jaxcontact.cli import inspect
 
     return inspect.run(options)
 
 
 def _view(options: argparse.Namespace) -> int:
-    _in_double_precision()
+    _start_jax()
     from jaxcontact.cli import view
 
     return view.command(options)
 
 
-def _in_double_precision() -> None:
-    import jax
+def _start_jax() -> None:
+    """Start JAX; raise UsageError for settings of the environment with which no command runs."""
+    from jaxcontact.cli.catalogue import UsageError
 
-    jax.config.update("jax_enable_x64", True)
+    if problem := surroundings.check_jax():
+        raise UsageError(problem)

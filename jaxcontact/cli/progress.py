@@ -13,24 +13,30 @@ def _show(text: str, last: bool) -> None:
     print(f"\r  {text}", end="\n" if last else "", file=sys.stderr, flush=True)
 
 
-def bar(describe: Callable[..., str] | None = None) -> Callable[..., None]:
-    """Make a function (num_done, total, *values) that prints a bar; `describe` turns values into text."""
+def bar(describe: Callable[..., str] | None = None, also: Callable[[], str] = str) -> Callable[..., None]:
+    """Make a function (num_done, total, *values) that prints a bar; `describe` turns values into text.
+
+    `also` returns what is printed at the end.
+    """
     start = time.perf_counter()
 
     def report(num_done: int, total: int, *values: float) -> None:
         filled = "#" * (WIDTH * num_done // total)
         words = "" if describe is None else f"{describe(*values)}  "
         spent = time.perf_counter() - start
-        _show(f"[{filled:<{WIDTH}}] {num_done}/{total}  {words}{spent:.0f} s ", num_done == total)
+        _show(f"[{filled:<{WIDTH}}] {num_done}/{total}  {words}{spent:.0f} s{also()} ", num_done == total)
 
     return report
 
 
-def rate_of_samples(stored: int, wait: float = 2.0, every: float = 1.0) -> Callable[[int, int], None]:
+def rate_of_samples(
+    stored: int, wait: float = 2.0, every: float = 1.0, also: Callable[[], str] = str
+) -> Callable[[int, int], None]:
     """Make a function (num_done, total) that prints the samples done, their rate and the time left.
 
     It prints if a run takes longer than `wait` seconds, and then every `every` seconds. Rate and time left
-    exclude the `stored` samples and the first chunk after them, which compiles.
+    exclude the `stored` samples and the first chunk after them, which compiles. `also` returns what is
+    printed at the end.
     """
     begin = shown = time.perf_counter()
     start: tuple[float, int] | None = None
@@ -47,6 +53,6 @@ def rate_of_samples(stored: int, wait: float = 2.0, every: float = 1.0) -> Calla
         if start is not None and num_done > start[1]:
             rate = (num_done - start[1]) / (now - start[0])
             text += f", {rate:,.0f} per second, {(total - num_done) / rate:.0f} s left"
-        _show(f"{text:<70}", num_done == total)
+        _show(f"{text + also():<70}", num_done == total)
 
     return report

@@ -15,6 +15,7 @@ import numpy as np
 from jaxcontact import impact, simulate, viz
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
+from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
@@ -68,20 +69,23 @@ def _simulate(options: argparse.Namespace) -> int:
     picture, data = folder / f"{stem}_motion.png", folder / f"{stem}_motion.npz"
     start = (model, model.initial_state())
     shared = {"stepper": stepper_of(options, model), "dt": options.dt, "duration": options.duration}
-    show = progress.bar()
     if options.worlds == 1:
         key = jax.random.key(options.seed)
-        trajectory = simulate.run(*start, **shared, key=key, check=False, run=Run(progress=show))
+        trajectory = simulate.run(*start, **shared, key=key, check=False, run=Run(progress=progress.bar()))
         trajectory.save(data)
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
         shown: Any = trajectory
         curves = _heights(model, trajectory.states)
     else:
-        worlds = simulate.ensemble(
-            *start, **shared, num_worlds=options.worlds, seed=options.seed, keep_path=True,
-            run=Run(checkpoint=options.checkpoint, about={"model": stem}, progress=show),
-        )  # fmt: skip
+        with executor_of(options) as executor:
+            run = Run(
+                checkpoint=options.checkpoint, about={"model": stem}, executor=executor,
+                progress=progress.bar(also=count_of(executor)),
+            )  # fmt: skip
+            worlds = simulate.ensemble(
+                *start, **shared, num_worlds=options.worlds, seed=options.seed, keep_path=True, run=run
+            )
         worlds.save(data)
         status = np.bitwise_or.reduce(np.asarray(worlds.status))
         failed, notes = int(np.sum(worlds.failed_step >= 0)), worlds.summary.splitlines()[1:]

@@ -14,6 +14,7 @@ import numpy as np
 from jaxcontact import stability, viz
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress
+from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.stability.chart import FIGURES, biped_on_slope
 
 TITLES = {
@@ -74,10 +75,12 @@ def _chart(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"stability_{options.chart}_{options.points}"
     begin = time.perf_counter()
-    chart = stability.chart(
-        make_body, grid, num_samples=options.samples, seed=options.seed,
-        run=Run(checkpoint=folder / f"{stem}.npz", progress=progress.bar()),
-    )  # fmt: skip
+    with executor_of(options) as executor:
+        show = progress.bar(also=count_of(executor))
+        chart = stability.chart(
+            make_body, grid, num_samples=options.samples, seed=options.seed,
+            run=Run(checkpoint=folder / f"{stem}.npz", progress=show, executor=executor),
+        )  # fmt: skip
     picture = folder / f"{stem}.png"
     viz.plot_stability_chart(chart, title=TITLES[options.chart]).savefig(picture, dpi=110)
     counts = {region.name.lower(): int(np.sum(chart.region == region)) for region in stability.Region}

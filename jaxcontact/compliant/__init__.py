@@ -8,6 +8,7 @@ from jaxcontact.compliant.settings import StepMemory as StepMemory
 from jaxcontact.compliant.solve import StepInfo as StepInfo
 from jaxcontact.compliant.solve import solve as solve
 from jaxcontact.compliant.step import rollout as rollout
+from jaxcontact.compliant.step import smoothed as smoothed
 from jaxcontact.compliant.step import step as step
 from jaxcontact.mechanics.material import FrictionSpring as FrictionSpring
 from jaxcontact.mechanics.material import Hertz as Hertz
@@ -16,3 +17,5 @@ from jaxcontact.mechanics.material import Law as Law
 from jaxcontact.mechanics.material import Material as Material
 from jaxcontact.mechanics.material import Smooth as Smooth
 from jaxcontact.mechanics.material import foundation_stiffness as foundation_stiffness
+from jaxcontact.mechanics.material import stiff_material as stiff_material
+from jaxcontact.mechanics.scaled_springs import ScaledSprings as ScaledSprings

@@ -21,6 +21,7 @@ from jaxcontact.solvers.coulomb_rows import solve_by_rows
 MODE_STEPS = 12  # of Newton's method from one start
 SWEEPS = 10  # convex problems whose solutions start Newton's method
 EDGE_DIGITS = 0.42  # of the precision; misfit of a solution whose modes interior points found, 3e-7
+MOST_AXES = 3  # rows of a contact that interior points know; more have torsional or rolling friction
 INTERIOR_STEPS = 200  # most iterations of interior points
 
 
@@ -88,7 +89,9 @@ def _repair(
         settled = _settle(programs, found, max_iters, early_exit, digits)
         return settled.replace(iterations=start.iterations + settled.iterations)
 
-    if programs.exact.potential is not None:
+    exact = programs.exact
+    rows_of_contacts = exact.offset.shape[0] - exact.num_equalities - exact.num_limits
+    if exact.potential is not None or rows_of_contacts > MOST_AXES * exact.mu.shape[0]:
         return by_sweeps(programs, start)
     # The code of interior points for one world at a time would be too long.
     return lax.cond(compiles_one_world(), by_sweeps, by_rows, programs, start)

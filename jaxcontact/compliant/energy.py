@@ -12,7 +12,8 @@ slides over its tip, and its elastic energy counts beside that of the others. He
     T(x) - T(v) <= x . push - h p . Gdot v
         + sum over rows that push of U(d) - min(U(d - h u_n), U(d - h p . u / p_n)),
 
-with equality only for steps that change nothing: the order of the step needs no room, rounding alone does.
+and the masses m of `ScaledSprings` add m (u^2 - u_n^2) / 2, u the rate at the start. There is equality
+only for steps that change nothing: the order of the step needs no room, rounding alone does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from jaxcontact.compliant.problem import (
     by_axis,
     count_rows,
     friction_springs,
-    spread_heads,
+    head_springs,
+    start_rates,
     stretch_after,
 )
 from jaxcontact.solvers import row_algebra
@@ -50,7 +52,7 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     supplied = work[:heads].at[nb + nl :].add(tangent)
     pushes = p[:heads] > 0
     answers = jnp.where(pushes, supplied / jnp.where(pushes, p[:heads], 1.0), u[:heads])
-    stiffness = spread_heads("law.stiffness", law.stiffness, terms.kind, x.dtype)
+    stiffness, _, mass = head_springs(problem)
     depth = -by_axis(terms.phi, terms.kind)[:heads]
 
     def elastic(depth: jax.Array) -> jax.Array:
@@ -60,10 +62,15 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     before, after, bent = elastic(depth), elastic(depth - h * u[:heads]), elastic(depth - h * answers)
     used = pushes | (jnp.arange(heads) < nb)
     released = jnp.where(used, before - jnp.minimum(after, bent), 0.0)
+    if mass is not None:
+        arrives, leaves = start_rates(problem) ** 2, jnp.minimum(u[:heads] ** 2, answers**2)
+        carried = 0.5 * mass * (arrives - leaves)  # at a gap that closes the impulse may be any smaller one
+        released = released + jnp.where(used, jnp.where(depth < 0, jnp.maximum(carried, 0.0), carried), 0.0)
     kinetic = jnp.stack([0.5 * v @ row_algebra.multiply(problem.M, v) for v in (x, problem.v)])
     compared = jnp.abs(kinetic).sum() + jnp.abs(x) @ jnp.abs(program.push) + jnp.abs(work).sum()
     compared = compared + jnp.abs(p) @ jnp.abs(drift)
     compared = compared + jnp.sum(jnp.where(used, jnp.abs(before) + jnp.abs(after) + jnp.abs(bent), 0.0))
+    compared = compared + jnp.sum(jnp.abs(released))
     compared = compared + jnp.sum(jnp.abs(held)) + sum(map(jnp.sum, sprung))
     rise = kinetic[0] - kinetic[1] - x @ program.push + p @ drift - jnp.sum(released)
     rise = rise - jnp.sum(sprung[0] - sprung[1])

@@ -17,6 +17,7 @@ from jaxcontact.compliant.problem import (
     row_material,
 )
 from jaxcontact.compliant.step import assemble
+from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, row_algebra
@@ -25,6 +26,7 @@ TIE_BREAK = 1e6  # slope x mobility of a row at least: compliance must not bear 
 REACH = 1e-3  # m; limits and contacts that stay farther apart carry nothing
 
 
+@checked(states="T+1", tau="T nv", dt=POSITIVE, reach=NOT_NEGATIVE)
 def estimate_forces(
     model: Model, states: State, tau: jax.Array, *, dt: Any, reach: Any = REACH
 ) -> tuple[jax.Array, jax.Array]:

@@ -13,6 +13,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.compliant.problem import count_rows
 from jaxcontact.compliant.solve import StepInfo
 from jaxcontact.mechanics.material import Material
+from jaxcontact.mechanics.scaled_springs import ScaledSprings
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import DRY, Kind, Nearest
 
@@ -70,7 +71,11 @@ def law_of(law: Material, selection: Selection) -> Material:
 
     constraints = selection.equalities - selection.dry + selection.limits
     return law.replace(
-        stiffness=select(law.stiffness, constraints),
+        stiffness=(
+            jax.tree.map(lambda leaf: select(leaf, selection.limits), law.stiffness)
+            if isinstance(law.stiffness, ScaledSprings)
+            else select(law.stiffness, constraints)
+        ),
         damping=jax.tree.map(lambda leaf: select(leaf, constraints), law.damping),
         friction=None if law.friction is None else select(law.friction, 0),
         friction_damping=select(law.friction_damping, selection.dry),

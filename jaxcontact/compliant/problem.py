@@ -7,7 +7,7 @@ forces of springs and dampers evaluated at the end of the step satisfy (I + D A)
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,9 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.batching.once import computed_once
 from jaxcontact.mechanics.material import Material
+from jaxcontact.mechanics.scaled_springs import ScaledSprings
 from jaxcontact.solvers.cone_program import ConeProgram
-from jaxcontact.solvers.row_algebra import diagonal, row_mobility
+from jaxcontact.solvers.row_algebra import apply_rows, diagonal, row_mobility
 from jaxcontact.terms import BILATERAL, DRY, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
 
 
@@ -34,6 +35,7 @@ class Problem(Record):
         law: stiffness, damping and friction of the constraints.
         dt: h, s.
         stretch: (nc, nt) of the friction springs at the start of the step, m; None for none.
+        start: (nv,) velocity at the start of the step; None is `v`, and so it is without `ScaledSprings`.
     """
 
     M: Any
@@ -43,6 +45,7 @@ class Problem(Record):
     law: Material
     dt: Any
     stretch: jax.Array | None = None
+    start: jax.Array | None = None
 
 
 class RowMaterial(Record):
@@ -50,7 +53,7 @@ class RowMaterial(Record):
 
     Attributes:
         base: (nr,) force at u = 0, N.
-        rate: (nr,) h K + B, N s/m.
+        rate: (nr,) h K + B, N s/m, and the carried mass of `ScaledSprings` over h.
         mu: (nc,).
     """
 
@@ -134,6 +137,69 @@ def damping_of(problem: Problem) -> Any:
     return problem.law.damping_at(-jnp.concatenate([phi[: nb - kind.count(DRY)], phi[nb:]]))
 
 
+class HeadSprings(NamedTuple):
+    """Springs and dampers of all rows but tangents (n,), and the masses that `ScaledSprings` carry along."""
+
+    stiffness: jax.Array
+    damping: jax.Array
+    mass: jax.Array | None
+
+
+def head_springs(problem: Problem) -> HeadSprings:
+    """Spread the springs and dampers of the law over all rows but tangents.
+
+    Raises:
+        ValueError: a number has another shape.
+    """
+    law, kind, dtype = problem.law, problem.terms.kind, problem.terms.phi.dtype
+    damping = spread_heads("law.damping", damping_of(problem), kind, dtype)
+    if not isinstance(law.stiffness, ScaledSprings):
+        return HeadSprings(spread_heads("law.stiffness", law.stiffness, kind, dtype), damping, None)
+    springs, (nb, nl, nc, _), nd = law.stiffness, count_rows(kind), kind.count(DRY)
+    mass = jnp.zeros(nb + nl + nc, dtype).at[nb:].set(springs.carried_mass(-_gaps(problem)[0]))
+    k, b = _scaled_in_step(problem, springs)
+
+    def beside_joints(of_joints: Any, heads: jax.Array) -> jax.Array:
+        joints = spread("law.stiffness of joints", of_joints, nb - nd, dtype)
+        return jnp.concatenate([joints, jnp.zeros(nd, dtype), mass[nb:] * heads])
+
+    damping = damping + beside_joints(springs.joint_damping, b)
+    return HeadSprings(beside_joints(springs.joint_stiffness, k), damping, mass)
+
+
+def _scaled_in_step(problem: Problem, springs: ScaledSprings) -> tuple[jax.Array, jax.Array]:
+    """Compute the stiffness and damping (nu,) per mass with which a step takes `ScaledSprings`.
+
+    A spring at the end of the step damps by h k more than at its start, so the damper gives up that much. A
+    row that closes after the fraction 1 - s of the step has s^2 / 2 of its damper: the mean time since then.
+    """
+    h, (gap, end) = problem.dt, _gaps(problem)
+    k = springs.impedance(-gap) * springs.stiffness
+    b = jnp.broadcast_to(jnp.asarray(springs.damping, gap.dtype), gap.shape)
+    is_open, closes = gap > 0.0, (gap > 0.0) & (end < 0.0)
+    share = jnp.where(closes, -end / jnp.where(closes, gap - end, 1.0), 0.0)
+    closed = k, jnp.maximum(b - h * k, 0.0)
+    opened = jnp.maximum(k - b / h, 0.0), 0.5 * share**2 * b
+    return jnp.where(is_open, opened[0], closed[0]), jnp.where(is_open, opened[1], closed[1])
+
+
+def _gaps(problem: Problem) -> tuple[jax.Array, jax.Array]:
+    """Return the gaps (nu,) of limits and contacts at the start of the step, and at its end without them."""
+    terms, h = problem.terms, problem.dt
+    nb, nl, nc, _ = count_rows(terms.kind)
+    heads = slice(nb, nb + nl + nc)
+    moved = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[heads]
+    moved = moved + h * apply_rows(columns_of(terms), problem.v)[heads]
+    return by_axis(terms.phi, terms.kind)[heads], moved
+
+
+def start_rates(problem: Problem) -> jax.Array:
+    """Compute the rates (n,) of all rows but tangents at the start of the step."""
+    nb, nl, nc, _ = count_rows(problem.terms.kind)
+    velocity = problem.v if problem.start is None else problem.start
+    return apply_rows(columns_of(problem.terms), velocity)[: nb + nl + nc]
+
+
 def friction_springs(law: Material, nc: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
     """Return stiffness and damping (nc,) of the friction springs of a law that has them."""
     assert law.friction_spring is not None
@@ -163,8 +229,7 @@ def row_material(problem: Problem) -> RowMaterial:
     terms, law, h = problem.terms, problem.law, problem.dt
     nb, _, nc, axes = count_rows(terms.kind)
     dtype, nd = terms.phi.dtype, terms.kind.count(DRY)
-    stiffness = spread_heads("law.stiffness", law.stiffness, terms.kind, dtype)
-    damping = spread_heads("law.damping", damping_of(problem), terms.kind, dtype)
+    stiffness, damping, mass = head_springs(problem)
     rubbing = spread("law.friction_damping", law.friction_damping, nd + nc, dtype)
     mu = terms.mu if law.friction is None else spread("law.friction", law.friction, nc, dtype)
     sticking, tangent_rate = jnp.zeros(nc, dtype), rubbing[nd:]
@@ -173,13 +238,18 @@ def row_material(problem: Problem) -> RowMaterial:
         tangent_rate = h * sticking + beside
     springs = jnp.concatenate([stiffness, *[sticking] * (axes - 1)])
     rate = jnp.concatenate([h * stiffness + damping, *[tangent_rate] * (axes - 1)])
+    if mass is not None:
+        rate = rate.at[: mass.shape[0]].add(mass / h)
     rate = rate.at[nb - nd : nb].set(rubbing[:nd]) if nd else rate
     phi, drift = (by_axis(rows, terms.kind) for rows in (terms.phi, h * terms.gdot_v))
     if law.friction_spring is not None and problem.stretch is not None:
         phi = phi.at[stiffness.shape[0] :].set(problem.stretch.T.ravel())
     rate, phi, drift = computed_once((rate, phi, drift))
     # The rate of phi at the end of the step is u = G v+ + h Gdot v.
-    return RowMaterial(base=-springs * phi - rate * drift, rate=rate, mu=mu)
+    base = -springs * phi - rate * drift
+    if mass is not None:
+        base = base.at[: mass.shape[0]].add(mass / h * start_rates(problem))
+    return RowMaterial(base=base, rate=rate, mu=mu)
 
 
 def slope_cap(dtype: Any) -> float:

@@ -7,12 +7,14 @@ import dataclasses
 import jax
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count, check_number, check_type
+from jaxcontact.arguments import check_count, check_number
+from jaxcontact.front_door import checked
 
 CONES = ("coulomb", "associated", "pyramid", "coupled")
 FORMULATIONS = ("complementary", "min_norm")
 
 
+@checked(max_iters=check_count)
 @dataclasses.dataclass(frozen=True)
 class Newton:
     """Newton's method in velocity space.
@@ -29,13 +31,11 @@ class Newton:
     max_iters: int = 500
     early_exit: bool = True
 
-    def __post_init__(self) -> None:
-        check_count("max_iters", self.max_iters)
-
 
 NEWTON = Newton()
 
 
+@checked(max_contacts=check_count)
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Choose the friction law, the program and the limits of a compliant step; static under `jit`.
@@ -71,9 +71,6 @@ class Settings:
             )
         if self.cone == "pyramid" and self.formulation == "min_norm":
             raise ValueError(f"cone: with contacts 'min_norm' has the cone 'coupled' only, got {self.cone!r}")
-        check_type("solver", self.solver, Newton)
-        if self.max_contacts is not None:
-            check_count("max_contacts", self.max_contacts)
         if self.zeta is None:
             return
         if self.formulation != "min_norm":

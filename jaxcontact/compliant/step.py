@@ -15,6 +15,7 @@ from jaxcontact.compliant.nearest import Selection, info_of_all, law_of, selecti
 from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.settings import DEFAULT, START, Settings, StepMemory
 from jaxcontact.compliant.solve import StepInfo, solve_velocity
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.applied import Applied, applied_rows, apply_wrenches
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
@@ -77,7 +78,10 @@ def _problem(
         raise ValueError("params.law: expected a compliant.Law, got None")
     h = jnp.asarray(dt, state.q.dtype)
     free = free_step(model, state, tau, h, M, kinematics)
-    return Problem(M=free.M, v=free.v, f=free.push / h, terms=terms, law=model.params.law, dt=h), free
+    problem = Problem(
+        M=free.M, v=free.v, f=free.push / h, terms=terms, law=model.params.law, dt=h, start=state.v
+    )
+    return problem, free
 
 
 def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
@@ -93,6 +97,7 @@ def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
     return jnp.repeat(touched[:-1], 3 * dim - 3)
 
 
+@checked(controls="nu", dt=POSITIVE)
 def step(
     model: Model,
     state: State,
@@ -141,6 +146,34 @@ def step(
     return _step(model, state, controls, dt, settings, memory)
 
 
+@checked(smoothing=POSITIVE)
+def smoothed(model: Model, smoothing: Any) -> Model:
+    """Return a model whose steps are on the central path, lam_n gap = smoothing: for planning.
+
+    A force smoothing / gap acts across an open gap, so that gradients see contacts before they close;
+    friction is (mu lam_n, lam_t) o (psi, u_t) = (smoothing / h, 0) in the Jordan algebra of second-order
+    cones. The error of a step is of first order in `smoothing`, on what contacts touch; other parts move to
+    first order in dt. Anneal it, 1e-1 to 1e-5 J for a box of 1 kg, then None.
+
+    Args:
+        model: with a law; its steps need cone="coulomb" and no potential.
+        smoothing: k > 0, J, traced or not; None is the law itself.
+
+    Returns:
+        The model with `params.law.smoothing`.
+
+    Raises:
+        ValueError: params carry no law; a number that is not positive and finite.
+
+    Status: of a step, INVALID where a traced k is not > 0; MAX_ITERS where the search did not settle.
+
+    Derivative: of the relaxed equations, by k as well, forward and reverse.
+    """
+    if model.params.law is None:
+        raise ValueError("params.law: expected a compliant.Material, got None")
+    return model.replace(params=model.params.replace(law=model.params.law.replace(smoothing=smoothing)))
+
+
 def _check(model: Model, state: State, settings: Settings, memory: StepMemory, dt: Any) -> None:
     check_mechanism(model, state)
     check_type("settings", settings, Settings)
@@ -148,6 +181,11 @@ def _check(model: Model, state: State, settings: Settings, memory: StepMemory, d
     if not isinstance(dt, jax.Array):  # reading one would wait for its device
         check_positive("dt", dt)
     law = model.params.law
+    if model.params.spin_friction is not None:
+        if settings.cone == "pyramid" or settings.formulation == "min_norm":
+            raise ValueError("settings: spin_friction needs the cone 'coulomb' or 'associated'")
+        if law is not None and law.friction_spring is not None:
+            raise ValueError("params.law: friction springs have no spin_friction; use friction_damping")
     if settings.formulation == "min_norm" and law is not None and law.potential is not None:
         raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
 
@@ -184,7 +222,8 @@ def _step(
     max_contacts = model.max_contacts if max_contacts is None else max_contacts
     if max_contacts is not None and max_contacts >= model.structure.num_contacts:
         max_contacts = None
-    by_body = not needs_matrix and max_contacts is None and kept_by_body(model.system)
+    spins = model.params.spin_friction is not None
+    by_body = not needs_matrix and not spins and max_contacts is None and kept_by_body(model.system)
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
     again = functools.partial(jax.checkpoint, prevent_cse=False)
     if max_contacts is not None:
@@ -215,6 +254,7 @@ def _step(
     return State(q=q, v=v, t=t), info.replace(status=info.status | motion_status)
 
 
+@checked(controls="T nu", dt=POSITIVE)
 def rollout(
     model: Model,
     state: State,
@@ -278,7 +318,8 @@ def first_memory(model: Model, state: State, memory: StepMemory = START) -> Step
     memory = start_memory(model, state, memory)
     if memory.forces is not None:
         return memory.replace(forces=lax.stop_gradient(memory.forces))
-    terms = rows_by_body if kept_by_body(model.system) else constraint_terms
+    spins = model.params.spin_friction is not None
+    terms = rows_by_body if kept_by_body(model.system) and not spins else constraint_terms
     rows = jax.eval_shape(terms, model, state).phi
     return memory.replace(forces=jnp.zeros(rows.shape, rows.dtype))
 

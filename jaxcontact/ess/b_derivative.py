@@ -16,7 +16,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.forward_only import forward_only
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_number, check_some
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import CROSS, UNUSED
 from jaxcontact.ess.inputs import Inputs
@@ -25,6 +25,7 @@ from jaxcontact.ess.replay import one_step, rows
 from jaxcontact.ess.run import flow_info, run
 from jaxcontact.ess.settings import Settings
 from jaxcontact.ess.simultaneous_crossing import NumberRates, across_corner
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import all_digits, jit
@@ -167,6 +168,7 @@ class Direction(Record):
     control: Any = None
 
 
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
 def b_derivative(
     model: Model,
     x0: jax.Array,

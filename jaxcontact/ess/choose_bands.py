@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_positive
+from jaxcontact.arguments import check_positive, check_some, is_concrete
 from jaxcontact.ess.inputs import check
 from jaxcontact.ess.integrate import flow
 from jaxcontact.ess.run import FlowInfo
 from jaxcontact.ess.settings import Settings
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
 
@@ -25,6 +26,7 @@ NARROWEST = 0.1  # fraction of its width to which a trial narrows a band
 TRIALS = 16  # runs of a choice; each narrows a band by 0.8 and more
 
 
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
 def choose_bands(
     model: Model,
     x0: jax.Array,
@@ -50,7 +52,7 @@ def choose_bands(
         eps (m,) in the units of the guards, and the FlowInfo of the run with it.
 
     Raises:
-        ValueError, TypeError: as `flow`; tol is not positive.
+        ValueError, TypeError: as `flow`; tol is not positive; inside `jit` or a derivative.
 
     Status: of the run with the chosen bands; INACCURATE if 16 runs found none, which means that the smooth
         steps, not the bands, are the cause: tighten `settings.ode`.
@@ -58,6 +60,8 @@ def choose_bands(
     Derivative: none, because this function runs `flow` until a tolerance is met.
     """
     check_positive("settings.tol", settings.tol)
+    if not is_concrete((model.params, x0, t0, t1, control, settings)):
+        raise TypeError("choose_bands: expected known numbers, got traced ones; choose bands outside of jit")
     _, widths = check(model, x0, t0, t1, settings, control, crossed0)
     for _ in range(TRIALS):
         _, info = flow(

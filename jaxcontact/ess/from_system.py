@@ -14,16 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_type
+from jaxcontact.arguments import check_number, check_type
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.motion_equations import bias, mass_matrix
+from jaxcontact.mechanics.scaled_springs import ScaledSprings
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_gaps, contact_velocities
 
 
+@checked()
 def from_system(model: Model, *, drag: bool = False) -> Model:
     """Put a mechanism on springs: x = (q, v), guards 0..nc-1 close, nc..2 nc-1 open a contact.
 
@@ -54,6 +57,11 @@ def from_system(model: Model, *, drag: bool = False) -> Model:
     check_type("model.system", system, System)
     if model.params.law is None:
         raise ValueError("params.law: expected springs and dampers, a compliant.Material, got None")
+    if isinstance(model.params.law.stiffness, ScaledSprings):
+        raise ValueError(
+            "params.law: expected a stiffness in N/m, got springs per effective mass, as of a robot's file; "
+            "jc.compliant.stiff_material(mass) makes a material"
+        )
     nc = system.structure.num_contacts
     if nc == 0:
         raise ValueError("model: the structure has no candidate contacts; give it shapes and pairs")
@@ -65,11 +73,13 @@ def from_system(model: Model, *, drag: bool = False) -> Model:
     return Model(system=es, params=model.params, initial=start)
 
 
+@checked()
 def pack(state: State) -> jax.Array:
     """Join a state into the vector x = (q, v); its time is an argument of the integrator."""
     return jnp.concatenate([state.q, state.v], axis=-1)
 
 
+@checked(x="... nq+nv", t=("...", check_number))
 def unpack(model: Model, x: jax.Array, t: Any) -> State:
     """Split a vector x = (q, v) into the state of a mechanism at time t; leading batch axes are kept."""
     nq = model.structure.num_positions

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxcontact.arguments import check_number, check_type
 from jaxcontact.ess import guard_crossing
-from jaxcontact.ess.settings import CORNERS, Settings
+from jaxcontact.ess.settings import Settings
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.solvers.ode import DormandPrince
@@ -73,20 +73,8 @@ def check(
     """Check the arguments of a run; return inputs and eps (m,) in one dtype, or raise a named error."""
     es = system_of(model)
     check_type("settings", settings, Settings)
-    if not hasattr(x0, "dtype") or not jnp.issubdtype(x0.dtype, jnp.floating):
-        raise TypeError(f"x0: expected a floating array, got {getattr(x0, 'dtype', type(x0).__name__)}")
-    if jnp.ndim(x0) != 1:
-        raise ValueError(f"x0: expected shape (n,), got {jnp.shape(x0)}; use vmap for batches")
-    for name, count in (("max_steps", settings.max_steps), ("max_events", settings.max_events)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise ValueError(f"{name}: expected an integer >= 1, got {count!r}")
-    if settings.corner not in CORNERS:
-        raise ValueError(f"corner: expected one of {CORNERS}, got {settings.corner!r}")
     eps = settings.eps
     dtype = x0.dtype
-    for name, value in (("t0", t0), ("t1", t1)):
-        if jnp.ndim(value) != 0:
-            raise ValueError(f"{name}: expected one number, got shape {jnp.shape(value)}")
     inputs = Inputs(
         _strong(model.params, dtype),
         _strong(control, dtype),
@@ -142,9 +130,34 @@ def allowed_error(tol: Any, x0: jax.Array) -> jax.Array:
     return jax.lax.stop_gradient(jnp.broadcast_to(jnp.asarray(tol, x0.dtype), x0.shape))
 
 
-def check_guards(name: str, es: EventSystem, params: Any, x: jax.Array, guards: Any) -> jax.Array:
-    """Decide whether some of `guards` are no indices of guards; raise ValueError if known ones are not."""
-    m = jax.eval_shape(es.guards, x, params).shape[0]
+def count_guards(name: str, model: Model, x: jax.Array, control: Any) -> int:
+    """Count the guards of a model; raise ValueError if its functions take no state like `name`."""
+    es, params = system_of(model), model.params
+    h = guards_at(name, es, params, x)
+    zero, before = jnp.zeros((), x.dtype), jnp.zeros(h.shape, bool)
+    try:
+        rate = jax.eval_shape(lambda y: es.xdot(zero, y, before, control, params), x)
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"{name}: expected a state of the field, got shape {jnp.shape(x)}: {error}"
+        ) from error
+    if rate.shape != x.shape:
+        raise ValueError(f"{name}: expected a state of the field, {rate.shape}, got shape {jnp.shape(x)}")
+    return int(h.shape[0])
+
+
+def guards_at(name: str, es: EventSystem, params: Any, x: jax.Array) -> jax.ShapeDtypeStruct:
+    """Return shape and dtype of the guards; raise ValueError if the argument `name` is no state for them."""
+    try:
+        return jax.eval_shape(es.guards, x, params)
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"{name}: expected a state of the guards, got shape {jnp.shape(x)}: {error}"
+        ) from error
+
+
+def check_guards(name: str, m: int, guards: Any) -> jax.Array:
+    """Decide whether some of `guards` are no indices of m guards; raise ValueError if known ones are not."""
     if not jnp.issubdtype(jnp.result_type(guards), jnp.integer):
         raise ValueError(f"{name}: expected indices of guards, got {jnp.result_type(guards)}")
     if _known(guards) and not np.all((np.asarray(guards) >= 0) & (np.asarray(guards) < m)):
@@ -156,7 +169,7 @@ def check_guards(name: str, es: EventSystem, params: Any, x: jax.Array, guards: 
 def _check_functions(es: EventSystem, inputs: Inputs) -> int:
     """Count the guards; raise ValueError if field, guards, jump or rearm do not fit x0."""
     params, control, x0, t0, _ = inputs
-    h = jax.eval_shape(es.guards, x0, params)
+    h = guards_at("x0", es, params, x0)
     if h.ndim != 1 or h.shape[0] == 0:
         raise ValueError(f"guards: expected values of shape (m,), m >= 1, got {h.shape}")
     m = h.shape[0]

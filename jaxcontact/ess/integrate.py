@@ -13,12 +13,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_some
 from jaxcontact.ess.b_derivative import corner_width, one_sided_end
 from jaxcontact.ess.inputs import Inputs, allowed_error
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import end_state, replay
 from jaxcontact.ess.run import FlowInfo, flow_info, list_events, run
 from jaxcontact.ess.settings import Settings
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
@@ -53,6 +55,7 @@ class EventTrajectory(Record):
     status: jax.Array
 
 
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
 def integrate(
     model: Model,
     x0: jax.Array,
@@ -106,6 +109,7 @@ def integrate(
     return _trajectory(model.system, inputs, crossed0, plan, settings.max_events)
 
 
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
 def flow(
     model: Model,
     x0: jax.Array,

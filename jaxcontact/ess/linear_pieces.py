@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_some
 from jaxcontact.ess.b_derivative import (
     BDerivativeInfo,
     Direction,
@@ -28,6 +29,7 @@ from jaxcontact.ess.inputs import Inputs
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.run import run
 from jaxcontact.ess.settings import Settings
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
@@ -59,6 +61,7 @@ class LinearPieces(Record):
         return self.jacobians[jnp.argmax(margins)] @ coefficients
 
 
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
 def one_sided_jacobian(
     model: Model,
     x0: jax.Array,

@@ -16,10 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.ess.inputs import check_guards, system_of
+from jaxcontact.arguments import check_entries, check_number, check_some
+from jaxcontact.ess.inputs import check_guards, count_guards, system_of
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model
 
 
+@checked(guard="int", x=("n", check_some), crossed="bool m", t=("", check_number))
 def saltation_matrix(
     model: Model,
     x: jax.Array,
@@ -51,7 +54,7 @@ def saltation_matrix(
     Derivative: by x, t, control and params.
     """
     es, params = system_of(model), model.params
-    bad = check_guards("guard", es, params, x, guard)
+    bad = check_guards("guard", count_guards("x", model, x, control), guard)
     t = jnp.asarray(t, x.dtype)
     basis = jnp.eye(x.shape[0], dtype=x.dtype)
     after, jumped = jax.vmap(
@@ -65,6 +68,7 @@ def saltation_matrix(
     return jnp.where(bad, jnp.nan, matrix)
 
 
+@checked(order=check_entries, x_corner=("n", check_some), crossed="bool m", t=("", check_number))
 def ordering_map(
     model: Model,
     x_corner: jax.Array,
@@ -98,11 +102,11 @@ def ordering_map(
     es, params = system_of(model), model.params
     if np.ndim(order) != 1:
         raise ValueError(f"order: expected (k,) indices of guards, got {np.ndim(order)} axes")
-    checked = order if isinstance(order, jax.core.Tracer) else np.asarray(order)
-    if isinstance(checked, np.ndarray) and np.unique(checked).size < checked.size:
-        raise ValueError(f"order: expected distinct guards, got {checked}")
-    check_guards("order", es, params, x_corner, checked)
-    order = jnp.asarray(checked)
+    indices = order if isinstance(order, jax.core.Tracer) else np.asarray(order)
+    if isinstance(indices, np.ndarray) and np.unique(indices).size < indices.size:
+        raise ValueError(f"order: expected distinct guards, got {indices}")
+    check_guards("order", count_guards("x_corner", model, x_corner, control), indices)
+    order = jnp.asarray(indices)
     repeated = jnp.any(jnp.tril(order[:, None] == order[None, :], -1))
     if crossed is None:
         behind = es.guards(x_corner, params) >= 0
@@ -127,6 +131,7 @@ class _ScaledGuards:
         return h * jnp.asarray(self.factors, h.dtype)
 
 
+@checked(states=("k n", check_some), eps=POSITIVE, crossed="bool m", t=("", check_number))
 def rescale_guards(
     model: Model,
     states: jax.Array,
@@ -154,10 +159,9 @@ def rescale_guards(
         ValueError: `states` is not (k, n), eps is not > 0, or a guard does not move at any of the states.
     """
     es, params = system_of(model), model.params
-    if not 0 < eps < np.inf:
-        raise ValueError(f"eps: expected a number > 0, got {eps}")
     if jnp.ndim(states) != 2 or jnp.shape(states)[0] == 0:
         raise ValueError(f"states: expected shape (k, n), k >= 1, got {jnp.shape(states)}")
+    count_guards("states", model, states[0], control)
 
     def rates(x: jax.Array, mask: jax.Array) -> jax.Array:
         return es.guard_rates(x, es.xdot(jnp.asarray(t, x.dtype), x, mask, control, params), params)[1]

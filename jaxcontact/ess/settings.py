@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_choice, check_not_negative, check_positive, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.solvers.ode import DormandPrince
 
 CORNERS = ("smooth", "one_sided")
 MAX_STEPS, MAX_EVENTS = 1024, 64  # iterations and crossings of a run by default; they set its memory
 
 
+@checked(
+    eps=check_positive,
+    tol=check_not_negative,
+    corner_tol=check_positive,
+    corner=check_choice(*CORNERS),
+    max_steps=check_rows,
+    max_events=check_rows,
+)
 class Settings(Record):
     """The settings of an event-selected run.
 

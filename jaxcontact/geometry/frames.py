@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.algebra import rotations
+from jaxcontact.front_door import checked
 from jaxcontact.geometry.shapes import WORLD
 
 
+@checked()
 def rows(array: jax.Array, index: Sequence[int]) -> jax.Array:
     """Select array[index] for a static index, by a slice or a broadcast if the index is regular."""
     first, count = index[0], len(index)
@@ -23,12 +25,14 @@ def rows(array: jax.Array, index: Sequence[int]) -> jax.Array:
     return array[np.array(index)]
 
 
+@checked(matrices="k m n", vectors="k n")
 def products(matrices: jax.Array, vectors: jax.Array) -> jax.Array:
     """Multiply A_k x_k (k, m) of (k, m, n) and (k, n), entry by entry: small batched products are slow."""
     terms = [matrices[:, :, j] * vectors[:, j, None] for j in range(vectors.shape[1])]
     return sum(terms[1:], terms[0])
 
 
+@checked(normal="2 | 3")
 def tangent_frame(normal: jax.Array) -> jax.Array:
     """Compute tangents (dim - 1, dim) that complete a unit normal (dim,) to a right-handed frame."""
     if normal.shape[0] == 2:

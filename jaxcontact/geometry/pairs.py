@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.arguments import check_count
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import groups
 from jaxcontact.geometry.balls import RING_POINTS, Balls, Rows, num_balls, place_balls
 from jaxcontact.geometry.frames import rows, tangent_frame
@@ -120,6 +121,7 @@ def _in_order(dim: int, a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
     return family, a, b, False
 
 
+@checked()
 def check_shape(dim: int, shape: Shape) -> None:
     """Raise ValueError if a shape does not suit the dimension, or its numbers or indices are invalid."""
     kind = type(shape).__name__
@@ -158,10 +160,11 @@ def check_shape(dim: int, shape: Shape) -> None:
         raise ValueError(f"shapes: faces of {shape.name!r} must be triples of 0..{shape.count - 1}")
 
 
+@checked()
 def check_pair(a: Shape, b: Shape) -> None:
     """Raise ValueError if the package cannot compute contacts of this pair of shapes."""
     if isinstance(a, HalfSpace):
-        raise ValueError(f"pairs: in {(a.name, b.name)} the half-space must come second")
+        raise ValueError(f"pairs: expected the half-space second, got {(a.name, b.name)}")
     family = _in_order(2 if isinstance(a, Polygon) or isinstance(b, Polygon) else 3, a, b)[0]
     if family is None:
         kinds = f"{type(a).__name__} and {type(b).__name__}"
@@ -195,11 +198,13 @@ def _count(dim: int, a: Shape, b: Shape) -> int:
     return num_balls(dim, a) * (num_balls(dim, b) if family is Family.BALL_BALL else 1)
 
 
+@checked()
 def num_contacts(dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]) -> int:
     """Count the candidate contacts that the pairs of shapes make."""
     return sum(_count(dim, shapes[a], shapes[b]) for a, b in pairs)
 
 
+@checked()
 def contact_bodies(
     dim: int, bodies: tuple[str, ...], shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -296,6 +301,7 @@ def _most_pairs(
     return 2 * max_pairs if capsules else max_pairs
 
 
+@checked(positions="nb dim", orientations="nb dim dim", max_pairs=check_count)
 def candidates(
     dim: int,
     bodies: tuple[str, ...],

@@ -14,7 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontact.arguments import check_count, check_number, check_some
+from jaxcontact.front_door import checked
 
+
+@checked()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Point:
     """A point fixed to a body. `at` names its body coordinates (dim,); default the body origin."""
@@ -24,6 +28,7 @@ class Point:
     at: str | None = None
 
 
+@checked(count=check_count)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Points:
     """`count` points fixed to a body; `at` names their body coordinates (count, dim)."""
@@ -34,6 +39,7 @@ class Points:
     count: int
 
 
+@checked()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Disc:
     """A disc in the plane: `radius` (m) and centre `at` in body coordinates, both by name."""
@@ -44,6 +50,7 @@ class Disc:
     at: str | None = None
 
 
+@checked()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sphere:
     """A sphere in space: `radius` (m) and centre `at` in body coordinates, both by name."""
@@ -54,6 +61,7 @@ class Sphere:
     at: str | None = None
 
 
+@checked()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Capsule:
     """All points within `radius` (m) of the segment between two `ends` (2, dim); a stadium in the plane."""
@@ -64,6 +72,7 @@ class Capsule:
     ends: str
 
 
+@checked()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Box:
     """A box (rectangle in the plane) of side lengths `size` (dim,), with pose `at`, `rotation` in its body.
@@ -81,6 +90,7 @@ class Box:
     rotation: str | None = None
 
 
+@checked()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cylinder:
     """A cylinder in space, its axis the local z: `radius` and `half_length` (m), pose `at`, `rotation`."""
@@ -93,6 +103,7 @@ class Cylinder:
     rotation: str | None = None
 
 
+@checked()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ellipsoid:
     """An ellipsoid in space with `semi_axes` (3,) in m along its local axes, pose `at`, `rotation`."""
@@ -104,6 +115,7 @@ class Ellipsoid:
     rotation: str | None = None
 
 
+@checked(count=check_count)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Polygon:
     """A convex polygon in the plane: `vertices` (count, 2), counter-clockwise."""
@@ -114,6 +126,7 @@ class Polygon:
     count: int
 
 
+@checked(count=check_count)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConvexMesh:
     """A convex polyhedron in space: `vertices` (count, 3) of its hull, by name.
@@ -129,6 +142,7 @@ class ConvexMesh:
     faces: tuple[tuple[int, int, int], ...] = ()
 
 
+@checked()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HalfSpace:
     """The solid below a plane fixed to the world (a half-plane in 2-D): {x : normal . x <= offset}.
@@ -151,6 +165,7 @@ WORLD = -1  # index that stands for the world in a list of body indices
 ON_HULL = 1e-9  # of the size; rounding may put a corner of a hull this deep inside it, not deeper
 
 
+@checked()
 def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str, Any]) -> None:
     """Raise ValueError if a constant that a shape names is missing, or has the wrong array shape."""
     for shape in shapes:
@@ -179,6 +194,7 @@ def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str,
                 )
 
 
+@checked(vertices=(check_number, check_some))
 def hull_faces(vertices: Any) -> tuple[tuple[int, int, int], ...]:
     """Find the faces of a `ConvexMesh`: triangles of the hull of `vertices`, counter-clockwise from outside.
 

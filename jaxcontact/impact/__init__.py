@@ -32,7 +32,10 @@ from jaxcontact.impact.analysis.post_impact_set import PostImpactSet as PostImpa
 from jaxcontact.impact.analysis.post_impact_set import approximate_set as approximate_set
 from jaxcontact.impact.analysis.refinement import Refinement as Refinement
 from jaxcontact.impact.analysis.refinement import refine as refine
+from jaxcontact.impact.analysis.reflection_bound import reflection_bound as reflection_bound
 from jaxcontact.impact.analysis.symmetry import mirrored as mirrored
+from jaxcontact.impact.analysis.time_bounds import TimeBound as TimeBound
+from jaxcontact.impact.analysis.time_bounds import time_bound as time_bound
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.laws.anitescu_potra import sequential as sequential
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra as AnitescuPotra

@@ -13,6 +13,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from jaxcontact.arguments import check_not_negative, check_number, check_some
+from jaxcontact.front_door import checked
 from jaxcontact.io.atomic_files import replace_file
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
@@ -35,6 +37,7 @@ class FrictionProblem(NamedTuple):
     dim: int
 
 
+@checked()
 def load_friction_problem(path: str | os.PathLike[str]) -> FrictionProblem:
     """Read a friction problem that Siconos or FCLIB wrote, or `save_friction_problem`.
 
@@ -60,6 +63,13 @@ def load_friction_problem(path: str | os.PathLike[str]) -> FrictionProblem:
         ) from trouble
 
 
+def _check_matrices(name: str, value: Any) -> None:
+    """Raise TypeError or ValueError unless W is a matrix of finite numbers or a pair (M, J) of them."""
+    for matrix in value if isinstance(value, tuple | list) else [value]:
+        check_number(name, matrix)
+
+
+@checked(W=_check_matrices, q=(check_number, check_some), mu=check_not_negative)
 def save_friction_problem(
     path: str | os.PathLike[str], W: Any, q: Any, mu: Any, *, dim: int = 3, title: str = ""
 ) -> None:

@@ -11,9 +11,11 @@ import jax
 import numpy as np
 
 from jaxcontact.arguments import check_integer
+from jaxcontact.front_door import anything, checked
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
 from jaxcontact.io.mjcf_loops import stiffen_loops
 from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of, suggested_contacts
+from jaxcontact.io.mjcf_softness import scaled_springs
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
 from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, tree_numbers, tree_of
@@ -27,6 +29,7 @@ class IgnoredOptionWarning(UserWarning):
     """One warning for a file about ignored settings, elements left out, and an unusual start or shape."""
 
 
+@checked(keyframe=anything, contacts=anything, floating=anything, floor=anything)
 def load_mjcf(
     source: Any,
     *,
@@ -43,9 +46,9 @@ def load_mjcf(
     MuJoCo reads the file; positions, velocities and controls have the order of MuJoCo. `model.body(name)` and
     `model.joint(name)` return the indices of a body or joint in q and v. `model.params` holds all numbers,
     and each is differentiable: masses, inertia tensors (nb, 3, 3) in body axes, friction of every candidate
-    contact, and in `params.tree` frames, axes, springs, limits, actuators. The default material is so stiff
-    that one contact carries the weight of the robot at a depth of 1 mm. `model.notes` lists the parts of the
-    file that are ignored or left out.
+    contact, and in `params.tree` frames, axes, springs, limits, actuators. Limits and contacts
+    are as soft as in the file (solref, solimp); loops and couplings are stiffer. `model.notes` lists the
+    parts of the file that are ignored or left out.
 
     Args:
         source: path of an MJCF or URDF file, XML text, a mujoco.MjSpec or a mujoco.MjModel. Meshes
@@ -89,8 +92,10 @@ def load_mjcf(
     structure, params = _add_contacts(mj, tree, params, geometry, planar)
     state = _state(mj, keyframe)
     _check_numbers(params, state)
+    springs = scaled_springs(mj, tree, geometry.counted, default_law(mj))
+    params = params.replace(law=Material(stiffness=springs))
     notes = _Notes(
-        ignored=ignored(mj),
+        ignored=ignored(mj, planar),
         left_out=[*changes, *left_out],
         unusual=[*geometry.notes, *out_of_range(mj, np.asarray(state.q))],
     )
@@ -124,7 +129,6 @@ def _bodies_params(mj: Any, tree: Any, frames: Frames) -> Params:
         mu=jax.device_put(np.zeros(0)),
         gravity=jax.device_put(_gravity(mj)),
         constants={},
-        law=_law(mj),
         tree=tree_numbers(mj),
     )
     return _in_plane(tree, params, frames.turns[1:]) if frames.planar else params
@@ -145,7 +149,8 @@ def _add_contacts(
     )
     margin = None if geometry.margin is None else jax.device_put(geometry.margin)
     mu = jax.device_put(geometry.mu)
-    return structure, params.replace(mu=mu, margin=margin, constants=geometry.constants)
+    spins = None if geometry.spins is None else jax.device_put(geometry.spins)
+    return structure, params.replace(mu=mu, margin=margin, spin_friction=spins, constants=geometry.constants)
 
 
 class _Notes(NamedTuple):
@@ -202,11 +207,6 @@ def _reference_frames(mj: Any, planar: bool) -> Frames:
 
 def _gravity(mj: Any) -> np.ndarray:
     return np.zeros(3) if is_disabled(mj, "gravity") else np.array(mj.opt.gravity)
-
-
-def _law(mj: Any) -> Material:
-    stiffness, damping = default_law(mj)
-    return Material(stiffness=jax.device_put(np.array(stiffness)), damping=jax.device_put(np.array(damping)))
 
 
 def _state(mj: Any, keyframe: str | int | None) -> State:

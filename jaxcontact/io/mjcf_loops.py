@@ -15,7 +15,7 @@ from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Model
 from jaxcontact.mechanics.tree import WORLD, Loop, Tendon
 from jaxcontact.terms.joints import joint_rows
-from jaxcontact.terms.records import BILATERAL, DRY
+from jaxcontact.terms.records import BILATERAL
 
 LOOPS = ("connect", "weld", "joint", "tendon")
 CLOSING_TIME = 5e-4  # s; an open loop closes so, critically damped: motors open it less than one of MuJoCo
@@ -181,9 +181,13 @@ def stiffen_loops(model: Model) -> Model:
     if not largest > 0:
         return model
     mass = 1.0 / np.where(mobility > IMMOBILE * largest, mobility, largest)
-    constraints = len(kinds) - kinds.count(DRY) + model.structure.num_contacts
-    stiffness, damping = (np.full(constraints, np.asarray(x)) for x in (law.stiffness, law.damping))
-    rows = np.flatnonzero(mass > CLOSING_TIME**2 * stiffness[: len(mass)])
+    springs = law.stiffness
+    stiffness, damping = (
+        np.full(len(mass), np.asarray(x)) for x in (springs.joint_stiffness, springs.joint_damping)
+    )
+    rows = np.flatnonzero(mass > CLOSING_TIME**2 * stiffness)
     stiffness[rows], damping[rows] = mass[rows] / CLOSING_TIME**2, 2.0 * mass[rows] / CLOSING_TIME
-    law = law.replace(stiffness=jax.device_put(stiffness), damping=jax.device_put(damping))
-    return model.replace(params=model.params.replace(law=law))
+    springs = springs.replace(
+        joint_stiffness=jax.device_put(stiffness), joint_damping=jax.device_put(damping)
+    )
+    return model.replace(params=model.params.replace(law=law.replace(stiffness=springs)))

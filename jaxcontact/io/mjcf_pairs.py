@@ -7,18 +7,32 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxcontact.io.mujoco_package import is_disabled, is_enabled, mujoco_package
 
 MAX_NAMES = 12  # largest number of names that a message lists
 
 
 class Pair(NamedTuple):
-    """Two geoms that may touch, with their friction, and the distance in m at which they act as touching."""
+    """Two geoms that may touch, with the numbers of their contacts.
+
+    Attributes:
+        first, second: numbers of the geoms.
+        mu: friction, 0 for condim 1.
+        margin: distance at which they act as touching, m.
+        condim: number of rows of a contact in MuJoCo.
+        softness: two numbers of solref, five of solimp.
+        spins: torsional and rolling friction, m; 0 for condim 3.
+    """
 
     first: int
     second: int
     mu: float
     margin: float
+    condim: int
+    softness: tuple[float, ...]
+    spins: tuple[float, float]
 
 
 def candidate_pairs(mj: Any) -> list[Pair]:
@@ -32,10 +46,14 @@ def candidate_pairs(mj: Any) -> list[Pair]:
         return []
     margins = mj.pair_margin if _margin_rule() in ADDED_GAP else mj.pair_margin - mj.pair_gap
     explicit = [
-        Pair(int(a), int(b), *_overridden(mj, float(friction[0]), int(dim), float(margin)))
-        for a, b, friction, dim, margin in zip(
-            mj.pair_geom1, mj.pair_geom2, mj.pair_friction, mj.pair_dim, margins, strict=True
+        Pair(
+            int(mj.pair_geom1[k]),
+            int(mj.pair_geom2[k]),
+            *_overridden(mj, float(mj.pair_friction[k, 0]), int(mj.pair_dim[k]), float(margins[k])),
+            _softness(mj, np.concatenate([mj.pair_solref[k], mj.pair_solimp[k]])),
+            _spins(mj, mj.pair_friction[k, [0, 2, 3]], int(mj.pair_dim[k])),
         )
+        for k in range(mj.npair)
     ]
     explicit_geoms = {frozenset(pair[:2]) for pair in explicit}
     filter_parents = not is_disabled(mj, "filterparent")
@@ -112,25 +130,51 @@ def _may_touch(mj: Any, a: int, b: int, filter_parents: bool, excluded: set[tupl
     return True
 
 
-def _contact_numbers(mj: Any, a: int, b: int) -> tuple[float, float]:
-    """Compute the friction and margin of a pair of geoms."""
+def _contact_numbers(mj: Any, a: int, b: int) -> tuple[Any, ...]:
+    """Compute friction, margin, condim, softness and spins of a pair of geoms."""
     order = int(mj.geom_priority[a]) - int(mj.geom_priority[b])
     geoms = [a, b] if order == 0 else [a if order > 0 else b]
     dim = max(int(mj.geom_condim[geom]) for geom in geoms)
-    friction = max(float(mj.geom_friction[geom, 0]) for geom in geoms)
+    frictions = np.max([mj.geom_friction[geom] for geom in geoms], axis=0)
+    friction = float(frictions[0])
     margins, gaps = ([float(x[geom]) for geom in (a, b)] for x in (mj.geom_margin, mj.geom_gap))
     rule = _margin_rule()
     margin = sum(margins) if rule in ("sum", "sum less sum") else max(margins)
     if rule not in ADDED_GAP:
         margin -= sum(gaps) if rule == "sum less sum" else max(gaps)
-    return _overridden(mj, friction, dim, margin)
+    softness = _softness(mj, _mixed_softness(mj, geoms))
+    return *_overridden(mj, friction, dim, margin), softness, _spins(mj, frictions, dim)
 
 
-def _overridden(mj: Any, friction: float, dim: int, margin: float) -> tuple[float, float]:
-    """Return friction and margin of a pair, or those of option `override`; the friction of condim 1 is 0."""
+def _mixed_softness(mj: Any, geoms: list[int]) -> np.ndarray:
+    """Mix solref and solimp of geoms by solmix; take the smaller numbers of references in direct form."""
+    weights = np.maximum([mj.geom_solmix[geom] for geom in geoms], 1e-15)
+    share = weights / np.sum(weights)
+    references, impedances = (np.array([x[g] for g in geoms]) for x in (mj.geom_solref, mj.geom_solimp))
+    is_standard = bool(np.all(references[:, 0] > 0.0))
+    reference = share @ references if is_standard else np.min(references, axis=0)
+    return np.concatenate([reference, share @ impedances])
+
+
+def _softness(mj: Any, numbers: np.ndarray) -> tuple[float, ...]:
+    """Return the numbers of solref and solimp, or those of option `override`."""
+    if is_enabled(mj, "override"):
+        numbers = np.concatenate([mj.opt.o_solref, mj.opt.o_solimp])
+    return tuple(float(x) for x in numbers)
+
+
+def _spins(mj: Any, frictions: np.ndarray, dim: int) -> tuple[float, float]:
+    """Return torsional and rolling friction of three numbers of a pair, or of `override`, by condim."""
+    if is_enabled(mj, "override"):
+        frictions = mj.opt.o_friction[[0, 2, 3]]
+    return float(frictions[1]) * (dim > 3), float(frictions[2]) * (dim > 4)
+
+
+def _overridden(mj: Any, friction: float, dim: int, margin: float) -> tuple[float, float, int]:
+    """Return friction, margin and condim of a pair; option `override` replaces the first two."""
     if is_enabled(mj, "override"):
         friction, margin = float(mj.opt.o_friction[0]), float(mj.opt.o_margin)
-    return (friction if dim > 1 else 0.0), margin
+    return (friction if dim > 1 else 0.0), margin, dim
 
 
 ADDED_GAP = ("sum", "max")  # rules in which the margin at which contacts push excludes the gap

@@ -46,14 +46,17 @@ EXACT = 1e-9  # largest component of a unit vector that counts as zero in a plan
 class Geometry(NamedTuple):
     """Shapes of a model, names of the pairs that may touch, and of every candidate friction and margin.
 
-    `constants` are numbers by name; `left_out` names missing shapes and pairs, `notes` thinned hulls.
+    `constants` are numbers by name, `counted` has each pair with its number of candidates; `left_out` names
+    missing shapes and pairs, `notes` thinned hulls.
     """
 
     shapes: tuple[Shape, ...]
     pairs: tuple[tuple[str, str], ...]
     mu: np.ndarray
+    spins: np.ndarray | None
     margin: np.ndarray | None
     constants: dict[str, Any]
+    counted: tuple[tuple[Pair, int], ...]
     left_out: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -115,11 +118,23 @@ def geometry_of(
         shapes=tuple(shapes.values()),
         pairs=names,
         mu=np.repeat([pair.mu for pair in shape_pairs], counts),
+        spins=None if frames.planar else _spins(shape_pairs, counts),
         margin=margin if np.any(margin) else None,
         constants={key: value for key, value in constants.items() if key.rpartition("/")[0] in table},
+        counted=tuple(zip(shape_pairs, counts, strict=True)),
         left_out=tuple(left_out),
         notes=tuple(notes),
     )
+
+
+def _spins(pairs: list[Pair], counts: list[int]) -> np.ndarray | None:
+    """Divide torsional and rolling friction of each candidate by its friction; None if no pair has any."""
+    rows = np.array([[*pair.spins, pair.mu] for pair in pairs]).reshape(-1, 3)
+    spins, mu = np.split(np.repeat(rows, counts, axis=0), [2], axis=1)
+    if not np.any(spins):
+        return None
+    levers = np.where(mu > 0.0, spins / np.where(mu > 0.0, mu, 1.0), 0.0)
+    return levers[:, [0, 1, 1]] if np.any(levers[:, 1]) else levers[:, :1]
 
 
 def suggested_contacts(structure: Structure) -> int | None:

@@ -61,6 +61,8 @@ def _parse(source: Any) -> tuple[Any, str]:
     if not is_text and not os.path.isfile(text):
         raise FileNotFoundError(f"source: no file {text!r}")
     origin = "the text" if is_text else repr(text)
+    if not _is_unicode(text):
+        raise ValueError(f"source: expected a name or text in Unicode, got {text[:200]!a}")
     if Path(text).suffix.lower() == ".sdf" if not is_text else re.search(r"<sdf[\s>]", text):
         raise ValueError(f"source: {origin} is an SDF, which MuJoCo cannot read; expected MJCF or URDF")
     parse = mujoco.MjSpec.from_string if is_text else mujoco.MjSpec.from_file
@@ -72,6 +74,15 @@ def _parse(source: Any) -> tuple[Any, str]:
     for mesh in spec.meshes:
         mesh.file = _in_its_package(mesh.file, start)
     return spec, origin
+
+
+def _is_unicode(text: str) -> bool:
+    """Tell whether a text has an encoding; a file name of other bytes, or under the locale C, has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _compile(spec: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxcontact.io.mjcf_actuators import KINDS, unsupported_reasons
 from jaxcontact.io.mjcf_loops import LOOPS, active_loops, file_kind, fixed_tendons, on_spatial_tendon
-from jaxcontact.io.mujoco_package import is_disabled, is_enabled, mujoco_package
+from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 
 # Attributes of `<option>` that MuJoCo's solver reads and the methods of this package ignore.
 SOLVER_OPTIONS = (
@@ -153,18 +153,16 @@ def _actuators(mj: Any) -> Iterator[str]:
             yield f"actuator {_name(mj, 'actuator', a)!r}: {', '.join(reasons)}"
 
 
-def ignored(mj: Any) -> list[str]:
+def ignored(mj: Any, planar: bool = False) -> list[str]:
     """List the settings of MuJoCo's contacts and solver that a model changes and this package ignores."""
     mujoco = mujoco_package("load_mjcf")
     default_options, left_out = mujoco.MjOption(), []
     changed = [
         name for name in SOLVER_OPTIONS if getattr(mj.opt, name, 0) != getattr(default_options, name, 0)
     ]
-    if is_enabled(mj, "override"):
-        changed += ["o_solref", "o_solimp"]
     if changed:
         left_out.append(f"option {', '.join(changed)}")
-    for kind in ("geom", "jnt", "pair", "eq"):
+    for kind in ("eq",):
         reference = np.asarray(getattr(mj, f"{kind}_solref"))
         impedance = np.asarray(getattr(mj, f"{kind}_solimp"))
         attributes = [name for name, values, default in (
@@ -172,8 +170,9 @@ def ignored(mj: Any) -> list[str]:
         ) if values.size and np.any(values != np.array(default))]  # fmt: skip
         if attributes:
             left_out.append(f"{', '.join(attributes)} of {OWNERS.get(kind, kind + 's')}")
-    if np.any(mj.geom_condim[(mj.geom_contype | mj.geom_conaffinity) > 0] > 3) or np.any(mj.pair_dim > 3):
-        left_out.append("torsional and rolling friction (condim 4, 6)")
+    touching = (mj.geom_contype | mj.geom_conaffinity) > 0
+    if planar and (np.any(mj.geom_condim[touching] > 3) or np.any(mj.pair_dim > 3)):
+        left_out.append("torsional and rolling friction (condim 4, 6), in the plane")
     if mj.npair and not np.array_equal(mj.pair_friction[:, 0], mj.pair_friction[:, 1]):
         left_out.append("the second tangent's friction of pairs")
     if len(active_loops(mj)) < mj.neq and not is_disabled(mj, "equality", "constraint"):

@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_number, check_some
+from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.terms import ContactTerms
 
 
+@checked(touching=NOT_NEGATIVE)
 def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple[ContactTerms, jax.Array]:
     """Return the mass matrix and the contacts that MuJoCo finds at the configuration of its data.
 
@@ -75,6 +77,7 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
     return terms, jnp.asarray(np.array(data.qvel))
 
 
+@checked(v_plus=("nv", check_some))
 def to_mujoco(v_plus: jax.Array) -> np.ndarray:
     """Convert the velocity v+ (nv,) after an impact to MuJoCo's qvel (nv,), for `mj_data.qvel[:]`.
 

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.front_door import checked
+
 # field(t, x, signs, control, params) -> xdot (n,); signs (m,) is +1 for a crossed guard, else -1
 Field = Callable[[jax.Array, jax.Array, jax.Array, Any, Any], jax.Array]
 # guards(x, params) -> h (m,); an armed guard is crossed when it grows through zero
@@ -23,6 +25,7 @@ Guards = Callable[[jax.Array, Any], jax.Array]
 Jump = Callable[[jax.Array, jax.Array, Any], jax.Array]
 
 
+@checked()
 @dataclasses.dataclass(frozen=True)
 class EventSystem:
     """An event-selected system: xdot = f(t, x, s), s the mask of crossed guards (Burden et al. 2016).

@@ -10,22 +10,26 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import tangent_frame
 
 Pose = tuple[jax.Array, jax.Array]
 
 
+@checked(at="dim", pose="dim; dim dim")
 def point(pose: Pose, at: jax.Array) -> jax.Array:
     """Return the world coordinates (dim,) of a point `at` in body coordinates, m."""
     position, rotation = pose
     return position + rotation @ at
 
 
+@checked(at_a="dim", at_b="dim", a="dim; dim dim", b="dim; dim dim")
 def ball(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array) -> jax.Array:
     """Return the distances (dim,) of two points along the world axes, m; a pin joint in the plane."""
     return point(a, at_a) - point(b, at_b)
 
 
+@checked(at_a="dim", at_b="dim", length="", a="dim; dim dim", b="dim; dim dim")
 def distance(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array, length: jax.Array) -> jax.Array:
     """Return the deviation (1,) of a massless rod of `length` > 0 between two points, m.
 
@@ -37,6 +41,7 @@ def distance(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array, length: jax.Arr
     return (0.5 * (square - length**2) / length)[None]
 
 
+@checked(at_a="dim", at_b="dim", axis_a="dim", axis_b="dim", a="dim; dim dim", b="dim; dim dim")
 def hinge(
     a: Pose, at_a: jax.Array, axis_a: jax.Array, b: Pose, at_b: jax.Array, axis_b: jax.Array
 ) -> jax.Array:
@@ -45,6 +50,7 @@ def hinge(
     return jnp.concatenate([ball(a, at_a, b, at_b), across])
 
 
+@checked(at_a="dim", at_b="dim", a="dim; dim dim", b="dim; dim dim")
 def weld(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array) -> jax.Array:
     """Return the distances of two points, m, and the small angles of two bodies, rad: (3,), in space (6,)."""
     relative = b[1].T @ a[1]

@@ -14,10 +14,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_not_negative, check_positive
+from jaxcontact.front_door import checked
+from jaxcontact.mechanics.scaled_springs import ScaledSprings
 
 FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
 
+@checked(stiffness=check_not_negative, damping=check_not_negative)
 class FrictionSpring(Record):
     """A spring and a damper side by side along the tangents of a contact, in series with friction.
 
@@ -38,6 +42,22 @@ class FrictionSpring(Record):
     damping: Any = 0.0
 
 
+def _check_damping(name: str, value: Any) -> None:
+    if not callable(value):
+        check_not_negative(name, value)
+
+
+def _check_stiffness(name: str, value: Any) -> None:
+    if not isinstance(value, ScaledSprings):
+        check_not_negative(name, value)
+
+
+@checked(
+    stiffness=_check_stiffness,
+    damping=_check_damping,
+    friction=check_not_negative,
+    friction_damping=check_not_negative,
+)
 class Material(Record):
     """Springs and dampers of the constraints; a single number holds for all constraints.
 
@@ -50,7 +70,8 @@ class Material(Record):
     cones push from a gap of B |u| / K. A `potential` acts at any depth that it covers.
 
     Attributes:
-        stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles).
+        stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles); or `ScaledSprings`,
+            per effective mass, with their own damping beside which `damping` acts.
         damping: B >= 0 of each constraint, a number or (nk,), N s/m; or B(d), any callable pytree such as
             `HuntCrossley` that takes the depths (nk,) at the start of the step, negative if apart
             (Drumwright, section 4.1).
@@ -62,6 +83,10 @@ class Material(Record):
             memory.
         potential: convex energy (J) of each limit and contact at depth (nu,), any callable pytree, or None.
             Its force adds to that of the spring.
+        smoothing: k > 0, J; None, the default, for the law itself. Forces on the central path of interior
+            points, lam_n gap = k for every limit and contact: a force k / gap acts across an open gap, and
+            gradients see contacts before they close. As k tends to zero, the error of a step is of first
+            order in k. For planning, with cone="coulomb" and no potential.
     """
 
     stiffness: Any = 0.0
@@ -70,6 +95,7 @@ class Material(Record):
     friction_damping: Any = FRICTION_DAMPING
     friction_spring: FrictionSpring | None = None
     potential: Callable[[jax.Array], jax.Array] | None = None
+    smoothing: Any = None
 
     def damping_at(self, depth: jax.Array) -> Any:
         """Return B at depths (nk,), N s/m: a number or (nk,)."""
@@ -79,6 +105,7 @@ class Material(Record):
 Law = Material  # the former name, kept for existing calls
 
 
+@checked(modulus=check_positive, radius=check_positive)
 class Hertz(Record):
     """Potential of a sphere pressed into an elastic half-space, (8/15) E* sqrt(r) d^2.5 for d > 0.
 
@@ -99,6 +126,7 @@ class Hertz(Record):
         return (8.0 / 15.0) * self.modulus * jnp.sqrt(self.radius) * power
 
 
+@checked(coefficient=check_not_negative, exponent=check_positive)
 class HuntCrossley(Record):
     """Damping in proportion to a power of the depth, B(d) = coefficient d^exponent for d > 0, 0 outside.
 
@@ -120,6 +148,7 @@ class HuntCrossley(Record):
         return self.coefficient * jnp.where(inside, jnp.where(inside, depth, 1.0) ** self.exponent, 0.0)
 
 
+@checked(stiffness=check_positive, kappa=check_positive)
 class Smooth(Record):
     """Potential of a spring that pushes before it is touched: the relaxed law of an interior-point method.
 
@@ -148,6 +177,7 @@ class Smooth(Record):
         return energy / self.stiffness
 
 
+@checked(modulus=check_positive, area=check_positive, depth=check_positive)
 def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
     """Return the stiffness E A / depth (N/m) of each element of an elastic (Winkler) foundation.
 
@@ -157,3 +187,16 @@ def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
         depth: of the foundation, m.
     """
     return modulus * area / depth
+
+
+@checked(mass=check_not_negative, depth=check_positive, gravity=check_not_negative)
+def stiff_material(mass: Any, depth: float = 1e-3, gravity: float = 9.81) -> Material:
+    """Return the material with which one contact carries a mass at a depth, critically damped for it.
+
+    Args:
+        mass: kg, such as the sum of `params.mass`.
+        depth: m.
+        gravity: m/s^2.
+    """
+    stiffness = gravity * jnp.asarray(mass, float) / depth
+    return Material(stiffness=stiffness, damping=2.0 * jnp.sqrt(stiffness * mass))

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import rotations
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian, velocity_map
 from jaxcontact.mechanics.system import Model, State, System, check_mechanism, check_model, free_poses
 from jaxcontact.precision import all_digits
@@ -48,6 +49,7 @@ def _inertia(model: Model) -> jax.Array:
     return model.params.inertia[:, None] if model.structure.dim == 2 else model.params.inertia
 
 
+@checked(q="nq")
 @all_digits
 def mass_matrix(model: Model, q: jax.Array) -> jax.Array:
     """Compute the mass matrix M(q) (nv, nv), the sum over bodies of m J_p^T J_p + J_r^T I J_r.
@@ -94,6 +96,7 @@ def energies(model: Model, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.A
     return 0.5 * twice, -jnp.sum(model.params.mass * (x @ model.params.gravity))
 
 
+@checked()
 @all_digits
 def bias(model: Model, state: State) -> jax.Array:
     """Compute the force b(q, v) (nv,) in M vdot + b = tau + J^T lam: Coriolis, gyroscopic, gravity, `forces`.
@@ -122,6 +125,7 @@ def applied_forces(model: Model, q: jax.Array, kinematics: Any) -> jax.Array:
     structure, dim = model.structure, model.structure.dim
     if model.system.mechanics is not None:
         return model.system.mechanics.wrenches(structure, kinematics, model.params)
+    assert model.params.applied is not None
     push, torque = jnp.split(model.params.applied, [dim], axis=1)
     if dim == 3:  # angular Jacobians have body axes
         torque = jnp.einsum("bji,bj->bi", body_frames(model, q)[1], torque)

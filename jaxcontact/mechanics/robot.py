@@ -8,6 +8,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array, check_type, is_concrete
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics import actuators, configuration, dynamics, kinematics, tree_constraints
 from jaxcontact.mechanics.configuration import tangent_jacobian
 from jaxcontact.mechanics.motion_equations import (
@@ -54,6 +55,7 @@ TREE = Mechanics(
 )
 
 
+@checked()
 def tree_system(structure: Structure) -> System:
     """Make the mechanism of a structure that has a tree.
 
@@ -80,6 +82,7 @@ def tree_system(structure: Structure) -> System:
     )
 
 
+@checked(q="nq")
 @all_digits
 def forward_kinematics(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Compute the world positions (nb, dim) of body frames, m, and their rotation matrices (nb, dim, dim).
@@ -96,6 +99,7 @@ def forward_kinematics(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array
     return body_frames(model, q)
 
 
+@checked(q="nq", at="dim")
 @all_digits
 def point_jacobian(model: Model, q: jax.Array, body: str | int, at: jax.Array) -> jax.Array:
     """Compute the Jacobian J (dim, nv) of the point `at` of a body, whose world velocity is J v.
@@ -130,6 +134,7 @@ def point_jacobian(model: Model, q: jax.Array, body: str | int, at: jax.Array) -
     )[0]
 
 
+@checked()
 def kinetic_energy(model: Model, state: State) -> jax.Array:
     """Compute the kinetic energy v^T M(q) v / 2, J.
 
@@ -139,6 +144,7 @@ def kinetic_energy(model: Model, state: State) -> jax.Array:
     return energies(model, state.q, state.v)[0]
 
 
+@checked()
 @all_digits
 def potential_energy(model: Model, state: State) -> jax.Array:
     """Compute the energy of gravity, zero at the world's origin, plus that of a robot's springs, J.
@@ -154,6 +160,7 @@ def potential_energy(model: Model, state: State) -> jax.Array:
     return gravity + model.system.mechanics.spring_energy(model.structure, state.q, model.params)
 
 
+@checked(acceleration="nv")
 @all_digits
 def inverse_dynamics(model: Model, state: State, acceleration: jax.Array) -> jax.Array:
     """Compute the generalized forces M vdot + b (nv,) of an acceleration vdot (nv,), without contacts.
@@ -167,6 +174,7 @@ def inverse_dynamics(model: Model, state: State, acceleration: jax.Array) -> jax
     return M @ acceleration + bias_at(model, state, kinematics)
 
 
+@checked(tau="nv")
 @all_digits
 def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
     """Compute the acceleration vdot (nv,) under forces tau (nv,), M vdot + b = tau, without contacts.
@@ -192,6 +200,7 @@ def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
     return jnp.where(pivot > 0, implicit.solve_spd(M, force[:, None], inverse)[:, 0], jnp.nan)
 
 
+@checked(controls="nu")
 @all_digits
 def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Array:
     """Compute the generalized forces (nv,) of a robot's actuators under controls (nu,); else the controls.
@@ -212,6 +221,7 @@ def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Arra
     return model.system.mechanics.drive(model.structure, state.q, state.v, model.params, controls)
 
 
+@checked(q="nq", delta="nv")
 def retract(model: Model, q: jax.Array, delta: jax.Array) -> jax.Array:
     """Return the configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
 
@@ -227,6 +237,7 @@ def retract(model: Model, q: jax.Array, delta: jax.Array) -> jax.Array:
     return configuration.retract(model.system, q, delta)
 
 
+@checked(q="nq")
 def velocity_map(model: Model, q: jax.Array) -> jax.Array:
     """Return N(q) (nq, nv) with qdot = N(q) v.
 

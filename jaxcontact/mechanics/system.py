@@ -8,23 +8,27 @@ that places the bodies, and optionally `forces` for springs, dampers and torques
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact import front_door
+from jaxcontact._pytree import FixedArrays, Record, static
 from jaxcontact.algebra import rotations
-from jaxcontact.arguments import check_count, check_type
+from jaxcontact.arguments import check_count, check_mapping, check_type
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import Shape, check_pair, check_shape, num_contacts
 from jaxcontact.mechanics.material import Material
+from jaxcontact.mechanics.numbers import check_leaf, check_mirror, check_part
 from jaxcontact.mechanics.tree import Tree, TreeParams
 
 
+@checked(num_positions=check_count, tree=check_part(Tree))
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Structure:
     """The bodies, shapes and pairs of a mechanism without its numbers; hashable, compared by value.
@@ -56,9 +60,6 @@ class Structure:
     def __post_init__(self) -> None:
         if self.dim not in (2, 3):
             raise ValueError(f"dim: expected 2 (plane) or 3 (space), got {self.dim!r}")
-        check_count("num_positions", self.num_positions)
-        if isinstance(self.bodies, str):
-            raise ValueError(f"bodies: expected a tuple of names, got {self.bodies!r}")
         names = [shape.name for shape in self.shapes]
         for kind, values in (("bodies", list(self.bodies)), ("shapes", names)):
             if len(set(values)) != len(values):
@@ -80,6 +81,16 @@ class Structure:
             if not 0 <= start <= self.num_positions - 4:
                 raise ValueError(f"quaternions: index {start} leaves no room for four numbers in q")
 
+    def _argument_sizes(self, name: str) -> dict[str, int]:
+        """Return the sizes of a structure, by the letters that shapes of arguments use."""
+        return {
+            "nq": self.num_positions,
+            "nv": self.num_velocities,
+            "nc": self.num_contacts,
+            "nb": len(self.bodies),
+            "dim": self.dim,
+        }
+
     def shape(self, name: str) -> Shape:
         """Return the shape with a name."""
         return next(shape for shape in self.shapes if shape.name == name)
@@ -94,12 +105,22 @@ class Structure:
         """nv, length of v."""
         return self.num_positions - len(self.quaternions)
 
-    @property
+    @functools.cached_property
     def num_contacts(self) -> int:
         """nc, number of candidate contacts."""
         return num_contacts(self.dim, self.shape_table, self.pairs)
 
 
+@checked(
+    mass=check_leaf,
+    law=check_part(Material),
+    tree=check_part(TreeParams),
+    inertia=check_leaf,
+    mu=check_leaf,
+    gravity=check_leaf,
+    margin=check_leaf,
+    constants=check_mapping,
+)
 class Params(Record):
     """The numbers of a mechanism; any leaf may be differentiated by.
 
@@ -114,7 +135,12 @@ class Params(Record):
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
         margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
         applied: (nb, 6), in the plane (nb, 3): world force at each mass centre, N, and torque, N m.
+        spin_friction: (nc, 1) in space, torsional friction over mu, m; (nc, 3) rolling friction, too; None.
     """
+
+    SHAPES: ClassVar[dict[str, str]] = {
+        "mass": "nb", "mu": " | nc", "gravity": "dim", "margin": "nc", "spin_friction": "nc 1 | nc 3",
+    }  # fmt: skip
 
     mass: jax.Array
     inertia: jax.Array
@@ -125,10 +151,14 @@ class Params(Record):
     tree: TreeParams | Any = None
     margin: jax.Array | None = None
     applied: jax.Array | None = None
+    spin_friction: jax.Array | None = None
 
 
 class State(Record):
     """Configuration q (nq,), velocity v (nv,) and time t (s)."""
+
+    SHAPES: ClassVar[dict[str, str]] = {"q": "nq", "v": "nv", "t": ""}
+    ARGUMENT_HINT: ClassVar[str] = "; expected (model, state)"
 
     q: jax.Array
     v: jax.Array
@@ -201,6 +231,7 @@ class Mechanics:
     dry_friction: Callable[..., tuple[jax.Array, jax.Array]]
 
 
+@checked()
 @dataclasses.dataclass(frozen=True)
 class System:
     """A mechanism: its structure and pure functions of (structure, q, params).
@@ -244,6 +275,7 @@ class System:
         return hashlib.sha256(repr((self.structure, names)).encode()).hexdigest()[:16]
 
 
+@checked(velocity=check_mirror)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Symmetry:
     """A mirror symmetry of a mechanism at one configuration; static data.
@@ -259,37 +291,6 @@ class Symmetry:
     def __post_init__(self) -> None:
         rows = tuple(tuple(float(x) for x in row) for row in np.asarray(self.velocity))
         object.__setattr__(self, "velocity", rows)
-
-
-class FixedArrays:
-    """A pytree of arrays as static data: hashable, compared by value, never differentiated by.
-
-    Traced arrays have no values: `unfreeze` refuses a record of them, but nothing else does, so that the
-    params of a model can be made inside of `jit`.
-    """
-
-    def __init__(self, arrays: Any) -> None:
-        leaves, self.treedef = jax.tree.flatten(arrays)
-        self.leaves: tuple | None = None
-        if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            values = [np.asarray(leaf) for leaf in leaves]
-            self.leaves = tuple((value.shape, value.dtype.str, value.tobytes()) for value in values)
-
-    def unfreeze(self) -> Any:
-        """Return the arrays, in the precision that JAX has now."""
-        if self.leaves is None:
-            raise ValueError(
-                "initial: the model was made inside of jit, vmap or grad, where its state has no numbers; "
-                "make it outside, or hand a State of your own to the functions that take one"
-            )
-        values = [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in self.leaves]
-        return jax.tree.unflatten(self.treedef, [jnp.asarray(value) for value in values])
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FixedArrays) and (self.treedef, self.leaves) == (other.treedef, other.leaves)
-
-    def __hash__(self) -> int:
-        return hash((self.treedef, self.leaves))
 
 
 class Model(Record):
@@ -309,6 +310,8 @@ class Model(Record):
         notes: parts of a robot's file that are ignored, left out or unusual.
     """
 
+    ARGUMENT_HINT: ClassVar[str] = "; make one of a System by Model(system=..., params=...)"
+
     system: System | Any = static()
     params: Params | Any
     initial: FixedArrays | Any = static(default=None)
@@ -322,6 +325,27 @@ class Model(Record):
     def __post_init__(self) -> None:
         if self.initial is not None and not isinstance(self.initial, FixedArrays):
             object.__setattr__(self, "initial", FixedArrays(self.initial))
+
+    def _argument_sizes(self, name: str) -> dict[str, int]:
+        """Check the parts of a model that is the argument `name`; return its sizes by their letters.
+
+        An event-selected system has no sizes, and params of its own.
+
+        Raises:
+            TypeError: the parts are no mechanism and its `Params`.
+            ValueError: numbers of another size than the structure has.
+        """
+        if not isinstance(self.system, System):
+            return {}
+        structure = self.system.structure
+        sizes = structure._argument_sizes(name) | {"nu": self.system.num_controls}
+        if self.params is None:  # what depends on coordinates alone
+            return sizes
+        check_type(f"{name}.params", self.params, Params)
+        front_door.check_record(f"{name}.params", self.params, "", sizes)
+        inertia = "nb" if structure.dim == 2 else "nb 3" if structure.tree is None else "nb 3 3"
+        front_door.check_shape(f"{name}.params.inertia", self.params.inertia, inertia, sizes)
+        return sizes
 
     def initial_state(self) -> State | Any:
         """Return the state that the model starts from.
@@ -381,31 +405,6 @@ def _index_of(kind: str, name: str, names: tuple[str, ...]) -> int:
     return names.index(name)
 
 
-def usable_numbers(params: Params, state: State) -> jax.Array:
-    """Tell whether no number is NaN, and none is infinite except in a tree, as a force range."""
-    plain = jax.tree.leaves((params.replace(tree=None), state))
-    finite = [jnp.all(jnp.isfinite(x)) for x in plain if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
-    of_tree = [x for x in jax.tree.leaves(params.tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
-    return jnp.stack([*finite, *(~jnp.any(jnp.isnan(x)) for x in of_tree)]).all()
-
-
-def is_inertia(inertia: jax.Array) -> jax.Array:
-    """Decide whether moments (nb,), (nb, 3) or tensors (nb, 3, 3) of inertia have no negative eigenvalue.
-
-    A symmetric matrix has none if all its principal minors are at least zero, up to round-off.
-    """
-    if inertia.ndim < 3:
-        return jnp.all(inertia >= 0)
-    moments = jnp.diagonal(inertia, axis1=1, axis2=2)
-    size = jnp.max(jnp.abs(moments), axis=1)
-    scaled = inertia / jnp.where(size > 0, size, 1.0)[:, None, None]
-    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = jnp.moveaxis(scaled, 0, -1)
-    pairs = [yy * zz - yz * zy, xx * zz - xz * zx, xx * yy - xy * yx]
-    determinant = xx * pairs[0] - xy * (yx * zz - yz * zx) + xz * (yx * zy - yy * zx)
-    round_off = -64.0 * float(jnp.finfo(inertia.dtype).eps)
-    return jnp.all(moments >= 0) & jnp.all(jnp.stack([*pairs, determinant]) >= round_off)
-
-
 def check_model(model: Model) -> None:
     """Raise TypeError if `model` is no Model of a mechanism with its Params."""
     check_type("model", model, Model, "; make one of a System by Model(system=..., params=...)")
@@ -419,6 +418,7 @@ def check_mechanism(model: Model, state: State) -> None:
     check_type("state", state, State, "; expected (model, state)")
 
 
+@checked(q="nq")
 def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     """Compute the poses of free bodies: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in order.
 

@@ -16,6 +16,8 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_choice
+from jaxcontact.front_door import checked
 
 WORLD = -1  # index of the world as a parent or as a partner in a loop
 # numbers of each kind of joint in q and in v
@@ -23,6 +25,7 @@ POSITIONS = {"free": 7, "ball": 4, "hinge": 1, "slide": 1}
 VELOCITIES = {"free": 6, "ball": 3, "hinge": 1, "slide": 1}
 
 
+@checked(kind=check_choice(*POSITIONS))
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Joint:
     """A joint between a body and its parent: `kind` is free, ball, hinge or slide; `limited` has bounds."""
@@ -60,6 +63,7 @@ class Tendon:
     heavy: bool = False
 
 
+@checked()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tree:
     """The topology of a tree, bodies and the joints to their parents; hashable, compared by value.

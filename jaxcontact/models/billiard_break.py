@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.arguments import check_number
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import Disc
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
@@ -30,6 +31,7 @@ BILLIARD_BREAK = System(
 )
 
 
+@checked()
 def billiard_break(
     theta: float, masses: Sequence[float] | None = None, radii: Sequence[float] | None = None
 ) -> Model:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import rotations
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import Box, HalfSpace
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
@@ -33,6 +34,7 @@ def _system(corners: tuple[int, ...] | None) -> System:
     )
 
 
+@checked()
 def box_drop_3d(*, all_corners: bool = False) -> Model:
     """Make a box in space that lands flat on four corners after a fall of 1 cm while it slides at 0.2 m/s.
 

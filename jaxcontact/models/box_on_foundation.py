@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import rotations
-from jaxcontact.arguments import check_count, check_number
+from jaxcontact.arguments import check_count, check_number, check_rows
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.geometry import Box, HalfSpace
 from jaxcontact.mechanics.material import Material, foundation_stiffness
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
@@ -48,6 +49,7 @@ BOX_ON_FOUNDATION = System(
 )
 
 
+@checked(num_elements=check_rows, youngs_modulus=POSITIVE)
 def box_on_foundation(num_elements: int = 100, youngs_modulus: float = 1e7, load: float = 5.0) -> Model:
     """Make a cube of 1 m and 8 kg at rest on springs, under a load that circles at 10 rad/s.
 

@@ -7,7 +7,8 @@ import math
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_not_negative, check_number
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import Box, HalfSpace
 from jaxcontact.mechanics.material import Hertz, Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
@@ -33,6 +34,7 @@ BOX_ON_INCLINE = System(
 )
 
 
+@checked(mu=check_not_negative)
 def box_on_incline(mu: float | jax.Array = 0.25) -> Model:
     """Make a box of 1 kg at rest on a slope of 15 degrees, on feet at its lower corners (Drumwright, Fig. 9).
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.arguments import check_positive
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.geometry import Disc, HalfSpace
 from jaxcontact.mechanics.system import Model, Params, State, Structure, Symmetry, System
 
@@ -44,6 +45,7 @@ DISK_STACK = System(
 )
 
 
+@checked(mass=POSITIVE)
 def disk_stack(mass: float = 1.0) -> Model:
     """Make three disks of radius 1 m; the top one falls at 1 m/s onto the other two: five contacts.
 

@@ -7,7 +7,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_count, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import HalfSpace, Point
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
@@ -41,6 +42,7 @@ def _system(n: int) -> System:
     )
 
 
+@checked(n=check_rows)
 def plate_on_springs(n: int = 6) -> Model:
     """Make a plate of 1 kg and 4 m above n vertical springs of 1 m, dropped from rest; q = (x, z, theta).
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import resources
 
 from jaxcontact.io.mjcf import load_mjcf
+from jaxcontact.mechanics.material import stiff_material
 from jaxcontact.mechanics.system import Model
 
 NAMES = ("planar_walker", "hopper", "half_cheetah", "ant", "quadruped")
@@ -20,7 +21,9 @@ def file_of(name: str) -> str:
 
 
 def _robot(name: str, *, keyframe: str | None = None, planar: bool = False) -> Model:
-    return load_mjcf(file_of(name), keyframe=keyframe, planar=planar)
+    model = load_mjcf(file_of(name), keyframe=keyframe, planar=planar)
+    law = stiff_material(float(model.params.mass.sum()))
+    return model.replace(params=model.params.replace(law=law))
 
 
 def planar_walker() -> Model:

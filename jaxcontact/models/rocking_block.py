@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import Box, HalfSpace
 from jaxcontact.mechanics.system import Model, Params, State, Structure, Symmetry, System
 
@@ -33,6 +34,7 @@ def _system(corners: tuple[int, ...] | None) -> System:
     )
 
 
+@checked()
 def rocking_block(*, all_corners: bool = False) -> Model:
     """Make a block of 1 m x 2 m and 1 kg, dropped from 1 cm; contacts: lower left and lower right corner.
 

@@ -6,7 +6,8 @@ import functools
 
 import jax.numpy as jnp
 
-from jaxcontact.arguments import check_count, check_number
+from jaxcontact.arguments import check_count, check_number, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import HalfSpace, Sphere
 from jaxcontact.mechanics.material import Hertz, Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
@@ -36,6 +37,7 @@ def _system(number: int, all_pairs: bool) -> System:
     )
 
 
+@checked(n=check_rows)
 def sphere_stack(n: int = 10, offset: float = 0.0, all_pairs: bool = False) -> Model:
     """Make n spheres of 1 kg and 0.1 m radius, one above the other with gaps of 1 cm, at rest.
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.arguments import check_number, check_positive
+from jaxcontact.arguments import check_positive
+from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.geometry import Disc
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
@@ -40,6 +41,7 @@ def _system(number: int) -> System:
     )
 
 
+@checked(frequency=NOT_NEGATIVE)
 def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float = 1.0) -> Model:
     """Make balls of 5 cm that touch at home and swing at `frequency`; the first is released 20 cm aside.
 
@@ -50,7 +52,6 @@ def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float 
         raise ValueError(f"masses: expected two or more numbers > 0, got {tuple(masses)}")
     for mass in masses:
         check_positive("masses", mass)
-    check_number("frequency", frequency, 0.0)
     number, radius = len(masses), 0.05
     home = 2.0 * radius * jnp.arange(float(number))
     return Model(
@@ -71,6 +72,7 @@ def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float 
     )
 
 
+@checked()
 def newtons_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0)) -> Model:
     """Make balls of 5 cm on a line that touch; the first arrives at 1 m/s (Seghete & Murphey, Example 1)."""
     model = swinging_cradle(masses)

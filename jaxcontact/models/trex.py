@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.arguments import check_number
+from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.geometry import Capsule, Disc, HalfSpace, Point
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
@@ -98,6 +99,7 @@ TREX = System(
 )
 
 
+@checked()
 def trex_params(constants: Any) -> Params:
     """Make params of TREX from constants; masses, inertias and end points follow from the lengths.
 
@@ -132,6 +134,7 @@ def trex_params(constants: Any) -> Params:
     )
 
 
+@checked(theta="")
 def trex_straight(params: Params, theta: jax.Array) -> jax.Array:
     """Compute the stance q (8,) with straight legs, half a turn apart, tail and left foot on the floor."""
     c = params.constants
@@ -142,6 +145,7 @@ def trex_straight(params: Params, theta: jax.Array) -> jax.Array:
     return jnp.stack([zero, y, theta, leg - theta, zero, leg - theta + jnp.pi, zero, zero])
 
 
+@checked(height=NOT_NEGATIVE, q="8")
 def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
     """Make TREX at rest `height` above a stance q (8,) that springs and hips hold until it lands.
 

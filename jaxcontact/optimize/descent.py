@@ -10,11 +10,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jaxcontact.arguments import check_some
+from jaxcontact.front_door import checked
+
 MAX_PIECES = 8  # gradients stored at one corner; then the search tries their reverses and the axes
 CANCELLED = 1e-9  # of the largest gradient component; a smaller component of the hull vector is rounding
 ENOUGH = 0.5  # minimum fraction of the predicted descent that a direction must give
 
 
+@checked(gradient=("n", check_some))
 def one_sided_descent(
     rate: Callable[[np.ndarray], float],
     piece: Callable[[np.ndarray], np.ndarray],

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import models
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize.periodic_gait import GaitProblem, Launch
@@ -87,6 +88,7 @@ def _problem(model: Model, legs: int, measure: Any) -> GaitProblem:
     )
 
 
+@checked()
 def hexapod(*, together: bool = True) -> tuple[GaitProblem, Any, Any]:
     """Make problem, params and free numbers of `models.spring_legged_hexapod`, at a non-periodic start.
 

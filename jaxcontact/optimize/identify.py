@@ -16,8 +16,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count, check_number, check_positive
+from jaxcontact.arguments import check_count, check_number, check_positive, check_rows
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
+from jaxcontact.optimize.bounds import flat_bounds
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
@@ -60,6 +62,7 @@ class IdentifyInfo(Record):
     status: np.uint32
 
 
+@checked(max_steps=check_rows, tol=POSITIVE, curvature_step=POSITIVE)
 def identify(
     score: Callable[[Any, Any], jax.Array],
     params0: Any,
@@ -109,7 +112,7 @@ def identify(
     _check_search(score, params0, max_steps, tol, curvature_step)
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
     start = np.asarray(flat, float)
-    lower, upper = _bounds(bounds, params0, start)
+    lower, upper = flat_bounds(bounds, params0, start)
     scores = _scores_at_start(score, unravel(flat), data)
     share = _shares(weights, scores.size)
     members = _members(groups, scores.size)
@@ -300,22 +303,6 @@ def _sandwich(hessian: np.ndarray, rates: np.ndarray, members: np.ndarray, free:
     else:
         total[np.ix_(free, free)] = np.nan
     return total
-
-
-def _bounds(bounds: Any, params0: Any, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if bounds is None:
-        return np.full_like(start, -np.inf), np.full_like(start, np.inf)
-    expected = "bounds: expected a pair (least, most) for every leaf of params0"
-
-    def ends(leaf: Any, pair: Any) -> np.ndarray:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ValueError(f"{expected}, got {pair!r}")
-        return np.stack([np.broadcast_to(np.asarray(end, float), np.shape(leaf)).ravel() for end in pair])
-
-    lower, upper = np.concatenate(jax.tree.leaves(jax.tree.map(ends, params0, bounds)), axis=1)
-    if not np.all((lower < upper) & (lower <= start) & (start <= upper)):
-        raise ValueError(f"{expected} with least <= params0 <= most, got {bounds!r} for {params0!r}")
-    return lower, upper
 
 
 def _shares(weights: np.ndarray | None, count: int) -> np.ndarray:

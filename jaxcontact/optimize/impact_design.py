@@ -19,6 +19,7 @@ import numpy as np
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_number
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.system import Model, Params, State, check_mechanism
 from jaxcontact.precision import jit
@@ -66,6 +67,7 @@ class DesignReport(Record):
     status: np.uint32
 
 
+@checked(clearance=check_number)
 def impact_design(
     model: Model,
     state: State,

@@ -15,9 +15,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_float_leaves
+from jaxcontact.arguments import check_float_leaves, check_some
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import open_store
 from jaxcontact.status import Status
@@ -52,6 +53,7 @@ class StartsInfo(Record):
     failure: str = static(default="")
 
 
+@checked()
 def search_from_starts(search: Search, starts: Any, *, run: Run = DEFAULT_RUN) -> tuple[Any, StartsInfo]:
     """Search from each of many starts and return the best end.
 
@@ -80,6 +82,7 @@ def search_from_starts(search: Search, starts: Any, *, run: Run = DEFAULT_RUN) -
     """
     check_run(run, unused=("chunk", "devices"))
     check_float_leaves("starts", starts)
+    jax.tree.map(lambda leaf: check_some("starts", leaf), starts)
     sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(starts)}
     if len(sizes) != 1 or sizes <= {(), (0,)}:
         raise ValueError(f"starts: expected arrays with one first axis, not empty, got {sorted(sizes)}")

@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import ess
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_number, check_rows, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
@@ -35,6 +36,7 @@ class Launch(NamedTuple):
     control: Any
 
 
+@checked(max_steps=check_rows, max_events=check_rows)
 @dataclasses.dataclass(frozen=True)
 class GaitProblem:
     """A stride as a function of free numbers; hashable, write the functions at module level.
@@ -70,6 +72,7 @@ class GaitProblem:
         return jnp.array(self.crossed0)
 
 
+@checked(speed=("", check_number))
 def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tuple[jax.Array, jax.Array]:
     """Compute cost () and residuals (k,) of one stride; the cost is NaN if the motion failed.
 
@@ -85,6 +88,7 @@ def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tu
     return jnp.where(failed, jnp.nan, cost), residuals
 
 
+@checked(speed=("", check_number))
 def gait_outcome_rate(
     problem: GaitProblem, params: Any, free: Any, direction: Any, speed: Any
 ) -> tuple[jax.Array, jax.Array]:
@@ -105,6 +109,7 @@ def gait_outcome_rate(
     return jax.jvp(lambda a, x: problem.measure(a, x, speed), (launch, info.x1), (rates, dx1))[1]
 
 
+@checked(speed=check_number, num_steps=check_whole, tol=POSITIVE)
 def gait(
     problem: GaitProblem,
     params: Any,
@@ -114,7 +119,6 @@ def gait(
     optimizer: optax.GradientTransformation | None = None,
     num_steps: int = 150,
     tol: float = 1e-8,
-    key: str | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Any, TrajectoryInfo]:
     """Find a periodic gait of minimum cost at a fixed speed, from a stride that need not be periodic.
@@ -125,7 +129,7 @@ def gait(
         free0: free numbers to start from.
         speed: wanted speed, as `problem.measure` takes it, m/s.
         optimizer: an optax transformation; default Adam with a step falling from 0.02 to zero.
-        num_steps, tol, key, run: as `trajectory`; the default optimizer's step depends on
+        num_steps, tol, run: as `trajectory`; the default optimizer's step depends on
             `num_steps`, so a run of another length is another run.
 
     Returns:
@@ -138,7 +142,7 @@ def gait(
     directions that leave feet landing together, as those of `jaxcontact.optimize.gaits.hexapod` do.
     """
     check_number("speed", speed)
-    about: dict[str, Any] = {"key": key, "speed": float(speed), "params": fingerprint.of_numbers(params)}
+    about: dict[str, Any] = {"speed": float(speed), "params": fingerprint.of_numbers(params)}
     if optimizer is None:
         import optax  # inside the function, because the import takes long
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
 from jaxcontact.simulate.trajectory import Trajectory
 
 
+@checked()
 @jit
 def momentum_difference(model: Model, first: Trajectory, second: Trajectory) -> jax.Array:
     """Compare the momenta of two motions at equal times; return the relative difference (T + 1,).

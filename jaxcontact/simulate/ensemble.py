@@ -18,11 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count, check_integer, check_positive
+from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.all_cores import workers
 from jaxcontact.batching.reduction import Reduction, check_reduce, folder
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.costs import bytes_of, check_memory, count_steps
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.records import load_record, save_record
 from jaxcontact.io.run_store import open_store
@@ -88,6 +90,7 @@ class Ensemble(Record):
         return "\n".join(lines)
 
 
+@checked(state="...", duration=POSITIVE, dt=POSITIVE, num_worlds=check_count, seed=check_seed)
 def ensemble(
     model: Model,
     state: State,
@@ -137,14 +140,16 @@ def ensemble(
 
     Derivative: none; a driver for the host.
     """
-    _check_numbers(dt, duration, num_worlds, seed)
     check_run(run, unused=("devices",))
     check_reduce(reduce)
     check_mechanism(model, state)
     check_stepper(stepper)
+    world = bytes_of(state) if jnp.ndim(state.q) == 1 else bytes_of(state) // num_worlds
+    steps = count_steps(duration, dt, num_bytes=world if keep_path else 0)
+    if reduce is None:
+        check_memory("num_worlds", num_worlds, world * (steps + 1 if keep_path else 1), "worlds")
     starts = _starts(state, num_worlds)
     stepper.init(model, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
-    steps = max(1, round(float(duration) / float(dt)))
     if control is None:
         control = jnp.zeros((steps, model.num_controls), starts.v.dtype)
 
@@ -162,14 +167,6 @@ def ensemble(
     if reduce is None:
         return _joined(list(reported))
     return functools.reduce(folder(reduce, has_parts=on_workers), reported, None)
-
-
-def _check_numbers(dt: float, duration: float, num_worlds: int, seed: int) -> None:
-    """Raise ValueError if a number of `ensemble` is out of range."""
-    check_positive("dt", dt)
-    check_positive("duration", duration)
-    check_count("num_worlds", num_worlds)
-    check_integer("seed", seed, 0)
 
 
 def _reported(chunks: Iterator[Any], total: int, size: int, progress: Any) -> Iterator[Any]:

@@ -11,11 +11,13 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_array, check_number
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.configuration import difference, retract
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import Stepper, StepperInfo
 from jaxcontact.simulate.stepping import check_stepper
+from jaxcontact.status import Status, flag, is_finite
 
 
 class Linearization(Record):
@@ -37,6 +39,7 @@ class Linearization(Record):
     state: State
 
 
+@checked(controls="nu", dt=POSITIVE)
 def linearize(
     model: Model, state: State, controls: jax.Array, *, stepper: Stepper, dt: Any, order: int = 1
 ) -> tuple[Linearization, StepperInfo]:
@@ -58,7 +61,7 @@ def linearize(
     Raises:
         TypeError, ValueError: arguments of another kind or shape.
 
-    Status: that of the step.
+    Status: that of the step; NONFINITE if the derivative is not finite.
 
     Derivative: that of the stepper, one order higher.
     """
@@ -96,4 +99,6 @@ def _linearize(
         second, (both, (after, info)) = jax.jacfwd(first, has_aux=True)(still)
     else:
         second, (both, (after, info)) = None, first(still)[1]
-    return Linearization(A=both[:, : 2 * nv], B=both[:, 2 * nv :], second=second, state=after), info
+    status = info.status | flag(~is_finite((both, second)), Status.NONFINITE)
+    result = Linearization(A=both[:, : 2 * nv], B=both[:, 2 * nv :], second=second, state=after)
+    return result, info.replace(status=status)

@@ -14,11 +14,12 @@ from jax import lax
 from jaxcontact import geometry
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Model, State, Structure
 from jaxcontact.precision import jit
-from jaxcontact.status import Info, Status, flag
+from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import contact_gaps
 from jaxcontact.terms.contacts import motion
 
@@ -38,6 +39,7 @@ class PlacementInfo(Info):
     """
 
 
+@checked()
 def place_on_ground(
     model: Model, state: State, *, contacts: Sequence[str] | None = None
 ) -> tuple[State, PlacementInfo]:
@@ -66,10 +68,6 @@ def place_on_ground(
 
     Derivative: exact by state and params, any order, of the contacts that touch.
     """
-    if not isinstance(model, Model):
-        raise TypeError(f"model: expected a Model, got {type(model).__name__}")
-    if not isinstance(state, State):
-        raise TypeError(f"state: expected a State, got {type(state).__name__}")
     groups = _groups(model.structure, contacts)
     return _place(model, groups, contacts is None, state)
 
@@ -188,7 +186,7 @@ def _place(model: Model, groups: Groups, along_gravity: bool, state: State) -> t
     steps = implicit.attach(gaps_after, newton, data, lax.stop_gradient(steps))
     largest = jnp.max(jnp.abs(residual))
     status = (
-        flag(~jnp.isfinite(largest), Status.NONFINITE)
+        flag(~(jnp.isfinite(largest) & is_finite((state.v, state.t))), Status.NONFINITE)
         | flag(largest > allowed, Status.MAX_ITERS)
         | flag(~good, Status.INVALID)
     )

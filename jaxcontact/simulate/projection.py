@@ -14,12 +14,13 @@ from jax import lax
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import is_concrete
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.solvers.lcp import solve_lcp
-from jaxcontact.status import Info, Status, flag
+from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import CONTACT_TOLERANCE, contact_gaps
 
 MAX_ITERS = 50  # linearised steps; a search that needs more ends with the bit MAX_ITERS
@@ -40,6 +41,7 @@ class ProjectionInfo(Info):
     displacement: jax.Array
 
 
+@checked()
 def project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
     """Move a state to the nearest one without penetration, with limits kept and loops closed.
 
@@ -58,8 +60,8 @@ def project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
         TypeError: arguments that are no Model and State, in this order.
 
     Status: PENETRATION if a gap stays below -1e-6 m (or a deviation above), MAX_ITERS if the step is not yet
-        the nearest after 50 iterations, NONFINITE for gaps that are not finite, INVALID for a mass matrix
-        that is not positive definite, the bits of `solve_lcp`.
+        the nearest after 50 iterations, NONFINITE for gaps, velocities or a time that are not finite, INVALID
+        for a mass matrix that is not positive definite, the bits of `solve_lcp`.
 
     Derivative: of the contacts, limits and loops that hold at q+, by state and params, forward and reverse.
     """
@@ -78,7 +80,8 @@ def _project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
         A = rows(jnp.zeros(nv, q.dtype))
         response = implicit.solve_spd(mass_matrix(model, q), A.T)
         v = v - response @ implicit.refine(A @ response, A @ v, jnp.zeros(held, q.dtype))
-    return state.replace(q=q, v=v), info
+    status = info.status | flag(~is_finite((v, state.t)), Status.NONFINITE)  # q has its bit already
+    return state.replace(q=q, v=v), info.replace(status=status)
 
 
 def constraint_values(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -6,17 +6,19 @@ Page: docs/methods/motion.md.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import callable_as_pytree
-from jaxcontact.arguments import check_array, check_count, check_number
+from jaxcontact.arguments import check_array, check_count, check_integer, check_number, is_concrete
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.costs import bytes_of, count_steps
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.applied import Applied, applied_rows, apply_wrenches
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
@@ -27,6 +29,7 @@ from jaxcontact.status import raise_if_failed
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
 
+@checked(dt=POSITIVE, checkpoint_every=check_count)
 def rollout(
     model: Model,
     state: State,
@@ -35,7 +38,7 @@ def rollout(
     stepper: Stepper,
     dt: Any,
     key: jax.Array | None = None,
-    num_steps: int | None = None,
+    num_steps: Any = None,
     policy_memory: Any = None,
     checkpoint_every: int | None = None,
     applied: Applied | None = None,
@@ -52,7 +55,8 @@ def rollout(
         dt: s.
         key: split in two, one for the stepper and one for the policy, which gets it folded with the number
             of the step.
-        num_steps: T, with a policy.
+        num_steps: T, with a policy or None for controls; with controls (T, nu) the number of steps to make,
+            at most T, which may be traced: one program for any number. Later rows repeat the last state.
         policy_memory: the memory that the policy gets at the first step.
         checkpoint_every: reverse mode keeps the state after every so many steps, and computes the steps
             between once more; its memory is smallest near the square root of T. None keeps all of every step.
@@ -64,7 +68,8 @@ def rollout(
 
     Raises:
         TypeError: arguments in another order, a stepper or controls of the wrong kind.
-        ValueError: controls of another shape, no number of steps for a policy; errors of the stepper.
+        ValueError: controls of another shape, no number of steps for a policy, more steps than controls;
+            errors of the stepper.
 
     Status: of each step, in `trajectory.status`.
 
@@ -75,11 +80,12 @@ def rollout(
     setup, steps = _set_up("controls", model, state, stepper, controls, num_steps, key, policy_memory)
     if checkpoint_every is not None:
         check_count("checkpoint_every", checkpoint_every)
-    setup = setup._replace(wrenches=applied_rows(model, applied, steps))
+    setup = setup._replace(wrenches=applied_rows(model, applied, steps), end=_end(controls, num_steps, steps))
     rows, _ = _steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     return _trajectory(rows, state, stepper.closed(model, state))
 
 
+@checked(duration=POSITIVE, dt=POSITIVE)
 @all_digits
 def run(
     model: Model,
@@ -96,6 +102,8 @@ def run(
     applied: Applied | None = None,
 ) -> Trajectory:
     """Compute the motion over a duration, on the host: with progress, and an error if a step fails.
+
+    One program moves any number of steps, in blocks of 1024.
 
     Args:
         model, state, stepper, key, policy_memory: as `rollout`.
@@ -115,27 +123,41 @@ def run(
 
     Derivative: none; a driver for the host.
     """
-    for name, value in (("dt", dt), ("duration", duration)):
-        if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
     check_run(run, unused=("chunk", "devices", "checkpoint", "about", "executor"))
-    steps = max(1, round(duration / dt))
+    steps = count_steps(duration, dt, num_bytes=bytes_of(state))
     setup, _ = _set_up("control", model, state, stepper, control, steps, key, policy_memory)
+    setup = setup._replace(end=jnp.int32(steps))
     wrenches = applied_rows(model, applied, steps)
     parts = []
     for first in range(0, steps, CHUNK):
         size = min(CHUNK, steps - first)
-        inputs, pushes = (None if x is None else x[first : first + size] for x in (setup.inputs, wrenches))
+        inputs, pushes = (None if x is None else _block(x, first) for x in (setup.inputs, wrenches))
         part = setup._replace(inputs=inputs, wrenches=pushes)
-        rows, carry = _steps(model, part, stepper, dt, jnp.int32(first), size)
+        rows, carry = _steps(model, part, stepper, dt, jnp.int32(first), CHUNK)
         setup = setup._replace(carry=carry)
-        parts.append(rows)
+        parts.append(jax.tree.map(lambda x, size=size: x[:size], jax.device_get(rows)))
         if check:
-            raise_if_failed(jnp.concatenate([part[2].status for part in parts]), "step")
+            raise_if_failed(np.concatenate([part[2].status for part in parts]), "step")
         if run.progress is not None:
             run.progress(first + size, steps)
-    rows_of_all = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
-    return _trajectory(rows_of_all, state, stepper.closed(model, state))
+    rows_of_all = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    motion = _trajectory(rows_of_all, state, stepper.closed(model, state))
+    return jax.tree.map(jnp.asarray, motion)
+
+
+def _block(rows: jax.Array, first: int) -> jax.Array:
+    """Take CHUNK rows from `first` on, with zeros behind the last one."""
+    block = np.asarray(rows)[first : first + CHUNK]
+    return jnp.asarray(np.pad(block, [(0, CHUNK - len(block)), *[(0, 0)] * (block.ndim - 1)]))
+
+
+def _end(controls: Any, num_steps: Any, rows: int) -> jax.Array | None:
+    """Return the number of steps to make, where it is not that of the rows."""
+    if callable(controls) or controls is None or num_steps is None:
+        return None
+    if is_concrete(num_steps):
+        check_integer("num_steps", num_steps, 0, rows)
+    return jnp.asarray(num_steps, jnp.int32)
 
 
 class _Setup(NamedTuple):
@@ -146,6 +168,7 @@ class _Setup(NamedTuple):
     policy: Any
     key: jax.Array | None  # of the policy
     wrenches: jax.Array | None = None  # (T, nb, 6 or 3) on the bodies
+    end: jax.Array | None = None  # number of steps of the whole motion, None for that of the rows
 
 
 def _set_up(
@@ -163,7 +186,7 @@ def _set_up(
         check_count("num_steps", num_steps)  # a policy does not determine the number of steps
     else:
         policy, inputs = None, _inputs(name, model.num_controls, state, control, num_steps)
-        num_steps = inputs.shape[0]
+        num_steps = int(inputs.shape[0])
     stepper_key = policy_key = None
     if key is not None:
         stepper_key, policy_key = jax.random.split(key)
@@ -173,13 +196,14 @@ def _set_up(
 
 def _inputs(name: str, nu: int, state: State, control: Any, num_steps: int | None) -> jax.Array:
     """Check the controls and return them as an array (T, nu), zeros for None."""
+    of_run = name == "control"  # whose number of steps follows from the duration
     if control is None and num_steps is not None:
+        check_count("num_steps", num_steps)
         return jnp.zeros((num_steps, nu), state.v.dtype)
     check_array(name, control)
     shape = jnp.shape(control)
-    if shape != (*(shape[:1] if num_steps is None else (num_steps,)), nu):
-        steps = "T" if num_steps is None else num_steps
-        raise ValueError(f"{name}: expected shape ({steps}, {nu}), got {shape}")
+    if shape != (*((num_steps,) if of_run else shape[:1]), nu):
+        raise ValueError(f"{name}: expected shape ({num_steps if of_run else 'T'}, {nu}), got {shape}")
     return jnp.asarray(control)
 
 
@@ -200,9 +224,16 @@ def _steps(
         then, memory, info = stepper.step(apply_wrenches(model, wrenches), state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 
+    def one_or_none(carry: Any, row: tuple[jax.Array, Any, Any]) -> tuple[Any, Any]:
+        shapes = jax.eval_shape(one, carry, row)[1]
+        _, u, info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        more = row[0] < num_steps if setup.end is None else row[0] < setup.end
+        return lax.cond(more, one, lambda carry, _: (carry, (carry[0], u, info)), carry, row)
+
     numbers = first + jnp.arange(num_steps, dtype=jnp.int32)
     inputs = numbers, setup.inputs, setup.wrenches
-    carry, rows = _checkpointed_scan(one, setup.carry, inputs, num_steps, checkpoint_every)
+    step = one if setup.end is None else one_or_none
+    carry, rows = _checkpointed_scan(step, setup.carry, inputs, num_steps, checkpoint_every)
     return rows, carry
 
 

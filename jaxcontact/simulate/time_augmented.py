@@ -14,11 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.arguments import check_array, check_count, check_number, check_positive, is_concrete
+from jaxcontact.arguments import (
+    check_array,
+    check_count,
+    check_number,
+    check_positive,
+    check_positive_or_inf,
+    check_rows,
+    is_concrete,
+)
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import near_zero
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
-from jaxcontact.mechanics.system import Model, Params, State, System, check_mechanism, usable_numbers
+from jaxcontact.mechanics.numbers import usable_numbers
+from jaxcontact.mechanics.system import Model, Params, State, System, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.precision import jit, warn_if_single
 from jaxcontact.simulate.augmented.contact_forces import Choice, accelerations, choose_modes
@@ -31,6 +41,9 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, contact_terms
 
 
+@checked(
+    length=POSITIVE, rates="nc", max_pieces=check_rows, longest=("", check_positive_or_inf), rtol=POSITIVE
+)
 def time_augmented(
     model: Model,
     state: State,

@@ -111,10 +111,14 @@ class Trajectory(Record):
 def motion_record(
     start: State, closed: jax.Array, states: State, info: Any, impacts: Any, inputs: Any = None
 ) -> Trajectory:
-    """Make the record of a motion: one row for its start before those of T steps."""
+    """Make the record of a motion: one row for its start before those of T steps.
+
+    Rows in NumPy are joined there, where no program is compiled for their number.
+    """
+    xp: Any = np if isinstance(states.q, np.ndarray) else jnp
     return Trajectory(
-        states=jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), start, states),
-        contacts=jnp.concatenate([closed[None], info.contacts]),
+        states=jax.tree.map(lambda first, later: xp.concatenate([first[None], later]), start, states),
+        contacts=xp.concatenate([closed[None], info.contacts]),
         impulse=info.impulse,
         impacts=impacts,
         status=info.status,
@@ -125,9 +129,11 @@ def motion_record(
 
 def in_one_list(impacts: Impacts) -> Impacts:
     """Join the impacts of T steps with rows (T, k) into one list with rows (T k,); rows in use come first."""
+    xp: Any = np if isinstance(impacts.t, np.ndarray) else jnp
     steps, rows = impacts.t.shape
-    unused = jnp.arange(rows, dtype=impacts.count.dtype)[None] >= impacts.count[:, None]
-    order = jnp.argsort(unused.ravel(), stable=True)
+    unused = xp.arange(rows, dtype=impacts.count.dtype)[None] >= impacts.count[:, None]
+    order = xp.argsort(unused.ravel(), stable=True)
     return jax.tree.map(
-        lambda x: jnp.sum(x) if x.ndim == 1 else x.reshape(steps * rows, *x.shape[2:])[order], impacts
+        lambda x: xp.sum(x, dtype=x.dtype) if x.ndim == 1 else x.reshape(steps * rows, *x.shape[2:])[order],
+        impacts,
     )

@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import is_concrete
+from jaxcontact.arguments import check_some, is_concrete
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.friction_arguments import check_law, check_problem, is_sparse
 from jaxcontact.solvers.friction_dense import solve_dense
@@ -38,6 +39,7 @@ class FrictionSolution(NamedTuple):
     velocities: jax.Array
 
 
+@checked(q=("n", check_some))
 def solve_friction(
     W: jax.Array | tuple[jax.Array, jax.Array],
     q: jax.Array,

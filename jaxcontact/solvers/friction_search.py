@@ -17,10 +17,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import general_factor
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_count, check_positive
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers import friction_convex, friction_interior
 from jaxcontact.solvers.friction_interior import Interior, advance, begin, centring
@@ -49,6 +50,7 @@ MAX_ITERS = 200  # iterations of traced code
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
 
 
+@checked(max_iters=check_count, tolerance=check_positive)
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class CoulombNewton:
@@ -65,10 +67,6 @@ class CoulombNewton:
     max_iters: int | None = None
     tolerance: float | None = None
     early_exit: bool = True
-
-    def __post_init__(self) -> None:
-        if self.max_iters is not None:
-            check_count("max_iters", self.max_iters)
 
 
 COULOMB_NEWTON = CoulombNewton()

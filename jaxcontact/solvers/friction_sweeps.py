@@ -1,7 +1,8 @@
-"""Coulomb friction in machine code (numba): sweeps of nonsmooth Gauss-Seidel, then Newton's method.
+"""Coulomb friction in machine code (numba): scaling, sweeps of Gauss-Seidel, Newton's method, judgement.
 
-Owns the search of `friction_compiled`, on scaled rows, contact-major; it judges itself by Alart and Curnier's
-equations. Entry: `search_compiled`. Page: docs/methods/friction.md.
+Owns the first attempt of `jc.solve_friction` at dense problems outside of traced code; `friction_host` solves
+what it cannot. All compiled functions are in this file, for numba keeps code by file. Entries:
+`solve_compiled`, `solve_each`. Page: docs/methods/friction.md.
 """
 
 from __future__ import annotations
@@ -15,10 +16,15 @@ SWEEPS = 48  # before each try of Newton's method; each further try has twice as
 TRIES = 4  # of Newton's method
 NEWTON_STEPS = 24  # of a try
 SLOPE_STEPS = 60  # of the search for the ratio of sliding velocity and friction
+RATIOS = np.array(
+    [8.0, 2.0, 0.5, 0.1, 0.0]
+)  # of sliding velocity and friction, in units of the mobility; 0 sticks
 HALF = 0.5  # of the merit; a step of Newton's method that leaves more is a miss
 MISSES = 4  # steps in a row that miss end a try
 LENGTHS = 6  # of steps that a try halves
 EPS = float(np.finfo(float).eps)
+GOAL = 64.0 * EPS  # merit of scaled equations at which the search ends
+SMALLEST_FRICTION = 4.0 * EPS  # smaller friction is none
 LEAST_SHIFT = EPS**0.7  # of the scaled diagonal of W; redundant contacts share loads
 LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
 SHIFT_FACTOR = 10.0  # by which the shift falls after a good step and rises after a miss
@@ -27,57 +33,69 @@ CHECK = 8  # sweeps in a round
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _slide(A, c, coupling, w, rate, mu, ratio, r):  # type: ignore[no-untyped-def]
+def _rub(A, c, coupling, w, rate, mu, x):  # type: ignore[no-untyped-def]
+    """Solve (A + x) r_t = -c; return r_n, r_t (two), the excess |r_t| - mu r_n and its derivative by x."""
+    if c.shape[0] == 1:
+        t0, t1 = -c[0] / (A[0, 0] + x), 0.0
+        d0, d1 = -t0 / (A[0, 0] + x), 0.0
+        n = -(rate + coupling[0] * t0) / w
+        slope = -coupling[0] * d0 / w
+    else:
+        a, b, e, f = A[0, 0] + x, A[0, 1], A[1, 0], A[1, 1] + x
+        det = a * f - b * e
+        t0, t1 = -(f * c[0] - b * c[1]) / det, -(a * c[1] - e * c[0]) / det
+        d0, d1 = -(f * t0 - b * t1) / det, -(a * t1 - e * t0) / det
+        n = -(rate + coupling[0] * t0 + coupling[1] * t1) / w
+        slope = -(coupling[0] * d0 + coupling[1] * d1) / w
+    length = math.sqrt(t0 * t0 + t1 * t1)
+    lengthens = (t0 * d0 + t1 * d1) / length if length > 0.0 else 0.0
+    return n, t0, t1, length - mu * n, lengthens - mu * slope
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _slide(A, c, coupling, w, rate, mu, sticks, ratio, r):  # type: ignore[no-untyped-def]
     """Find the friction of one contact, which sticks or slides with u_t = -ratio r_t; return the ratio.
 
     With the normal row removed, (A + ratio) r_t = -c and r_n = -(rate + coupling . r_t) / w; the ratio is a
-    root of |r_t| - mu r_n, by Newton's method within a bracket.
+    root of |r_t| - mu r_n. Where the law has several answers it is the root near the last ratio, else the
+    largest, with the smallest impulses, or none if it `sticks` rather.
     """
-    nt, low, high, first = c.shape[0], 0.0, math.inf, True
-    x = 0.0
-    for _ in range(SLOPE_STEPS):
-        if nt == 1:
-            t0, t1 = -c[0] / (A[0, 0] + x), 0.0
-            d0, d1 = -t0 / (A[0, 0] + x), 0.0
-            slope_n = -coupling[0] * d0 / w
-            n = -(rate + coupling[0] * t0) / w
-        else:
-            a, b, e, f = A[0, 0] + x, A[0, 1], A[1, 0], A[1, 1] + x
-            det = a * f - b * e
-            t0, t1 = -(f * c[0] - b * c[1]) / det, -(a * c[1] - e * c[0]) / det
-            d0, d1 = -(f * t0 - b * t1) / det, -(a * t1 - e * t0) / det
-            slope_n = -(coupling[0] * d0 + coupling[1] * d1) / w
-            n = -(rate + coupling[0] * t0 + coupling[1] * t1) / w
-        length = math.sqrt(t0 * t0 + t1 * t1)
-        excess = length - mu * n
-        if first:
-            first = False
-            if excess <= 0.0:
-                break  # it sticks
-            if ratio > 0.0:
-                x = ratio
-                continue
-        elif excess > 0.0:
-            low = max(low, x)
-        else:
-            high = min(high, x)
-        if abs(excess) <= 4.0 * EPS * (length + mu * abs(n)) or not high - low > EPS * high:
-            break
-        slope = (t0 * d0 + t1 * d1) / length - mu * slope_n if length > 0.0 else 0.0
-        following = x - excess / slope if slope < 0.0 else math.inf
-        if not low < following < high:
-            following = 0.5 * (low + high) if high < math.inf else 4.0 * low + 1e-3
-        x = following
-    r[0] = max(n, 0.0)
-    r[1] = t0
-    if nt == 2:
+    x, high, n, t0, t1 = ratio, math.inf, 0.0, 0.0, 0.0
+    low = 0.0 if ratio > 0.0 else -1.0  # -1 if no ratio with an excess is known
+    if not ratio > 0.0:
+        size = A[0, 0] + A[c.shape[0] - 1, c.shape[0] - 1]
+        for k in range(RATIOS.shape[0]):
+            x = RATIOS[RATIOS.shape[0] - 1 if sticks else k] * size
+            n, t0, t1, excess, slope = _rub(A, c, coupling, w, rate, mu, x)
+            if excess > 0.0:
+                low = x
+                break
+            if sticks:
+                break
+            high = x
+    if low >= 0.0:
+        for _ in range(SLOPE_STEPS):
+            n, t0, t1, excess, slope = _rub(A, c, coupling, w, rate, mu, x)
+            if excess > 0.0:
+                low = max(low, x)
+            else:
+                high = min(high, x)
+            if abs(excess) <= 4.0 * EPS * (mu * abs(n) + abs(t0) + abs(t1)) or not high - low > EPS * high:
+                break
+            following = x - excess / slope if slope < 0.0 else math.inf
+            if not low < following < high:
+                following = 0.5 * (low + high) if high < math.inf else 4.0 * low + 1e-3
+            x = following
+    r[0], r[1] = max(n, 0.0), t0
+    if c.shape[0] == 2:
         r[2] = t1
     return x
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _sweep(W, columns, q, mu, dim, r, u, ratios):  # type: ignore[no-untyped-def]
-    """Solve for each contact in turn, in place; u is kept as W r + q."""
+def _sweep(W, columns, q, mu, dim, sticks, r, u, ratios):  # type: ignore[no-untyped-def]
+    """Solve for each contact in turn, in place, with u = W r + q; return whether an impulse changed."""
+    moves = False
     n, nt = q.shape[0], dim - 1
     A, c, coupling = np.empty((nt, nt)), np.empty(nt), np.empty(nt)
     after = np.empty(dim)
@@ -101,13 +119,15 @@ def _sweep(W, columns, q, mu, dim, r, u, ratios):  # type: ignore[no-untyped-def
                     coupling[i] = W[s, s + 1 + i]
                     for j in range(nt):
                         A[i, j] = W[s + 1 + i, s + 1 + j] - W[s + 1 + i, s] * W[s, s + 1 + j] / w
-                ratios[k] = _slide(A, c, coupling, w, rate, mu[k], ratios[k], after)
+                ratios[k] = _slide(A, c, coupling, w, rate, mu[k], sticks, ratios[k], after)
         for j in range(dim):
             change = after[j] - r[s + j]
             if change != 0.0:
+                moves = moves or abs(change) > EPS * abs(after[j])
                 r[s + j] = after[j]
                 for i in range(n):
                     u[i] += columns[s + j, i] * change
+    return moves
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -131,7 +151,7 @@ def _misfit(mu, dim, r, u, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def respond(W, q, r, u):  # type: ignore[no-untyped-def]
+def _respond(W, q, r, u):  # type: ignore[no-untyped-def]
     """Compute u = W r + q in place."""
     for i in range(q.shape[0]):
         total = q[i]
@@ -228,7 +248,7 @@ def _newton_step(W, mu, dim, r, u, value, shift, matrix, active, change):  # typ
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _newton(W, q, mu, dim, r, u, goal):  # type: ignore[no-untyped-def]
+def _newton(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
     """Do Newton's method from (r, u) in place; return the number of steps and the merit."""
     n = r.shape[0]
     value, trial, rate, after = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -236,10 +256,10 @@ def _newton(W, q, mu, dim, r, u, goal):  # type: ignore[no-untyped-def]
     none = np.zeros(n)
     merit = _misfit(mu, dim, r, u, value)
     smallest, misses, steps, shift = merit, 0, 0, LEAST_SHIFT
-    while steps < NEWTON_STEPS and misses < MISSES and merit > goal:
+    while steps < NEWTON_STEPS and misses < MISSES and merit > GOAL:
         steps += 1
         _newton_step(W, mu, dim, r, u, value, shift, matrix, active, change)
-        respond(W, none, change, moved)
+        _respond(W, none, change, moved)
         length, best, best_length = 1.0, math.inf, 0.0
         for _ in range(LENGTHS):
             for i in range(n):
@@ -254,7 +274,7 @@ def _newton(W, q, mu, dim, r, u, goal):  # type: ignore[no-untyped-def]
             break
         for i in range(n):
             r[i] += best_length * change[i]
-        respond(W, q, r, u)
+        _respond(W, q, r, u)
         merit = _misfit(mu, dim, r, u, value)
         good = merit <= HALF * smallest
         misses = 0 if good else misses + 1
@@ -264,43 +284,139 @@ def _newton(W, q, mu, dim, r, u, goal):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def search_compiled(W, q, mu, dim, r, goal):  # type: ignore[no-untyped-def]
-    """Improve scaled impulses r (n,) in place; return the number of steps of Newton's method, and the merit.
+def _search(W, q, mu, dim, best):  # type: ignore[no-untyped-def]
+    """Improve scaled impulses (n,) in place; return the number of steps of Newton's method.
 
-    Rounds of sweeps continue as long as they reduce the merit well; Newton's method is tried from the
-    impulses that a round leaves, and once from those of the start. Its result is used if its merit is
-    smaller.
+    Newton's method is tried after sweeps that prefer small impulses, from the start, and after sweeps that
+    prefer sticking. Sweeps continue as long as they reduce the merit well.
     """
     n = q.shape[0]
-    columns, u, found, rate = np.empty((n, n)), np.empty(n), np.empty(n), np.empty(n)
-    start, first = r.copy(), np.empty(n)
-    ratios, value = np.zeros(mu.shape[0]), np.empty(n)
+    columns, r, u, value = np.empty((n, n)), np.empty(n), np.empty(n), np.empty(n)
+    start = best.copy()
     for i in range(n):
         for j in range(n):
             columns[j, i] = W[i, j]
-    respond(W, q, r, u)
-    respond(W, q, r, first)
-    merit, steps, sweeps, limit = _misfit(mu, dim, r, u, value), 0, 0, SWEEPS
+    smallest, steps = math.inf, 0
     for attempt in range(TRIES):
-        while attempt != 1 and sweeps < limit and merit > goal:
+        if attempt < 3:  # the last try continues the sweeps of the one before
+            for i in range(n):
+                r[i] = start[i]
+            ratios = np.zeros(mu.shape[0])
+        _respond(W, q, r, u)
+        merit, sweeps = _misfit(mu, dim, r, u, value), 0
+        while attempt != 1 and sweeps < SWEEPS * (1 + attempt) and merit > GOAL:
+            moves = True
             for _ in range(CHECK):
-                _sweep(W, columns, q, mu, dim, r, u, ratios)
+                moves = moves and _sweep(W, columns, q, mu, dim, attempt > 1, r, u, ratios)
             sweeps += CHECK
-            respond(W, q, r, u)
+            _respond(W, q, r, u)
             before, merit = merit, _misfit(mu, dim, r, u, value)
             if merit > SLOW * before:
                 break
-        if merit <= goal:
-            break
-        for i in range(n):
-            found[i], rate[i] = (start[i], first[i]) if attempt == 1 else (r[i], u[i])
-        count, after = _newton(W, q, mu, dim, found, rate, goal)
-        steps += count
-        if after < merit:
-            merit = after
+        if merit > GOAL:
+            count, merit = _newton(W, q, mu, dim, r, u)
+            steps += count
+        if merit < smallest:
+            smallest = merit
             for i in range(n):
-                r[i], u[i] = found[i], rate[i]
-        if merit <= goal:
+                best[i] = r[i]
+        if smallest <= GOAL:
             break
-        limit = 2 * max(limit, sweeps)
-    return steps, merit
+    return steps
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _power_of_two(x):  # type: ignore[no-untyped-def]
+    mantissa, exponent = math.frexp(x)
+    return math.ldexp(1.0, exponent - 1 if mantissa < 0.75 else exponent)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _units(W, mu, dim, velocity, mobility):  # type: ignore[no-untyped-def]
+    """Compute the units of velocities (n,) and the own mobility of each contact (nc,), in place."""
+    largest = 0.0
+    for k in range(mu.shape[0]):
+        mobility[k] = 0.0
+        for j in range(k * dim, k * dim + dim):
+            mobility[k] = max(mobility[k], abs(W[j, j]))
+        largest = max(largest, mobility[k])
+    for k in range(mu.shape[0]):
+        s = k * dim
+        if not mobility[k] > 0.0:
+            mobility[k] = largest if largest > 0.0 else 1.0
+        normal, tangential = abs(W[s, s]), 0.0
+        for j in range(s + 1, s + dim):
+            tangential = max(tangential, abs(W[j, j]))
+        velocity[s] = _power_of_two(math.sqrt(normal if normal > 0.0 else mobility[k]))
+        for j in range(s + 1, s + dim):
+            velocity[j] = _power_of_two(math.sqrt(tangential if tangential > 0.0 else mobility[k]))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _natural_residual(q, mu, dim, mobility, r, u):  # type: ignore[no-untyped-def]
+    """Compute the natural map of De Saxce's form in the user's units; see `friction_law.natural_residual`.
+
+    It is not smaller than the round-off of velocities: huge impulses can hide a q that they do not balance.
+    """
+    worst = size = 0.0
+    for k in range(mu.shape[0]):
+        s = k * dim
+        slip = tangential = 0.0
+        for j in range(s + 1, s + dim):
+            slip += u[j] ** 2
+            tangential += (mobility[k] * r[j] - u[j]) ** 2
+        tangential = math.sqrt(tangential)
+        asked = mobility[k] * r[s] - u[s] - mu[k] * math.sqrt(slip)
+        normal, share = asked, 1.0
+        if not tangential <= mu[k] * asked:
+            normal = max(asked + mu[k] * tangential, 0.0) / (1.0 + mu[k] ** 2)
+            share = mu[k] * normal / tangential if tangential > 0.0 else 0.0
+        off = max(abs(normal - mobility[k] * r[s]), EPS * mobility[k] * r[s])
+        for j in range(s + 1, s + dim):
+            off = max(off, abs(share * (mobility[k] * r[j] - u[j]) - mobility[k] * r[j]))
+        if not off <= math.inf:
+            return math.inf
+        worst = max(worst, off)
+    for i in range(q.shape[0]):
+        size = max(size, abs(q[i]))
+    return worst / (size if size > 0.0 else 1.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_compiled(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
+    """Improve impulses r (n,) and compute velocities u = W r + q, in place; return iterations and residual.
+
+    Rows are scaled by powers of two, so that every contact has a mobility near one.
+    """
+    n, nc = q.shape[0], mu.shape[0]
+    for k in range(nc):
+        if not 0.0 <= mu[k] < math.inf:
+            return 0, math.inf
+    velocity, mobility, friction = np.empty(n), np.empty(nc), np.empty(nc)
+    _units(W, mu, dim, velocity, mobility)
+    highest = 0.0
+    for i in range(n):
+        highest = max(highest, abs(q[i]) / velocity[i])
+    unit = _power_of_two(highest) if highest > 0.0 else 1.0
+    scaled, rate = np.empty((n, n)), np.empty(n)
+    for i in range(n):
+        rate[i] = q[i] / (velocity[i] * unit)
+        r[i] *= velocity[i] / unit
+        for j in range(n):
+            scaled[i, j] = W[i, j] / (velocity[i] * velocity[j])
+    for k in range(nc):
+        friction[k] = (
+            mu[k] * (velocity[k * dim + 1] / velocity[k * dim]) if mu[k] > SMALLEST_FRICTION else 0.0
+        )
+    steps = _search(scaled, rate, friction, dim, r)
+    for i in range(n):
+        r[i] *= unit / velocity[i]
+    _respond(W, q, r, u)
+    return steps, _natural_residual(q, mu, dim, mobility, r, u)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_each(W, q, mu, dim, r, u, steps, residuals):  # type: ignore[no-untyped-def]
+    """Do `solve_compiled` for each problem of a batch, in place."""
+    for k in range(q.shape[0]):
+        steps[k], residuals[k] = solve_compiled(W[k], q[k], mu[k], dim, r[k], u[k])

@@ -17,8 +17,10 @@ from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.arguments import check_positive, check_rows, check_whole
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Info, Status, flag
@@ -136,6 +138,7 @@ def _first(mask: jax.Array) -> jax.Array:
     return jnp.min(jnp.where(mask, jnp.arange(n, dtype=jnp.int32), n - 1))
 
 
+@checked(max_pivots=check_rows, retries=check_whole, scaling_sweeps=check_whole, tolerance=check_positive)
 class Lemke(Record):
     """Lemke's method with lexicographic ratio test on an equilibrated problem, and retries.
 
@@ -348,6 +351,7 @@ def _checked(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.
     return W, w
 
 
+@checked(W="n n", w="n", cover="n")
 def solve_lcp(
     W: jax.Array,
     w: jax.Array,

@@ -15,6 +15,8 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_not_negative, check_positive, check_positive_or_inf
+from jaxcontact.front_door import checked
 
 # Hairer, Norsett & Wanner, Solving Ordinary Differential Equations I, table 5.2; rows are stages.
 NODES = np.array([0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1])
@@ -46,6 +48,7 @@ DENSE = np.array(
 SHRINK, GROW, SAFETY = 0.2, 5.0, 0.9
 
 
+@checked(rtol=check_not_negative, atol=check_not_negative, dt=check_positive, longest=check_positive_or_inf)
 class DormandPrince(Record):
     """Settings of the conventional integration: adaptive, or with a fixed step.
 

@@ -6,6 +6,8 @@ All functions are for one problem; `vmap` makes batches.
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -64,8 +66,8 @@ def isotropic(mobility: jax.Array, singles: int, nc: int) -> jax.Array:
     if mobility.shape[0] <= singles + 2 * nc:
         return mobility
     end = singles + nc
-    tangent = jnp.maximum(mobility[end : end + nc], mobility[end + nc :])
-    return jnp.concatenate([mobility[:end], tangent, tangent])
+    tangents = [mobility[at : at + nc] for at in range(end, mobility.shape[0], nc)]
+    return jnp.concatenate([mobility[:end], *[functools.reduce(jnp.maximum, tangents)] * len(tangents)])
 
 
 def factorise(matrix: jax.Array | BlockTridiagonal) -> Factor:

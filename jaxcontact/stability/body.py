@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_not_negative, check_number
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.mechanics.tree_constraints import check_no_loops
@@ -43,6 +45,20 @@ class LocalTerms(Record):
     force: jax.Array
 
 
+@checked(
+    alpha=check_number,
+    h=check_number,
+    L1=check_number,
+    L2=check_number,
+    phi1=check_number,
+    phi2=check_number,
+    F=check_number,
+    T=check_number,
+    mu1=check_not_negative,
+    mu2=check_not_negative,
+    e1=check_not_negative,
+    e2=check_not_negative,
+)
 class PlanarBiped(Record):
     """A rigid body on two point feet (Varkonyi, Fig. 1); its mass and radius of gyration are one.
 
@@ -132,6 +148,7 @@ def as_terms(body: Body) -> LocalTerms:
     return terms
 
 
+@checked(e=(" | nc", check_number))
 def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> LocalTerms:
     """Compute the zero-order dynamics of a planar mechanism that rests on one to three contacts.
 

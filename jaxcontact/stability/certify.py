@@ -10,6 +10,7 @@ import functools
 import jax
 import numpy as np
 
+from jaxcontact.front_door import checked
 from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.check import PAPER, Certificate, LyapunovFunction, gaps_hold, proves
@@ -36,6 +37,7 @@ from jaxcontact.stability.rational_modes import (
 METHODS = ("homogeneous", "full", "printed", "single", "return_map")
 
 
+@checked()
 def certify(
     body: Body, *, method: str = "homogeneous", degree: int = 3, solver: str | Solver = "clarabel"
 ) -> Certificate:

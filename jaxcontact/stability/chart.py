@@ -18,8 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count, check_rows
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import load_state, open_state, save_state
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
@@ -63,6 +65,7 @@ class Chart(Record):
     contradictions: int = static()
 
 
+@checked(num_samples=check_count, max_events=check_rows)
 def chart(
     make_body: Callable[..., Body],
     grid: Mapping[str, Any],

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.front_door import checked
 from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import IMPACT_LAW, LocalTerms
 from jaxcontact.stability.impact_conditions import Conditions, conditions, jump_forms
@@ -97,6 +98,7 @@ class Certificate(Record):
         return IMPACT_LAW
 
 
+@checked()
 def check(certificate: Certificate) -> bool:
     """Return whether a certificate proves its verdict; False for "undecided" and for damaged certificates.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_positive
+from jaxcontact.front_door import checked
 from jaxcontact.stability.body import LocalTerms
 from jaxcontact.stability.check import Certificate, check
 from jaxcontact.stability.modes import mode_words
@@ -106,6 +107,7 @@ def _largest(function: Callable[[float], float], value: float, high: float) -> f
     return low
 
 
+@checked()
 def excursion_bounds(certificate: Certificate) -> ExcursionBounds:
     """Compute bounds from a certificate: zeta, eta, and the size of pushes that stay within epsilon.
 

@@ -16,7 +16,8 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_integer
+from jaxcontact.arguments import check_count, check_integer, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import IMPACT_LAW, Body, LocalTerms, as_terms
@@ -60,6 +61,7 @@ class Falsification(Record):
     law: str = static(default=IMPACT_LAW)
 
 
+@checked(num_samples=check_rows, max_events=check_rows)
 def falsify(
     body: Body, *, num_samples: int = 256, seed: int = 0, max_events: int = 2000, law: Any = None
 ) -> Falsification:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.arguments import check_number, check_positive
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.check import check
@@ -37,6 +38,7 @@ TIE = 1e-9  # difference of the margins of two programs that counts as a tie
 SAME = 1e-7  # size of a tangent relative to all others that counts as zero
 
 
+@checked()
 def margin(body: Body) -> float:
     """Compute the margin of the certificate of a body; return 0 without a certificate.
 
@@ -50,6 +52,7 @@ def margin(body: Body) -> float:
     return certificate.residuals["margin"] if certificate.verdict == "stable" else 0.0
 
 
+@checked()
 def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]:
     """Compute exact slopes of the margin by numbers of a biped, from the dual of the program at the body.
 
@@ -176,6 +179,7 @@ def _rows_with_tangents(at_body: Ints, at_moved: Ints) -> np.ndarray:
     return rows
 
 
+@checked(tolerance=POSITIVE)
 def certified_end(
     make_body: Callable[[float], Body], inside: float, outside: float, *, tolerance: float = 1e-4
 ) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array, check_integer
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 
@@ -165,6 +166,7 @@ def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array
     return jnp.all(~sliding | (length > tolerance)) & jnp.all(~both | (apart > tolerance**2))
 
 
+@checked()
 def contact_modes(body: Body) -> ModeTable:
     """Tabulate the contact modes of a body: whether each is possible, its forces and its acceleration.
 
@@ -233,6 +235,7 @@ def _modes(terms: LocalTerms) -> ModeTable:
     )
 
 
+@checked()
 def is_equilibrium(body: Body) -> jax.Array:
     """Return whether contact forces within Coulomb's law hold the body at rest, as a bool.
 
@@ -244,6 +247,7 @@ def is_equilibrium(body: Body) -> jax.Array:
     return table.at_rest[..., table.words.index("S" * (len(table.words[0])))]
 
 
+@checked()
 def is_ambiguous(body: Body) -> jax.Array:
     """Return whether the body at rest may also start to move, as a bool: another mode is consistent at rest.
 
@@ -257,6 +261,7 @@ def is_ambiguous(body: Body) -> jax.Array:
     return jnp.any(jnp.delete(table.at_rest, still, axis=-1), axis=-1)
 
 
+@checked(v="nv")
 def impact(body: Body, v: jax.Array, contact: int) -> tuple[jax.Array, jax.Array]:
     """Compute the velocity after an impact at one contact, and its impulse (normal, tangential).
 

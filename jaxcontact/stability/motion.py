@@ -16,7 +16,8 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import small_dense
-from jaxcontact.arguments import check_count, check_integer
+from jaxcontact.arguments import check_count, check_integer, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
@@ -99,6 +100,7 @@ def _ties(rows: jax.Array) -> jax.Array:
     return among[:, None] & among[None]
 
 
+@checked(num_events=check_rows)
 def motion_path(
     body: Body, start: Motion, *, num_events: int, seed: int = 0, law: Any = None
 ) -> tuple[Motion, dict[str, jax.Array]]:

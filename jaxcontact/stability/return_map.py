@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact.arguments import check_count, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.falsify import check_starts, starts
@@ -21,6 +23,7 @@ from jaxcontact.stability.modes import contact_modes
 from jaxcontact.stability.motion import ACTIVE, DIVERGED, Motion, step, zero_order_dynamics
 
 
+@checked(num_samples=check_count, num_events=check_rows)
 def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events: int = 64) -> float:
     """Estimate the growth of the fastest motion near an equilibrium, d log(size) per impact or mode change.
 

@@ -16,7 +16,9 @@ from jaxcontact import geometry
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.algebra.selection import smallest
+from jaxcontact.arguments import check_count
 from jaxcontact.batching.once import computed_once
+from jaxcontact.front_door import check_record, checked
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix, mass_matrix_at
 from jaxcontact.mechanics.system import FrameMotion, Model, State, check_mechanism
@@ -27,7 +29,6 @@ from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import (
     BILATERAL,
-    DRY,
     LIMIT,
     NORMAL,
     TANGENT,
@@ -51,6 +52,7 @@ class Nearest(Record):
     overflow: jax.Array
 
 
+@checked()
 def contact_terms(model: Model, state: State, *, limits: bool = False) -> ContactTerms:
     """Compute the mass matrix, gaps and contact Jacobians of a mechanism at a state.
 
@@ -122,6 +124,7 @@ class MovingTerms(NamedTuple):
     kinematics: Any
 
 
+@checked()
 @jit
 def moving_terms(model: Model, state: State) -> MovingTerms:
     """Compute contact terms with (dJ/dt) v from kinematics and a geometry that are evaluated once.
@@ -149,6 +152,7 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
     return MovingTerms(terms, computed_once(contacts.slip_rate(*found)), kinematics)
 
 
+@checked()
 def constraint_terms(model: Model, state: State) -> ConstraintTerms:
     """Compute the joints, limits and contacts of a mechanism at a state, as rows of one matrix.
 
@@ -176,8 +180,11 @@ def constraint_terms(model: Model, state: State) -> ConstraintTerms:
     return constraint_terms_at(model, state, kinematics_of(model, state.q))[0]
 
 
+@checked()
 def unilateral_terms(model: Model, state: State) -> ContactTerms:
     """Compute `contact_terms`, followed by the limits of a mechanism as contacts without friction.
+
+    Dry friction of joints is not among them.
 
     Raises:
         ValueError: as `contact_terms`, and for joints held by `constraints`.
@@ -188,7 +195,7 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
         return contact_terms(model, state)
     rows = constraint_terms(model, state)
     kind = np.array(rows.kind, int)
-    if np.any((kind == BILATERAL) | (kind == DRY)):
+    if np.any(kind == BILATERAL):
         raise ValueError("model: expected contacts and limits alone, got joints held by constraints")
     first, last = np.flatnonzero(kind == NORMAL), np.flatnonzero(kind == LIMIT)
     nt, nv = model.structure.dim - 1, model.structure.num_velocities
@@ -205,6 +212,7 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
     )
 
 
+@checked(max_contacts=check_count)
 def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[ConstraintTerms, Nearest]:
     """Compute `constraint_terms` with only the `max_contacts` contacts of smallest gap; return both records.
 
@@ -234,7 +242,13 @@ def constraint_terms_at(
             nearest, moving_contacts = _nearest(moving_contacts, found, max_contacts)
             mu = mu[nearest.index]
         rows = contacts.rows_of(model, state.q, moving_contacts.bodies, moving_contacts.places, kinematics)
-        columns = _contact_columns(structure.dim, moving_contacts)
+        if model.params.spin_friction is not None:
+            bodies, places = moving_contacts.bodies, moving_contacts.places
+            spins = contacts.spin_rows(model, state.q, bodies, places, kinematics, rows)
+            lever = model.params.spin_friction
+            lever = lever if nearest is None else lever[nearest.index]
+            rows = jnp.concatenate([rows, lever[:, :, None] * spins[:, : lever.shape[1]]], axis=1)
+        columns = _contact_columns(rows.shape[1], moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi = jnp.concatenate([phi, columns["phi"]])
         gdot_v = jnp.concatenate([gdot_v, columns["gdot_v"]])
@@ -288,16 +302,18 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
     return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 
 
-def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
-    """Compute the columns phi, gdot_v and kind of the rows of contacts, without G and mu."""
+def _contact_columns(axes: int, moving_contacts: _Moving) -> dict[str, Any]:
+    """Compute the columns phi, gdot_v and kind of the rows of contacts, `axes` each, without G and mu."""
     gap, drift = moving_contacts.places.phi, computed_once(contacts.slip_rate(*moving_contacts))
+    spins = axes - drift.shape[1]  # rows of spins have none: their slip is known to first order in the step
     return {
-        "phi": jnp.zeros((*gap.shape, dim), gap.dtype).at[:, 0].set(gap).ravel(),
-        "gdot_v": drift.ravel(),
-        "kind": (NORMAL, *(TANGENT,) * (dim - 1)) * gap.shape[0],
+        "phi": jnp.zeros((*gap.shape, axes), gap.dtype).at[:, 0].set(gap).ravel(),
+        "gdot_v": (jnp.pad(drift, ((0, 0), (0, spins))) if spins else drift).ravel(),
+        "kind": (NORMAL, *(TANGENT,) * (axes - 1)) * gap.shape[0],
     }
 
 
+@checked()
 @jit
 def rows_by_body(model: Model, state: State) -> ConstraintTerms:
     """Compute `constraint_terms` of free bodies that meet in contacts only, with G as `BodyRows`.
@@ -319,24 +335,7 @@ def rows_by_body(model: Model, state: State) -> ConstraintTerms:
 
 def check_sizes(model: Model, state: State) -> None:
     """Raise ValueError if numbers or a state do not fit the structure."""
+    sizes = model._argument_sizes("model")
+    check_record("state", state, "", sizes)
     structure = model.structure
-    nb, nc = len(structure.bodies), structure.num_contacts
-    inertia = (nb,) if structure.dim == 2 else (nb, 3) if structure.tree is None else (nb, 3, 3)
-    expected: list[tuple[str, tuple[int, ...], list[tuple[int, ...]]]] = [
-        ("state.q", jnp.shape(state.q), [(structure.num_positions,)]),
-        ("state.v", jnp.shape(state.v), [(structure.num_velocities,)]),
-        ("params.mass", jnp.shape(model.params.mass), [(nb,)]),
-        ("params.inertia", jnp.shape(model.params.inertia), [inertia]),
-        ("params.mu", jnp.shape(model.params.mu), [(), (nc,)]),
-        (
-            "params.margin",
-            jnp.shape(model.params.margin) if model.params.margin is not None else (nc,),
-            [(nc,)],
-        ),
-        ("params.gravity", jnp.shape(model.params.gravity), [(structure.dim,)]),
-    ]
-    for name, actual_shape, allowed in expected:
-        if actual_shape not in allowed:
-            allowed_text = " or ".join(str(shape) for shape in allowed)
-            raise ValueError(f"{name}: expected shape {allowed_text}, got {actual_shape}")
     geometry.check_constants(structure.dim, structure.shapes, model.params.constants)

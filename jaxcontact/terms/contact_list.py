@@ -11,6 +11,7 @@ import numpy as np
 from jaxcontact import geometry
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_number
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import jit
 from jaxcontact.terms.contacts import bodies_of, motion, place, slip
@@ -73,6 +74,7 @@ class Contacts(Record):
             yield f"{first} on {second}: gap {float(self.gap[k]):.3g} m at {point}, normal {normal}{force}"
 
 
+@checked(impulse="nc dim", dt=POSITIVE)
 def contacts(
     model: Model, state: State, *, impulse: jax.Array | None = None, dt: float | jax.Array | None = None
 ) -> Contacts:
@@ -95,10 +97,6 @@ def contacts(
 
     Derivative: exact by state, params, impulse and dt, any order; `touching` is piecewise constant.
     """
-    if not isinstance(model, Model):
-        raise TypeError(f"model: expected a Model, got {type(model).__name__}")
-    if not isinstance(state, State):
-        raise TypeError(f"state: expected a State, got {type(state).__name__}")
     structure = model.structure
     shape = (structure.num_contacts, structure.dim)
     if not structure.pairs:

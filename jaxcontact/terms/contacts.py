@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import geometry
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.motion_equations import body_frames, free_rates, kinematics_of
 from jaxcontact.mechanics.system import FrameMotion, Model, System, free_poses
@@ -140,16 +141,39 @@ def rows_of(
     return jax.vmap(lambda v: slip(bodies, places, motion(model, q, v)), out_axes=-1)(basis)
 
 
+def spin_rows(
+    model: Model,
+    q: jax.Array,
+    bodies: tuple[Bodies, Bodies],
+    places: Places,
+    kinematics: Any,
+    rows: jax.Array,
+) -> jax.Array:
+    """Compute the Jacobians (nc, 3, nv) of the relative spins about n, t1, t2, from `rows_of` at the places.
+
+    A spin is the difference of the velocities of two points of a body, a unit vector apart.
+    """
+    normal, first, second = (places.axes[:, k] for k in range(3))
+
+    def beside(shift: jax.Array, axis: int) -> jax.Array:
+        moved = places._replace(point=places.point + shift, point_b=places.point_b + shift)
+        return rows_of(model, q, bodies, moved, kinematics)[:, axis] - rows[:, axis]
+
+    return jnp.stack([beside(first, 2), beside(second, 0), beside(normal, 1)], axis=1)
+
+
 def friction(model: Model, dtype: Any) -> jax.Array:
     """Return the friction coefficient (nc,) of every candidate contact."""
     return jnp.broadcast_to(jnp.asarray(model.params.mu, dtype), (model.structure.num_contacts,))
 
 
+@checked(q="nq")
 def contact_gaps(model: Model, q: jax.Array) -> jax.Array:
     """Compute the gaps (nc,) of all candidate contacts, m."""
     return place(model, *body_frames(model, q))[0].phi
 
 
+@checked(q="nq", v="nv")
 def contact_velocities(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     """Compute velocities (nc, dim) of a's material point in contact relative to b's, along n, t1[, t2]."""
     frame_motion = motion(model, q, v)

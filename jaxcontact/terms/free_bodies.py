@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxcontact import geometry
 from jaxcontact.algebra import body_rows
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.system import System, free_poses
 from jaxcontact.terms.owners import all_move, of_bodies, on_bodies
 
@@ -60,6 +61,7 @@ def blocks(
     return body_block(1.0, bodies[0], places.point), body_block(-1.0, bodies[1], places.point_b)
 
 
+@checked()
 def kept_by_body(system: System) -> bool:
     """Tell whether `rows_by_body` suits a mechanism: a chain of many free bodies without joints."""
     structure = system.structure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,16 @@ class ContactTerms(Record):
         mu: (nc,) friction coefficient.
         active: (nc,) bool, True if a contact touches.
     """
+
+    SHAPES: ClassVar[dict[str, str]] = {
+        "J_n": "nc nv",
+        "M": "nv nv",
+        "J_t": "nc nt nv",
+        "phi": "nc",
+        "mu": "nc",
+        "active": "bool nc",
+    }
+    ARGUMENT_HINT: ClassVar[str] = "; make them with contact_terms(model, state)"
 
     M: jax.Array
     J_n: jax.Array

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from jaxcontact.arguments import check_positive
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io.atomic_files import replace_file
 from jaxcontact.mechanics.system import Model
 from jaxcontact.simulate import Trajectory
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 KINDS = (".html", ".gif", ".mp4")
 
 
+@checked(fps=POSITIVE, slower=POSITIVE, width=POSITIVE)
 def animate(
     trajectory: Trajectory,
     model: Model,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact.arguments import check_choice, check_number
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.viz.spatial import View, draw_bodies, look
@@ -18,6 +20,7 @@ LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 STYLES = ("-", "--", "-.", ":")
 
 
+@checked(area=POSITIVE, lam=check_number, load_at=check_number)
 def plot_pressure(
     model: Model,
     state: State,
@@ -86,6 +89,7 @@ def plot_pressure(
     return figure
 
 
+@checked(xscale=check_choice("linear", "log"), yscale=check_choice("linear", "log"))
 def plot_curves(
     curves: Mapping[str, tuple[Any, Any]],
     *,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import Coverage
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
@@ -17,6 +18,7 @@ LINES = ("#d55e00", "#009e73", "#0072b2", "#cc79a7")
 DASHES = ("-", "--", "-.", ":")
 
 
+@checked(width=POSITIVE)
 def plot_coverage(found: Coverage, *, title: str | None = None, width: float = 7.2) -> Figure:
     """Plot upper confidence bounds on the fraction of outcomes farther than r from a sampled set.
 

@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_positive, check_rows
 from jaxcontact.ess import EventTrajectory, Settings, integrate
 from jaxcontact.ess.inputs import system_of
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
@@ -37,6 +39,7 @@ def _clean(axes: Axes) -> None:
     axes.tick_params(labelsize=8)
 
 
+@checked(width=POSITIVE)
 def plot_trajectory(
     trajectory: EventTrajectory,
     *,
@@ -115,6 +118,9 @@ def _legend_of_guards(figure: Figure, order: np.ndarray, marks: Sequence[str]) -
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
 
 
+@checked(
+    x_corner="2", eps=check_positive, radius=POSITIVE, duration=POSITIVE, starts=check_rows, width=POSITIVE
+)
 def plot_corner(
     model: Model,
     x_corner: jax.Array,
@@ -194,6 +200,7 @@ def _draw_run(axes: Axes, run: EventTrajectory, colors: dict[tuple[int, ...], st
         axes.plot(*x[row - 1 : row + 1].T, color=color, lw=2.6, solid_capstyle="round", zorder=3)
 
 
+@checked(width=POSITIVE, widths=("real k", check_positive), errors=("real k", check_positive))
 def plot_order(
     widths: Any, errors: Any, *, fit: tuple[float, float] | None = None, title: str | None = None,
     width: float = 4.6,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact.arguments import check_rows
 from jaxcontact.ess import EventTrajectory
+from jaxcontact.front_door import POSITIVE, checked
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.axes import Axes
@@ -16,6 +18,7 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is made
 COLOURS = ("tab:blue", "tab:orange")
 
 
+@checked()
 def contact_intervals(trajectory: EventTrajectory) -> list[list[tuple[float, float]]]:
     """List per leg the intervals of ground contact, s, of a `spring_legged` model's trajectory."""
     t, _, down = _used(trajectory)
@@ -27,6 +30,7 @@ def contact_intervals(trajectory: EventTrajectory) -> list[list[tuple[float, flo
     return intervals
 
 
+@checked()
 def plot_gait(trajectories: dict[str, EventTrajectory], *, title: str | None = None) -> Figure:
     """Plot strips of ground contact per leg, with height and forward speed of the body, one column per run.
 
@@ -65,6 +69,7 @@ def _strips(axes: Axes, intervals: list[list[tuple[float, float]]]) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
+@checked(frames=check_rows, slower=POSITIVE)
 def animate_gait(
     trajectory: EventTrajectory, params: Any, path: Path | str, *, frames: int = 48, slower: float = 8.0
 ) -> Path:

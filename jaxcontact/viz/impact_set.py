@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact.arguments import check_number, check_whole
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import ImpactSamples
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.terms import ContactTerms
@@ -24,6 +26,7 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is made
 SCALES = 20.0  # ratio of spans; axes whose spans differ more have different scales
 
 
+@checked(max_paths=check_whole, width=POSITIVE, simultaneous=check_number, mujoco=check_number)
 def plot_impact_set(
     samples: ImpactSamples,
     terms: ContactTerms,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact.arguments import check_number
+from jaxcontact.front_door import checked
 from jaxcontact.impact import ImpactSamples
 from jaxcontact.impact.sampling.outcomes import contact_velocities, named_shares, outcome_counts
 from jaxcontact.terms import ContactTerms
@@ -27,6 +29,7 @@ LEAST = 0.02  # of the fastest contact before; minimum half width of a window, s
 COLUMN, NARROWEST = 2.1, 5.6  # width of a panel and of the figure, inches
 
 
+@checked(mujoco=check_number)
 def plot_spatial_impact(
     samples: ImpactSamples,
     terms: ContactTerms,

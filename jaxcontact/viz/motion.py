@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.viz.compliant import LINES, STYLES
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def _tidy(axes: Axes, xlabel: str, ylabel: str) -> None:
     axes.grid(True, linewidth=0.3, alpha=0.6)
 
 
+@checked()
 def plot_cradle_energy(
     single: Mapping[str, tuple[Any, Any]],
     repeated: Mapping[str, tuple[Any, Any]],
@@ -75,6 +77,7 @@ def plot_cradle_energy(
     return figure
 
 
+@checked(floor=POSITIVE)
 def plot_order_difference(
     curves: Mapping[str, tuple[Any, Any]], *, floor: float = 1e-17, title: str | None = None
 ) -> Figure:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
@@ -17,6 +18,7 @@ COLORS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")  # O
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
+@checked(width=POSITIVE)
 def plot_restitution_sets(
     sets: Mapping[float, ImpactSamples],
     terms: ContactTerms,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.viz.palette import BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
@@ -34,6 +35,7 @@ class View(NamedTuple):
         return points @ self.axes[2]
 
 
+@checked()
 def look(azimuth: float = -60.0, elevation: float = 18.0) -> View:
     """Make the view from a direction, in degrees; azimuth -90, elevation 0 has x to the right and z up."""
     a, e = math.radians(azimuth), math.radians(elevation)
@@ -42,6 +44,7 @@ def look(azimuth: float = -60.0, elevation: float = 18.0) -> View:
     return View(np.stack([right, np.cross(eye, right), eye]))
 
 
+@checked()
 def draw_bodies(
     axes: Axes,
     model: Model,

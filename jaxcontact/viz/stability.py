@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.stability import Chart, Region
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
@@ -21,6 +22,7 @@ COLOURS = {
 DOTS = "#1b7837"
 
 
+@checked(width=POSITIVE)
 def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float = 5.6) -> Figure:
     """Plot every point of a chart as a cell coloured by its region; dots grow with the margin.
 

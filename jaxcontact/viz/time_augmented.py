@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact.arguments import check_mapping
+from jaxcontact.front_door import checked
 from jaxcontact.impact import Paradox
 from jaxcontact.simulate import AugmentedPath, PieceKind
 from jaxcontact.viz.compliant import LINES
@@ -24,6 +26,7 @@ REGIONS = {
 }
 
 
+@checked()
 def plot_path(path: AugmentedPath, coordinate: int, *, name: str = "q", title: str | None = None) -> Figure:
     """Plot one coordinate and its velocity over t and s, and the rates of t and impulses, after Fig. 8.
 
@@ -68,6 +71,7 @@ def plot_path(path: AugmentedPath, coordinate: int, *, name: str = "q", title: s
     return figure
 
 
+@checked()
 def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None = None) -> Figure:
     """Plot a gap against its velocity: impacts go straight up at gap zero, after Fig. 6.
 
@@ -96,6 +100,7 @@ def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None =
     return figure
 
 
+@checked(outline="real k 2", rows=check_mapping)
 def plot_snapshots(
     path: AugmentedPath, outline: np.ndarray, rows: Any, *, title: str | None = None
 ) -> Figure:
@@ -139,6 +144,7 @@ def plot_snapshots(
     return figure
 
 
+@checked(x="real n", y="real m", kind="int m n")
 def plot_paradox(
     x: np.ndarray, y: np.ndarray, kind: np.ndarray, *, names: tuple[str, str] = ("", ""),
     boundaries: dict[str, tuple[Any, Any]] | None = None, title: str | None = None,

@@ -158,7 +158,7 @@ def test_settings_that_are_none_are_refused_and_set_a_bit_inside_jit():
     for name, value in (("rtol", -1.0), ("atol", np.nan), ("dt", 0.0), ("dt", np.inf), ("longest", -1.0)):
         with pytest.raises(ValueError, match=f"ode.{name}: expected"):
             flow(*arguments, settings=jc.ess.Settings(eps=1e-3, ode=DormandPrince(**{name: value})))
-    with pytest.raises(ValueError, match="eps: expected finite numbers > 0"):
+    with pytest.raises(ValueError, match="eps: expected a finite number > 0"):
         flow(*arguments, settings=jc.ess.Settings(eps=np.inf))
     with pytest.raises(TypeError, match="ode: expected DormandPrince"):
         flow(*arguments, settings=jc.ess.Settings(eps=1e-3, ode=1e-6))
@@ -209,7 +209,7 @@ def test_guards_that_there_are_not_are_refused_and_give_nan_inside_jit(rng):
     assert np.isfinite(one).all(axis=(1, 2)).tolist() == [True, False, False]
     assert np.isfinite(all_of).all(axis=(1, 2)).tolist() == [True, False, False]
     for eps in (-1.0, np.nan):
-        with pytest.raises(ValueError, match="eps: expected a number > 0"):
+        with pytest.raises(ValueError, match="eps: expected (a finite number > 0|finite numbers)"):
             rescale_guards(jc.Model(system=CORNER, params=params), x[None], eps=eps)
 
 
@@ -265,5 +265,8 @@ def test_the_rule_of_the_page_holds_for_a_flow_and_its_derivatives(stiffness):
 def test_bands_need_a_tolerance():
     model = jc.Model(system=HOPPER, params=STIFF)
     for tol in (None, 0.0, -1.0):
-        with pytest.raises((TypeError, ValueError), match=r"settings\.tol"):
+        with pytest.raises((TypeError, ValueError), match=r"\btol: expected"):
             jc.ess.choose_bands(model, START, 0.0, END, settings=jc.ess.Settings(eps=0.1, tol=tol))
+    settings = jc.ess.Settings(eps=0.1, tol=1e-3)
+    with pytest.raises(TypeError, match="choose_bands: expected known numbers"):
+        jax.jit(lambda x: jc.ess.choose_bands(model, x, 0.0, END, settings=settings)[0])(jnp.asarray(START))

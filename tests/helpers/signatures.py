@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -93,7 +94,7 @@ def class_lines(path, record):
         if name.startswith("_") and name != "__call__":
             continue
         value = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-        if isinstance(value, property):
+        if isinstance(value, property | functools.cached_property):
             lines.append(f"{path}.{name} is a property")
         elif inspect.isfunction(value):
             lines += parameter_lines(f"{path}.{name}", value)

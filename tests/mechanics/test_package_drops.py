@@ -66,6 +66,8 @@ def test_it_comes_to_rest(name, rng):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", jc.io.mjcf.IgnoredOptionWarning)
         model = jc.load_mjcf(mj)
+    law = jc.compliant.stiff_material(float(model.params.mass.sum()))
+    model = model.replace(params=model.params.replace(law=law))
     floor = on_the_floor(model.system)
     controls = jnp.zeros((STEPS, model.num_controls))
 

@@ -126,5 +126,5 @@ def test_wrenches_that_do_not_fit_are_refused_by_name():
         call({"leg": jnp.zeros(3)})
     with pytest.raises(ValueError, match=r"applied\['.*'\]: expected shape \(3,\), got \(6,\)"):
         call({model.structure.bodies[0]: jnp.zeros(6)})
-    with pytest.raises(TypeError, match="applied: expected Mapping, got"):
+    with pytest.raises(TypeError, match="applied: expected a mapping, got"):
         call(jnp.zeros(3))

@@ -9,7 +9,7 @@ from jax import lax
 
 import jaxcontact as jc
 from jaxcontact.impact.laws.contact_space import ImpactInfo
-from jaxcontact.mechanics.system import is_inertia
+from jaxcontact.mechanics.numbers import is_inertia
 
 G = 9.81
 SLIDE = """<mujoco><worldbody><geom type="plane" size="5 5 1" euler="0 {} 0" friction="0.4"/>

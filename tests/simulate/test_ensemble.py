@@ -108,7 +108,7 @@ def test_wrong_arguments_are_named():
     states = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), STATE)
     with pytest.raises(ValueError, match=r"state: expected one state, or a first axis of 10, got \[\(3,\)\]"):
         run(state=states)
-    with pytest.raises(TypeError, match="reduce: expected a function or jc.Reduction, got int"):
+    with pytest.raises(TypeError, match="reduce: expected a function or Reduction, got 1"):
         run(reduce=1)
-    with pytest.raises(TypeError, match=r"stepper: expected one such as"):
+    with pytest.raises(TypeError, match="stepper: expected a Stepper"):
         run(stepper=None)

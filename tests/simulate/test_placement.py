@@ -87,7 +87,7 @@ def test_what_cannot_be_placed_is_named_or_marked():
         jc.place_on_ground(model, model.initial_state(), contacts=("foot",))
     with pytest.raises(TypeError, match="contacts: expected a sequence of names, got 'rock'"):
         jc.place_on_ground(model, model.initial_state(), contacts="rock")
-    with pytest.raises(TypeError, match="model: expected a Model, got System"):
+    with pytest.raises(TypeError, match="model: expected Model, got System"):
         jc.place_on_ground(model.system, model.initial_state())
     weightless = model.replace(params=model.params.replace(gravity=jnp.zeros(3)))
     _, info = jc.place_on_ground(weightless, model.initial_state())

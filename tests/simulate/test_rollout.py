@@ -65,6 +65,64 @@ def test_run_gives_the_same_motion_in_chunks(monkeypatch):
     assert seen == [(3, 6), (6, 6)]
 
 
+def test_one_program_moves_any_number_of_steps():
+    traced = []
+
+    class Counting(jc.simulate.Compliant):
+        def step(self, *args, **options):
+            traced.append(1)
+            return super().step(*args, **options)
+
+    stepper = Counting()
+    many = jax.jit(
+        lambda count: jc.simulate.rollout(*ARGS, CONTROLS, stepper=stepper, dt=DT, num_steps=count).states
+    )
+    all_steps = many(6)
+    first = len(traced)
+    for count in (0, 1, 4):
+        states = many(count)
+        np.testing.assert_array_equal(states.q[: count + 1], all_steps.q[: count + 1])
+        np.testing.assert_array_equal(states.q[count:], np.broadcast_to(states.q[count], (7 - count, 3)))
+        np.testing.assert_allclose(states.t[-1], count * DT, atol=1e-15)
+    assert len(traced) == first
+    for wrong in (7, -1, 1.5):
+        with pytest.raises(ValueError, match="num_steps: expected an integer"):
+            jc.simulate.rollout(*ARGS, CONTROLS, stepper=stepper, dt=DT, num_steps=wrong)
+
+
+@pytest.mark.slow
+def test_one_program_of_run_moves_any_number_of_steps():
+    traced = []
+
+    class Counting(jc.simulate.Compliant):
+        def step(self, *args, **options):
+            traced.append(1)
+            return super().step(*args, **options)
+
+    stepper = Counting()
+    runs = [jc.simulate.run(*ARGS, stepper=stepper, dt=DT, duration=n * DT) for n in (2, 5)]
+    again = len(traced)
+    runs.append(jc.simulate.run(*ARGS, stepper=stepper, dt=DT, duration=3 * DT))
+    assert len(traced) == again and [run.states.q.shape[0] for run in runs] == [3, 6, 4]
+    np.testing.assert_array_equal(runs[1].states.q[:4], runs[2].states.q)
+
+
+@pytest.mark.slow
+def test_a_rollout_of_fewer_steps_has_the_derivatives_of_the_shorter_one():
+    def end(v, controls, count):
+        start = STATE.replace(v=v)
+        found = jc.simulate.rollout(ARGS[0], start, controls, stepper=STEPPER, dt=DT, num_steps=count)
+        return found.states.q[-1, 0]
+
+    long = jax.grad(end, argnums=(0, 1))(STATE.v, CONTROLS, 4)
+    short = jax.grad(end, argnums=(0, 1))(STATE.v, CONTROLS[:4], None)
+    np.testing.assert_allclose(long[0], short[0], rtol=1e-12, atol=1e-18)
+    np.testing.assert_allclose(long[1][:4], short[1], rtol=1e-12, atol=1e-18)
+    np.testing.assert_array_equal(long[1][4:], 0.0)
+    worlds = jax.vmap(lambda n: end(STATE.v, CONTROLS, n))(jnp.array([2, 4]))
+    np.testing.assert_allclose(worlds[1], end(STATE.v, CONTROLS[:4], None), rtol=1e-12)
+
+
 def test_run_raises_where_a_step_fails_and_says_which():
     poisoned = CONTROLS.at[4, 0].set(jnp.nan)
     with pytest.raises(jc.FailureError, match=r"step 4: .*NONFINITE.*; 2 of 6 failed"):
@@ -96,7 +154,9 @@ def test_a_trajectory_is_saved_and_loaded(tmp_path):
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(TypeError, match=r"stepper: expected one such as jc.simulate.Compliant\(\), got str"):
+    with pytest.raises(
+        TypeError, match="stepper: expected a Stepper with init, closed, step, got 'compliant'"
+    ):
         jc.simulate.rollout(*ARGS, CONTROLS, stepper="compliant", dt=DT)
     with pytest.raises(ValueError, match=r"controls: expected shape \(T, 3\), got \(6, 2\)"):
         jc.simulate.rollout(*ARGS, CONTROLS[:, :2], stepper=STEPPER, dt=DT)

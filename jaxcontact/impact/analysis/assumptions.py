@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count
+from jaxcontact.front_door import PROBABILITY, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.coverage import binomial_lower, binomial_upper
 from jaxcontact.impact.laws.contact_enumeration import enumerable
@@ -63,6 +65,7 @@ class UniqueSteps(Record):
     complete: bool = static(default=True)
 
 
+@checked(v="nv", num_samples=check_count, confidence=PROBABILITY)
 def unique_steps(
     terms: ContactTerms,
     v: jax.Array,

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count, check_rows
+from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, PROBABILITY, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.assumptions import unique_steps
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone
@@ -37,6 +39,7 @@ class StepBound(Record):
     probability: float = static()
 
 
+@checked(v="nv", probability=PROBABILITY)
 def step_bound(terms: ContactTerms, v: jax.Array, law: Routh, *, probability: float = 1e-3) -> StepBound:
     """Bound the number of steps of an impact, up to a small probability (Halm & Posa, Theorem 8).
 
@@ -97,28 +100,37 @@ def _check_uniform(law: FittedRouth) -> None:
 
 def shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
     """Minimise |r|* = sqrt(r^T M^-1 r) over r (nv,) with r . M^-1 f >= 1 for all generators f."""
-    from scipy.linalg import solve_triangular  # imported late because its import is slow
-    from scipy.optimize import nnls
+    L = np.linalg.cholesky(np.asarray(terms.M, float))
+    y = least_distance(push_velocities(terms) @ L)
+    return L @ y, float(np.linalg.norm(y))
 
+
+def push_velocities(terms: ContactTerms) -> np.ndarray:
+    """Compute M^-1 f (k, nv) of the generators f of the friction cone of the active contacts."""
     active = np.asarray(terms.active)
     J_n, J_t, mu = (np.asarray(getattr(terms, n), float)[active] for n in ("J_n", "J_t", "mu"))
-    L = np.linalg.cholesky(np.asarray(terms.M, float))
-    nt = J_t.shape[1]
     corners = np.arange(16) * (np.pi / 8)
     fan = np.array([[1.0], [-1.0]])
-    if nt == 2:  # a polygon circumscribed about the disc
+    if J_t.shape[1] == 2:  # a polygon circumscribed about the disc
         fan = np.stack([np.cos(corners), np.sin(corners)], axis=1) / np.cos(np.pi / 16)
-    f = (J_n[:, None] + np.einsum("i,kt,itv->ikv", mu, fan, J_t)).reshape(-1, L.shape[0])
-    g = solve_triangular(L, f.T, lower=True).T
-    # Least distance programming (Lawson & Hanson, ch. 23): min |y| with g y >= 1.
+    f = (J_n[:, None] + np.einsum("i,kt,itv->ikv", mu, fan, J_t)).reshape(-1, J_n.shape[1])
+    return np.linalg.solve(np.asarray(terms.M, float), f.T).T
+
+
+def least_distance(g: np.ndarray) -> np.ndarray:
+    """Minimise |y| subject to g y >= 1 (Lawson & Hanson, ch. 23); NaN if no y satisfies it."""
+    from scipy.optimize import nnls  # imported late because its import is slow
+
     unit = np.linalg.norm(g, axis=1)
-    target = np.zeros(L.shape[0] + 1)
+    rows = np.vstack([(g / unit[:, None]).T, 1.0 / unit])
+    target = np.zeros(g.shape[1] + 1)
     target[-1] = 1.0
-    weights, _ = nnls(np.vstack([(g / unit[:, None]).T, 1.0 / unit]), target)
-    residual = np.vstack([(g / unit[:, None]).T, 1.0 / unit]) @ weights - target
+    residual = rows @ nnls(rows, target)[0] - target
+    if not -residual[-1] > 1e-14:
+        return np.full(g.shape[1], np.nan)
     y = -residual[:-1] / residual[-1]
-    y = y / np.min(g @ y)  # removes the tolerance of nnls
-    return L @ y, float(np.linalg.norm(y))
+    push = float(np.min(g @ y))
+    return y / push if push > 0 else np.full(g.shape[1], np.nan)  # removes the tolerance of nnls
 
 
 class NetBound(Record):
@@ -143,6 +155,7 @@ class NetBound(Record):
     statement: str = static()
 
 
+@checked(v="nv", num_samples=check_count, tolerance=POSITIVE, num_tested=check_rows)
 def net_bound(
     terms: ContactTerms,
     v: jax.Array,
@@ -219,6 +232,13 @@ def net_bound(
     )
 
 
+@checked(
+    lipschitz=NOT_NEGATIVE,
+    side=POSITIVE,
+    num_dimensions=check_count,
+    num_samples=check_count,
+    tolerance=POSITIVE,
+)
 def dense_sampling(
     lipschitz: float, side: float, num_dimensions: int, num_samples: int, tolerance: float
 ) -> float:

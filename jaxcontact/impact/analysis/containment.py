@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number, check_type
+from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.impact.analysis.necessary import exclusion
 from jaxcontact.impact.analysis.order_search import nearest_by_orders
 from jaxcontact.impact.analysis.outcome_families import families, match
@@ -46,6 +47,7 @@ class Containment(Record):
     unknown: jax.Array
 
 
+@checked(v_measured=check_number, tolerance=NOT_NEGATIVE)
 def contains(
     samples: ImpactSamples,
     v_measured: Any,

@@ -14,7 +14,8 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit, small_dense
-from jaxcontact.arguments import check_positive
+from jaxcontact.arguments import check_number, check_positive
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.containment import mass_root
 from jaxcontact.impact.sampling.chunks import ImpactSamples
@@ -36,6 +37,7 @@ class Coupling(Record):
     contacts: jax.Array
 
 
+@checked()
 def coupling(terms: ContactTerms) -> Coupling:
     """Compute how contacts act on one another through the inertia; zero if their order is irrelevant.
 
@@ -105,6 +107,13 @@ class InvariantSubspace(Record):
         return self.directions[:, : self.dimension] @ self.covectors[: self.dimension]
 
 
+def _check_outcomes(name: str, value: Any) -> None:
+    """Raise TypeError unless a value is a record of samples, which has been checked, or velocities."""
+    if not isinstance(value, ImpactSamples):
+        check_number(name, value)
+
+
+@checked(samples=_check_outcomes, tolerance=POSITIVE)
 def invariant_subspace(
     terms: ContactTerms,
     samples: ImpactSamples | Any = None,

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_type
+from jaxcontact.arguments import check_not_negative, check_type
+from jaxcontact.front_door import checked
 from jaxcontact.impact.analysis.containment import mass_root
 from jaxcontact.impact.analysis.symmetry import check_symmetry
 from jaxcontact.impact.sampling.chunks import ImpactSamples
@@ -53,6 +54,7 @@ class Coverage(Record):
     confidence: float = static()
 
 
+@checked(r=check_not_negative)
 def coverage(
     samples: ImpactSamples,
     *,

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.bounds import shortest_push
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone
@@ -35,6 +36,7 @@ class ImpulseBound(Record):
     reason: str = static()
 
 
+@checked(v="nv")
 def impulse_bound(terms: ContactTerms, v: jax.Array) -> ImpulseBound:
     """Bound the normal impulse of any path of the impact inclusion (Halm & Posa, Proposition 4).
 
@@ -87,6 +89,7 @@ class DissipationBound(Record):
         return np.where(s > self.end, 1.0, lost / (1.0 + np.sqrt(1.0 - lost)))
 
 
+@checked()
 def dissipation_bound(terms: ContactTerms | Sequence[ContactTerms]) -> DissipationBound:
     """Bound the energy loss of every path of the impact inclusion (Halm & Posa, Theorem 3, Corollary 2).
 

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_count, check_rows
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.order_search import (
     Starts,
@@ -47,6 +49,7 @@ class Extreme(Record):
     values: jax.Array
 
 
+@checked(v="nv", direction="nv", num_starts=check_rows, num_iters=check_count)
 def extreme(
     terms: ContactTerms,
     v: jax.Array,

@@ -14,6 +14,8 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit
+from jaxcontact.arguments import check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import acceleration_size, force_modes, near_zero, presses
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration
@@ -59,6 +61,7 @@ class ParadoxInfo(Record):
     complete: bool = static(default=True)
 
 
+@checked(v="nv", f="nv", drift="nc 1+nt", num_directions=check_rows)
 def paradox(
     terms: ContactTerms,
     v: jax.Array,

@@ -10,10 +10,23 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontact.arguments import check_rows
+from jaxcontact.front_door import checked
+
 # Margins below this count as zero, because the linear program is solved to 1e-10.
 _RESOLUTION = 1e-9
 
 
+def _check_terms(name: str, value: Any) -> None:
+    """Raise TypeError for an object without the matrices of contacts."""
+    missing = [field for field in ("M", "J_n", "J_t", "mu", "active") if not hasattr(value, field)]
+    if missing:
+        raise TypeError(
+            f"{name}: expected ContactTerms, got {type(value).__name__} without {', '.join(missing)}"
+        )
+
+
+@checked(terms=_check_terms, num_directions=check_rows)
 def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, float]:
     """Find a direction r in which every admissible impulse of the active contacts pushes.
 

@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import contact_space, slowest_approach
 from jaxcontact.impact.laws.routh_law import Routh, fitted_law
@@ -41,6 +43,7 @@ class PostImpactSet(Record):
     complete: bool = static(default=False)
 
 
+@checked(v="nv", num_samples=check_count, tolerance=POSITIVE)
 def approximate_set(
     terms: ContactTerms,
     v: jax.Array,

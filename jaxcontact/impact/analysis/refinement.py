@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_count, check_number
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.routh_law import Routh, fitted_law
 from jaxcontact.impact.sampling.driver import sample
@@ -54,6 +55,7 @@ class Refinement(Record):
     range_settled: bool = static()
 
 
+@checked(v="nv", num_samples=check_count)
 def refine(
     terms: ContactTerms,
     v: jax.Array,

@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.arguments import check_type
+from jaxcontact.front_door import checked
 from jaxcontact.impact.inputs import check_terms
 from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.mechanics.system import Symmetry
 from jaxcontact.terms import ContactTerms
 
 
+@checked()
 def mirrored(samples: ImpactSamples, terms: ContactTerms, symmetry: Symmetry) -> ImpactSamples:
     """Return the n samples followed by their n mirror images.
 

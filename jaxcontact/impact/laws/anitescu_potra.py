@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.arguments import check_rows, check_sides
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.circular_cone import settle
 from jaxcontact.impact.laws.contact_space import (
@@ -29,6 +31,7 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
 
+@checked(v="nv", clearance="nc", num_directions=check_sides)
 def anitescu_potra(
     terms: ContactTerms,
     v: jax.Array,
@@ -100,6 +103,7 @@ def _anitescu_potra(
     return jnp.where(bad, v_in, v_plus), info
 
 
+@checked(v="nv", max_impacts=check_rows, clearance="nc", num_directions=check_sides)
 def sequential(
     terms: ContactTerms,
     v: jax.Array,

@@ -14,11 +14,13 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, callable_as_pytree, static
+from jaxcontact.arguments import check_fraction, check_not_negative, check_positive, check_rows, check_sides
+from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
 from jaxcontact.impact.laws.chain import chain
 from jaxcontact.impact.laws.contact_space import ImpactInfo
 from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
-from jaxcontact.impact.laws.reflections import Order
+from jaxcontact.impact.laws.reflections import Order, check_order_word
 from jaxcontact.impact.laws.routh import resolve, routh_step
 from jaxcontact.impact.laws.routh_law import Routh
 from jaxcontact.impact.laws.routh_path import RouthPathInfo, routh_path
@@ -28,6 +30,7 @@ from jaxcontact.terms import ContactTerms
 Law = Callable[..., tuple[jax.Array, Any]]  # (terms, v, key) -> (v_plus, info)
 
 
+@checked(num_directions=check_sides)
 class AnitescuPotra(Record):
     """All contacts at once, inelastic, Coulomb friction; see `anitescu_potra`.
 
@@ -49,6 +52,7 @@ class AnitescuPotra(Record):
         return anitescu_potra(terms, v, num_directions=self.num_directions, clearance=clearance)
 
 
+@checked(max_impacts=check_rows, num_directions=check_sides)
 class Sequential(Record):
     """Single inelastic impacts one after the other, Coulomb friction; see `sequential`.
 
@@ -76,6 +80,7 @@ class Sequential(Record):
         return sequential(terms, v, order, clearance=clearance, **options)
 
 
+@checked(restitution=check_fraction, num_directions=check_sides)
 class Newton(Record):
     """All contacts at once, Newton's restitution of speeds, Coulomb friction; see `newton`.
 
@@ -94,6 +99,7 @@ class Newton(Record):
         return newton(terms, v, restitution=self.restitution, num_directions=self.num_directions)
 
 
+@checked(restitution=check_fraction, num_directions=check_sides)
 class Poisson(Record):
     """All contacts at once, Poisson's restitution of impulses, Coulomb friction; see `poisson`.
 
@@ -112,6 +118,7 @@ class Poisson(Record):
         return poisson(terms, v, restitution=self.restitution, num_directions=self.num_directions)
 
 
+@checked(restitution=check_fraction, rates=check_not_negative, max_events=check_rows)
 class Energetic(Record):
     """Stronge's energetic restitution along Routh's path in the plane, exact; see `routh_path`.
 
@@ -134,6 +141,7 @@ class Energetic(Record):
         return routh_path(terms, v, rates, max_events=self.max_events, restitution=self.restitution)
 
 
+@checked(stiffness=check_positive, restitution=check_fraction, max_steps=check_rows)
 class Chain(Record):
     """All contacts at once through springs of known stiffness ratios, without friction; see `chain`.
 
@@ -155,6 +163,7 @@ class Chain(Record):
         return chain(terms, v, **settings)
 
 
+@checked(order=check_order_word, restitution=check_fraction, max_reflections=check_rows)
 class Propagative(Record):
     """Single impacts one after the other without friction, elastic to plastic; see `propagate`.
 
@@ -177,6 +186,7 @@ class Propagative(Record):
         )
 
 
+@checked()
 class Plastic(Record):
     """The feasible velocity nearest to v in the kinetic metric, without friction; see `plastic`.
 
@@ -225,7 +235,7 @@ NEED_SETTINGS = {
 }
 
 
-def law_as_pytree(law: Law) -> Any:
+def law_as_pytree(law: Law, name: str = "law") -> Any:
     """Convert the law to a pytree for jitted functions; a plain function becomes static.
 
     The functions `anitescu_potra`, `sequential`, `propagate` and `plastic` become their records.
@@ -233,7 +243,7 @@ def law_as_pytree(law: Law) -> Any:
     Raises:
         TypeError: an object that is not callable, or a callable that does not take (terms, v, key).
     """
-    expected = "law: expected a callable (terms, v, key) -> (v_plus, info), got"
+    expected = f"{name}: expected a callable (terms, v, key) -> (v_plus, info), got"
     if not callable(law):
         raise TypeError(f"{expected} {type(law).__name__}")
     for function, record in RECORDS:

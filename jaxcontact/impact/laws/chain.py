@@ -15,7 +15,8 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_positive
+from jaxcontact.arguments import check_number, check_positive, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import (
     ImpactInfo,
@@ -42,6 +43,12 @@ class _Springs(NamedTuple):
     done: jax.Array
 
 
+@checked(
+    v="nv",
+    stiffness=(" | nc", check_positive),
+    restitution=(" | nc", check_number),
+    max_steps=check_rows,
+)
 def chain(
     terms: ContactTerms, v: jax.Array, *, stiffness: Any, restitution: Any = 1.0, max_steps: int = 8192
 ) -> tuple[jax.Array, ImpactInfo]:

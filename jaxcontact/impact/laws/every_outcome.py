@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra
 from jaxcontact.impact.laws.contact_enumeration import (
@@ -49,6 +50,7 @@ class OutcomesInfo(Record):
     residual: jax.Array
 
 
+@checked(v="nv")
 def outcomes(
     terms: ContactTerms, v: jax.Array, law: AnitescuPotra | RouthStep
 ) -> tuple[tuple[jax.Array, jax.Array], OutcomesInfo]:

@@ -15,6 +15,8 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
+from jaxcontact.arguments import check_rows
+from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.mechanics.configuration import velocity_map
 from jaxcontact.mechanics.motion_equations import bias
@@ -59,6 +61,16 @@ class CompliantInfo(Record):
     impulse_path: jax.Array | None = None
 
 
+@checked(
+    damping_ratio=NOT_NEGATIVE,
+    mass=POSITIVE,
+    slip_speed=POSITIVE,
+    duration=POSITIVE,
+    stop_speed=POSITIVE,
+    rtol=POSITIVE,
+    atol=POSITIVE,
+    max_steps=check_rows,
+)
 def kelvin_voigt(
     model: Model,
     state: State,

@@ -16,7 +16,9 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_rows
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import mass_norm
 from jaxcontact.impact.laws.reflections import (
@@ -66,6 +68,7 @@ class _Front(NamedTuple):
     stage: jax.Array
 
 
+@checked(v="nv", max_outcomes=check_rows, max_reflections=check_rows)
 def propagate_all(
     terms: ContactTerms, v: jax.Array, *, max_outcomes: int = 16, max_reflections: int = 64
 ) -> tuple[jax.Array, Sequences, jax.Array]:
@@ -225,6 +228,7 @@ def _minimal(unit_normals: Normals, speed: jax.Array, order: jax.Array) -> jax.A
     return (length <= stages) & ~jnp.any(proper & feasible)
 
 
+@checked(v="nv", max_reflections=check_rows)
 def indeterminacy(
     terms: ContactTerms,
     v: jax.Array,
@@ -306,6 +310,7 @@ class UniqueOrder(Record):
         return "reflection group: every <u_i, u_j> = -cos(pi / n_ij)"
 
 
+@checked(tol=NOT_NEGATIVE)
 def unique_order(terms: ContactTerms, tol: float = 1e-9) -> UniqueOrder:
     """Find the theorem, if any, which guarantees that elastic impacts do not depend on the order.
 

@@ -13,14 +13,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_number, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import energy_ratio, mass_norm
-from jaxcontact.impact.laws.reflections import Normals, Order, normals, reflect, share, stop, tolerance
+from jaxcontact.impact.laws.reflections import (
+    ORDERS,
+    Normals,
+    Order,
+    normals,
+    reflect,
+    share,
+    stop,
+    tolerance,
+)
 from jaxcontact.precision import jit
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
-
-ORDERS = ("most_violated", "least_violated")
 
 
 class PropagateInfo(Info):
@@ -41,6 +50,7 @@ class PropagateInfo(Info):
     sequence: jax.Array
 
 
+@checked(v="nv", restitution=("", check_number), max_reflections=check_rows)
 def propagate(
     terms: ContactTerms,
     v: jax.Array,
@@ -135,6 +145,7 @@ def _propagate(
     return _outcome(terms, v_in, v, unit_normals, impulse, speed, status, sequence)
 
 
+@checked(v="nv")
 def plastic(terms: ContactTerms, v: jax.Array, *, unilateral: bool = True) -> tuple[jax.Array, PropagateInfo]:
     """Find the perfectly plastic outcome: the feasible velocity nearest to v in the kinetic metric.
 

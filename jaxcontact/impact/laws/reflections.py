@@ -8,7 +8,7 @@ the Gram matrix G.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,21 @@ from jax import lax
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
 
 TIE_DIGITS = 0.6  # power of eps; rates of approach closer than that, relative, have no order
 Order = str | tuple[int, ...]
+ORDERS = ("most_violated", "least_violated")
+
+
+def check_order_word(name: str, value: Any) -> None:
+    """Raise an error if a value is neither a rule of `ORDERS` nor a sequence of contact indices."""
+    cycle = isinstance(value, list | tuple) and all(isinstance(k, int | np.integer) for k in value)
+    if not cycle and value not in ORDERS:
+        raise ValueError(f"{name}: expected one of {', '.join(ORDERS)}, or contact indices, got {value!r}")
 
 
 class Normals(NamedTuple):
@@ -44,6 +53,7 @@ class Normals(NamedTuple):
     active: jax.Array
 
 
+@checked(M="nv nv", u="nv")
 def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
     """Compute Gamma (nv, nv), the reflection of an elastic impact on one contact.
 
@@ -78,6 +88,7 @@ def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
     return jnp.eye(u.shape[0], dtype=u.dtype) - reflected
 
 
+@checked()
 def normals_gram(terms: ContactTerms) -> jax.Array:
     """Compute the products <u_i, u_j>_g (nc, nc) of the unit normals of contacts; zero for inactive ones.
 

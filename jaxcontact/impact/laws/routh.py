@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.arguments import check_number, check_sides
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration
@@ -41,6 +43,7 @@ def check_selection(
         check_enumeration(terms, num_directions, f'selection="{selection}"')
 
 
+@checked(v="nv", num_directions=check_sides)
 def routh_step(
     terms: ContactTerms,
     v: jax.Array,
@@ -96,6 +99,7 @@ def draw_status(impulse_max: jax.Array, pick: jax.Array, restitution: jax.Array 
     return inputs.impulse_status(impulse_max) | flag(~good, Status.INVALID)
 
 
+@checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides)
 def resolve(
     terms: ContactTerms,
     v: jax.Array,

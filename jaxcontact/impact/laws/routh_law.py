@@ -16,6 +16,15 @@ from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit
+from jaxcontact.arguments import (
+    check_choice,
+    check_fraction,
+    check_not_negative,
+    check_positive,
+    check_rows,
+    check_sides,
+)
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_space import ImpactInfo
@@ -49,6 +58,9 @@ def stopping_impulse(terms: ContactTerms, v: jax.Array, clearance: jax.Array | N
     return jnp.where(largest > 0, largest, 1.0)
 
 
+@checked(
+    impulse_step=check_positive, max_steps=check_rows, restitution=check_fraction, num_directions=check_sides
+)
 class Routh(Record):
     """Steps of bounded normal impulse in a random order of contacts (Halm & Posa, Algorithm 1).
 
@@ -149,6 +161,7 @@ class Routh(Record):
         return resolve_draws(terms, v, draws, steps, restitution=self.restitution, clearance=clearance)
 
 
+@checked(impulse_max=check_not_negative, selection=check_choice("all", "lemke"), num_directions=check_sides)
 class RouthStep(Record):
     """One step of Routh's impact with given largest normal impulses; see `routh_step`.
 

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact.arguments import check_number, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_space import (
@@ -45,6 +47,7 @@ class RouthPathInfo(ImpactInfo):
     path_impulse: jax.Array
 
 
+@checked(v="nv", until="nc", max_events=check_rows, restitution=(" | nc", check_number))
 def routh_path(
     terms: ContactTerms,
     v: jax.Array,

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_number, check_sides
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.circular_cone import settle
 from jaxcontact.impact.laws.contact_space import (
@@ -27,6 +29,7 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
 
+@checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides)
 def newton(
     terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int | None = None
 ) -> tuple[jax.Array, ImpactInfo]:
@@ -58,6 +61,7 @@ def newton(
     return _newton(terms, v, jnp.asarray(restitution, v.dtype), num_directions)
 
 
+@checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides)
 def poisson(
     terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int | None = None
 ) -> tuple[jax.Array, ImpactInfo]:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxcontact.front_door import checked
 from jaxcontact.impact.sampling.chunks import Chunk, ImpactSamples
 from jaxcontact.impact.sampling.stream import Stream
 from jaxcontact.io import fingerprint
@@ -23,6 +24,7 @@ FORMAT = "jaxcontact impact samples, 3"  # a new number when the same draws lead
 FIELDS = ("v_plus", "impulse", "status", "num_iters", "energy_ratio", "residual", "path")
 
 
+@checked()
 def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
     """Load the finished samples of a checkpoint as memory-mapped arrays, even while the run is in progress.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -30,6 +30,12 @@ class ImpactSamples(Record):
         independent: whether the samples are independent draws of one distribution: drawn with a `key`, and
             not with "visited", where a sample depends on the modes that earlier ones met.
     """
+
+    SHAPES: ClassVar[dict[str, str]] = {
+        "v_minus": "n",
+        "v_plus": "N n",
+    }
+    ARGUMENT_HINT: ClassVar[str] = "; draw them with sample"
 
     v_minus: jax.Array
     v_plus: jax.Array

@@ -16,8 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.reduction import Reduction, check_reduce, folder
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.costs import check_memory
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration, touching_contacts
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
@@ -63,6 +66,7 @@ def sample(
 ) -> Reduced: ...
 
 
+@checked(v="nv", num_samples=check_count)
 def sample(
     terms: ContactTerms,
     v: jax.Array,
@@ -180,6 +184,7 @@ class MemoryWarning(UserWarning):
 def _announce_memory(stream: Stream, total: int) -> None:
     """Warn if the samples of a run need more than LARGE_OUTPUT bytes."""
     per_sample = sum(leaf.nbytes for leaf in jax.tree.leaves(stream.unmoved(1).replace(v_minus=None)))
+    check_memory("num_samples", total, per_sample, "samples")
     if per_sample * total > LARGE_OUTPUT:
         warnings.warn(
             f"sample: {total} samples of {per_sample} bytes need {per_sample * total / 1e9:.1f} GB of "
@@ -209,7 +214,7 @@ def _stream(
     elif isinstance(seed, jax.Array | np.ndarray):
         raise TypeError(f"seed: expected an integer or a JAX random key, got {seed!r}")
     else:
-        inputs.check_integer("seed", seed)
+        check_seed("seed", seed)
         draws = sobol(law.max_steps * (nc + 1), seed)
     draws = shaped(draws, law.density, nc)
     return Stream(terms, v, draws, law, keep_path=keep_path, places=places, run=run)

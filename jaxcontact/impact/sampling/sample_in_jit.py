@@ -15,8 +15,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit
+from jaxcontact.arguments import check_count
 from jaxcontact.batching import platforms
 from jaxcontact.batching.batch_axes import batch_first
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_enumeration import mode_table
@@ -49,6 +51,7 @@ from jaxcontact.terms import ContactTerms
 _GROUP = 8  # lanes: the size of a tile is a multiple of it, see `mode_filter.any_lane`
 
 
+@checked(v="nv", num_samples=check_count, max_contacts=check_count)
 def sample_in_jit(
     terms: ContactTerms,
     v: jax.Array,

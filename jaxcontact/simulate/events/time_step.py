@@ -16,7 +16,8 @@ from jax import lax
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Model, State, System, is_inertia, usable_numbers
+from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, ahead, outlook
 from jaxcontact.simulate.events.event_log import (

@@ -8,11 +8,13 @@ import jax.numpy as jnp
 from jaxcontact._pytree import Record, static
 from jaxcontact.compliant.settings import DEFAULT, Settings, StepMemory
 from jaxcontact.compliant.step import first_memory, step
+from jaxcontact.front_door import checked
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.terms import contact_gaps
 
 
+@checked()
 class Compliant(Record):
     """Steps of `jc.compliant.step`, each started from the forces of the one before.
 
@@ -46,7 +48,8 @@ class Compliant(Record):
         """Make one step; `info.details` is the `StepInfo` of `compliant.step`."""
         then, info = step(model, state, tau, dt=dt, settings=self.settings, memory=memory)
         nc, dim = model.structure.num_contacts, model.structure.dim
-        force = info.lam[info.lam.shape[0] - nc * dim :].reshape(nc, dim)
+        axes = dim if model.params.spin_friction is None else dim + model.params.spin_friction.shape[1]
+        force = info.lam[info.lam.shape[0] - nc * axes :].reshape(nc, axes)[:, :dim]
         said = StepperInfo(
             status=info.status,
             residual=info.residual,

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_positive, is_concrete
+from jaxcontact.arguments import check_positive, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
@@ -22,6 +23,7 @@ from jaxcontact.simulate.projection import check_no_penetration
 from jaxcontact.simulate.stepper import StepperInfo
 
 
+@checked(rtol=check_positive, max_events=check_rows)
 class EventDriven(Record):
     """Motion of order five from event to event, with impacts at their time under any law.
 
@@ -71,10 +73,7 @@ class EventDriven(Record):
     max_events: int = static(default=64)
 
     def __post_init__(self) -> None:
-        check_count("max_events", self.max_events)
-        if is_concrete(self.rtol):
-            check_positive("rtol", self.rtol)
-        object.__setattr__(self, "impact", law_as_pytree(self.impact))
+        object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> EventMemory:

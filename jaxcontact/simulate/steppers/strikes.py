@@ -20,6 +20,7 @@ from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
 from jaxcontact.mechanics.motion_equations import kinematics_of
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.projection import constraint_values
+from jaxcontact.simulate.steppers.dry_joints import DryRows, dry_rows, with_dry_joints
 from jaxcontact.solvers.roots import Bracket, illinois
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, touch_tolerance, unilateral_terms
@@ -91,13 +92,22 @@ def within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array:
     return terms.phi <= jnp.maximum(dt * size * mass_norm(terms.M, v), touch_tolerance(terms.J_n))
 
 
-def press(laws: Laws, terms: ContactTerms, free: FreeStep, allowed: Any, dt: jax.Array) -> Answer:
-    """Apply the law of contacts that press to the `allowed` contacts (nu,) within reach, over dt."""
+def press(
+    laws: Laws, terms: ContactTerms, free: FreeStep, allowed: Any, dt: jax.Array, dry: DryRows | None
+) -> tuple[Answer, jax.Array]:
+    """Apply the law of contacts that press, over dt, to dry joints and the `allowed` contacts within reach.
+
+    Returns the answer, and the velocities (nv,) on which contacts or dry joints act.
+    """
     ahead = start_of_constraints(free)
     terms = terms.replace(M=free.M)
     terms = terms.replace(active=within_reach(terms, ahead, dt) & allowed)
-    v, info = laws.press(terms, ahead, laws.key, clearance=terms.phi / dt)
-    return Answer(v, info.impulse, info.status, info.residual, info.num_iters)
+    asked, nu, nv = (terms, ahead, terms.phi / dt), terms.phi.shape[0], ahead.shape[0]
+    if dry is not None:
+        asked = with_dry_joints(*asked, dry, dt)
+    v, info = laws.press(*asked[:2], laws.key, clearance=asked[2])
+    touched = touched_velocities(asked[0], info.impulse)[:nv]
+    return Answer(v[:nv], info.impulse[:nu], info.status, info.residual, info.num_iters), touched
 
 
 def touched_velocities(terms: ContactTerms, impulse: jax.Array) -> jax.Array:
@@ -112,8 +122,8 @@ def step_at_once(
 ) -> tuple[State, Answer]:
     """Make a step in which contacts press and none strikes; return the end, with depth, and the answer."""
     free = free_step(model, state, controls, dt, terms.M, kinematics_of(model, state.q))
-    answer = press(laws, terms, free, True, dt)
-    v, rate = take_free_step(model.system, free, answer.v, touched_velocities(terms, answer.impulse))
+    answer, touched = press(laws, terms, free, True, dt, dry_rows(model))
+    v, rate = take_free_step(model.system, free, answer.v, touched)
     q = retract(model.system, state.q, dt * rate)
     status = answer.status | flag(~free.settled, Status.MAX_ITERS)
     return State(q=q, v=v, t=state.t + dt), answer._replace(status=status)
@@ -158,9 +168,9 @@ def _to_next_strike(
     slowest = jnp.abs(terms.J_n @ ahead - rate) * (dt / left) + collision_tolerance(rate.dtype)
     touches = terms.phi <= touch_tolerance(terms.J_n)
     fast = progress.more & (more >= 0) & (rate < -jnp.where(touches, 1.0, SLOW_FRACTION) * slowest)
-    pressed = press(laws, terms, free, ~fast, left)
+    pressed, touched = press(laws, terms, free, ~fast, left, dry_rows(model))
     pressed = pressed._replace(status=pressed.status | flag(~free.settled, Status.MAX_ITERS))
-    v, rate_of_q = take_free_step(model.system, free, pressed.v, touched_velocities(terms, pressed.impulse))
+    v, rate_of_q = take_free_step(model.system, free, pressed.v, touched)
     path = _Path(model.params, state.q, state.v, rate_of_q, left)
     # A contact that closes at the very end, but for round-off, strikes now, and not at rest in the next step.
     end = collision_tolerance(rate.dtype) * left * jnp.abs(terms.J_n @ v)

@@ -12,13 +12,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree, pressing_law
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
 from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Model, State, check_mechanism
-from jaxcontact.mechanics.tree_constraints import check_no_held_joints
+from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.projection import (
     check_no_penetration,
@@ -27,6 +28,7 @@ from jaxcontact.simulate.projection import (
     nearest_configuration,
 )
 from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.steppers.strikes import (
     Answer,
     Laws,
@@ -50,6 +52,7 @@ class SteppingMemory(NamedTuple):
     number: jax.Array
 
 
+@checked(max_strikes=check_rows)
 class TimeStepping(Record):
     """Steps of fixed length under an impact law; Stewart & Trinkle (1996), Anitescu & Potra (1997).
 
@@ -65,8 +68,8 @@ class TimeStepping(Record):
     follows, with at most `max_strikes` such times. Contacts that press go to `Routh` without its
     restitution, for other laws to `AnitescuPotra`, with the friction `params.mu`. `AnitescuPotra`,
     `Sequential` and `Routh` without restitution are laws of the first kind. Limits are contacts without
-    friction, after the others. Friction has the circular cone, by `AnitescuPotra(num_directions=k)` one of
-    k sides.
+    friction, after the others; dry friction of joints goes to the law of contacts that press. Friction has
+    the circular cone, by `AnitescuPotra(num_directions=k)` one of k sides.
 
     A contact is closed if it pushes in the step; at the start, if its gap is at most 1e-6 m. With a key,
     step k gives its law the key folded with k.
@@ -94,19 +97,18 @@ class TimeStepping(Record):
     max_strikes: int = static(default=3)
 
     def __post_init__(self) -> None:
-        check_count("max_strikes", self.max_strikes)
-        object.__setattr__(self, "impact", law_as_pytree(self.impact))
+        object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> SteppingMemory:
         """Check the mechanism and the state, and make the first memory: the key and no steps.
 
         Raises:
-            ValueError: a mechanism with closed loops, joints held by `constraints` or dry friction; a state
-                that is known to be deeper than 1e-6 m.
+            ValueError: a mechanism with closed loops or joints held by `constraints`; a state that is known
+                to be deeper than 1e-6 m.
         """
         check_mechanism(model, state)
-        check_no_held_joints(model.system, "TimeStepping")
+        check_no_loops(model.system, "TimeStepping")
         if constraint_values(model, state.q)[0].shape[0]:
             raise ValueError("system: TimeStepping takes no joints held by `constraints`; use Compliant")
         check_no_penetration(model, state)
@@ -151,7 +153,7 @@ class TimeStepping(Record):
         self, model: Model, state: State, tau: jax.Array, key: Any, dt: jax.Array
     ) -> tuple[State, Answer]:
         """Move a state by dt, without the removal of depth; return it and the account of the laws."""
-        if not constraint_values(model, state.q)[1].shape[0]:
+        if not constraint_values(model, state.q)[1].shape[0] and dry_rows(model) is None:
             kinematics = kinematics_of(model, state.q)
             free = free_step(model, state, tau, dt, mass_matrix_at(model, state.q, kinematics), kinematics)
             q = retract(model.system, state.q, dt * free.rate)

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count
+from jaxcontact.arguments import check_fraction, check_not_negative, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
+from jaxcontact.impact.laws.reflections import check_order_word
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import StepperInfo
@@ -21,6 +23,7 @@ from jaxcontact.simulate.variational.replay import motion
 _start_of = jit(start_of)
 
 
+@checked(order=check_order_word, restitution=check_fraction, zeno=check_not_negative, max_impacts=check_rows)
 class Variational(Record):
     """Steps of `jc.simulate.variational`, with controls that are constant during a step.
 
@@ -50,9 +53,8 @@ class Variational(Record):
     max_impacts: int = static(default=16)
 
     def __post_init__(self) -> None:
-        check_count("max_impacts", self.max_impacts)
         if self.impact is not None:
-            object.__setattr__(self, "impact", law_as_pytree(self.impact))
+            object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> MotionMemory:

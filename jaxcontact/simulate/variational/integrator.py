@@ -5,18 +5,20 @@ Owns the public call and its checks; the step is in `discrete_mechanics`, the lo
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_number, check_rows
+from jaxcontact.costs import bytes_of, count_steps
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.mechanics.motion_equations import mass_matrix
-from jaxcontact.mechanics.system import Model, State, System, is_inertia
+from jaxcontact.mechanics.numbers import is_inertia
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.trajectory import Trajectory
@@ -24,6 +26,7 @@ from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemor
 from jaxcontact.simulate.variational.replay import motion
 
 
+@checked(dt=POSITIVE, duration=POSITIVE, restitution=(" | nc", check_number), max_impacts=check_rows)
 def variational(
     model: Model,
     state: State,
@@ -94,13 +97,9 @@ def variational(
     """
     if not is_concrete(dt):
         raise ValueError("dt: expected a number that is known, for it sets the number of steps")
-    if not float(dt) > 0:
-        raise ValueError(f"dt: expected a number > 0, got {dt}")
-    if not (isinstance(duration, int | float) and math.isfinite(duration) and duration > 0):
-        raise ValueError(f"duration: expected a number > 0, got {duration!r}")
     wait = dt if zeno is None else zeno
     check_motion(model, state, order, restitution, wait)
-    choice = MotionChoice(order, max(1, round(float(duration) / float(dt))), int(max_impacts))
+    choice = MotionChoice(order, count_steps(duration, dt, num_bytes=bytes_of(state)), int(max_impacts))
     as_pytree = None if law is None else law_as_pytree(law)
     h, elastic, wait = (jnp.asarray(x, state.q.dtype) for x in (dt, restitution, wait))
     numbers = MotionNumbers(model.params, state, h, elastic, wait, as_pytree, None)

@@ -64,10 +64,10 @@ CAPPED = ("routh_step", "outcomes of a step", "resolve")
 
 SHAPES = {
     "M": ((3, 2), r"terms.M: expected shape \(3, 3\), got \(3, 2\)"),
-    "J_n": ((3,), r"terms: expected J_n \(nc, nv\) and J_t \(nc, nt, nv\), got \(3,\)"),
-    "J_t": ((2, 3), r"terms: expected J_n .* and \(2, 3\); use vmap"),
+    "J_n": ((3,), r"terms.J_n: expected shape \(nc, nv\), got \(3,\)"),
+    "J_t": ((2, 3), r"terms.J_t: expected shape \(2, nt, 3\), got \(2, 3\)"),
     "J_t ": ((2, 3, 3), r"terms.J_t: expected nt = 1 \(plane\) or 2 \(space\), got 3"),
-    "J_t  ": ((2, 1, 4), r"terms.J_t: expected shape \(2, 1, 3\), got \(2, 1, 4\)"),
+    "J_t  ": ((2, 1, 4), r"terms.J_t: expected shape \(2, nt, 3\), got \(2, 1, 4\)"),
     "phi": ((3,), r"terms.phi: expected shape \(2,\), got \(3,\)"),
     "mu": ((), r"terms.mu: expected shape \(2,\), got \(\)"),
     "v": ((2,), r"v: expected shape \(3,\), got \(2,\)"),
@@ -106,7 +106,7 @@ def test_wrong_dtypes_are_named(law):
         label = name if name == "v" else f"terms.{name}"
         with pytest.raises(TypeError, match=rf"{label}: expected a floating dtype, got int"):
             LAWS[law](*changed(name, np.asarray(value(name)).astype(int)))
-    with pytest.raises(TypeError, match="terms.active: expected bool, got float"):
+    with pytest.raises(TypeError, match="terms.active: expected booleans, got float"):
         LAWS[law](*changed("active", np.ones(2)))
 
 
@@ -188,14 +188,14 @@ def test_enumeration_is_for_few_contacts(law):
         ),
         (lambda t: impact.routh_step(t, V, np.ones(3)), r"impulse_max: expected shape \(2,\), got \(3,\)"),
         (lambda t: impact.routh_step(t, V, -CAP), "impulse_max: expected finite numbers >= 0"),
-        (lambda t: impact.routh_step(t, V, CAP * np.nan), "impulse_max: expected finite numbers >= 0"),
+        (lambda t: impact.routh_step(t, V, CAP * np.nan), "impulse_max: expected finite numbers"),
         (
             lambda t: impact.outcomes(t, V, impact.RouthStep(impulse_max=np.array(0.1)))[0],
             r"impulse_max: expected shape \(2,\), got",
         ),
         (
             lambda t: impact.outcomes(t, V, impact.RouthStep(impulse_max=CAP * np.inf))[0],
-            "impulse_max: expected finite numbers >= 0",
+            "impulse_max: expected finite numbers",
         ),
         (
             lambda t: impact.routh_step(t, V, CAP, selection="visited"),
@@ -232,11 +232,11 @@ def test_mistakes_in_other_arguments_are_named(call, message):
         ({"max_steps": 0}, "max_steps: expected an integer >= 1, got 0"),
         ({"impulse_step": 0.0}, "impulse_step: expected a finite number > 0"),
         ({"impulse_step": -0.1}, "impulse_step: expected a finite number > 0"),
-        ({"impulse_step": np.nan}, "impulse_step: expected a finite number > 0"),
+        ({"impulse_step": np.nan}, "impulse_step: expected finite numbers"),
         ({"impulse_step": np.array([0.1, 0.0])}, "impulse_step: expected a finite number > 0"),
         ({"impulse_step": np.ones(3)}, r"impulse_step: expected a finite number > 0, or \(2,\) of them"),
         ({"selection": "some"}, "selection: expected one of all, visited, lemke, got 'some'"),
-        ({"seed": -1}, "seed: expected at least 0, got -1"),
+        ({"seed": -1}, "seed: expected an integer >= 0, got -1"),
     ],
 )
 @pytest.mark.parametrize("law", ["sample", "approximate_set"])
@@ -286,7 +286,9 @@ def test_sampling_says_that_it_is_no_traceable_function():
 
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, np.nan, np.inf, "0.1"])
 def test_tolerance_of_the_set_is_checked(tolerance):
-    with pytest.raises(ValueError, match="tolerance: expected a finite number > 0"):
+    with pytest.raises(
+        (TypeError, ValueError), match="tolerance: expected (a finite number|finite numbers|a number)"
+    ):
         with_law(impact.approximate_set, block_terms(), V, **SAMPLING, tolerance=tolerance)
 
 

@@ -382,7 +382,7 @@ def test_sobol_and_independent_draws_have_the_same_means(name):
         ({"impulse_step": 0.0}, "impulse_step: expected a finite number > 0"),
         ({"impulse_step": np.nan}, "impulse_step"),
         ({"impulse_step": np.ones(3)}, r"impulse_step: .*\(2,\) of them"),
-        ({"impulse_step": "a"}, "impulse_step: expected a finite number > 0, .* got 'a'"),
+        ({"impulse_step": "a"}, "impulse_step: expected a number, got 'a'"),
         ({"chunk": 0}, "chunk: expected an integer >= 1, got 0"),
         ({"chunk": 2.5}, "chunk"),
         ({"max_steps": 0}, "max_steps: expected an integer >= 1"),
@@ -394,7 +394,7 @@ def test_sobol_and_independent_draws_have_the_same_means(name):
 )
 def test_mistakes_are_named(gait, options, message):
     settings = {"impulse_step": 0.25, "max_steps": 5, "num_samples": 10} | options
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         draw(gait.terms, gait.v, **settings)
 
 

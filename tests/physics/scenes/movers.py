@@ -47,15 +47,25 @@ def stepper_of(name: str, law: Any) -> Any:
     return jc.simulate.Variational(impact=law)
 
 
+def _material(model: jc.Model, stiffer: float) -> jc.compliant.Material:
+    """Make a material that carries all weight at a depth of 1 mm over `stiffer`; loops as in the file."""
+    springs, law = model.params.law.stiffness, jc.compliant.stiff_material(float(model.params.mass.sum()))
+    numbers = {"stiffness": law.stiffness * stiffer, "damping": law.damping * np.sqrt(stiffer)}
+    if model.structure.tree.loops:
+        others = springs.mobility.shape[0]
+        numbers = {
+            name: np.append(getattr(springs, f"joint_{name}") * factor, np.full(others, numbers[name]))
+            for name, factor in (("stiffness", stiffer), ("damping", np.sqrt(stiffer)))
+        }
+    return law.replace(**{name: jax.device_put(np.asarray(value)) for name, value in numbers.items()})
+
+
 def model_of(scene: Scene, stiff: bool = False) -> tuple[jc.Model, jc.State]:
     """Load the file; return the model and the start."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IgnoredOptionWarning)
         model = jc.load_mjcf(scene.mjcf, planar=scene.planar)
-    if stiff:
-        law = model.params.law
-        law = law.replace(stiffness=law.stiffness * STIFFER, damping=law.damping * np.sqrt(STIFFER))
-        model = model.replace(params=model.params.replace(law=law))
+    model = model.replace(params=model.params.replace(law=_material(model, STIFFER if stiff else 1.0)))
     state = model.initial_state()
     q, v = np.array(state.q), np.array(state.v)
     q[list(scene.q)], v[list(scene.v)] = list(scene.q.values()), list(scene.v.values())

@@ -1,0 +1,97 @@
+"""What surrounds a command: its streams, the signals that end it, and the settings of JAX in the environment.
+
+Entry functions: `prepare_streams`, `end_on_signals`, `check_jax`, `flush_output`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False  # imports delay the first signal handler
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+INTERRUPTED = 128 + signal.SIGINT  # exit status, as in shells
+NOT_WRITTEN = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
+
+
+def prepare_streams() -> None:
+    """Put /dev/null in the place of closed streams, and escape what the encoding of a stream lacks."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:  # a file opened later would take its number, and get what is printed
+            try:
+                os.fstat(descriptor)
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+        elif name != "stdin" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def ending(number: int, hint: str) -> str:
+    """Return the line that says which signal ended the command."""
+    return f"\njaxcontact: {ENDINGS[signal.Signals(number)]}{hint}\n"
+
+
+def end_on_signals(hint: str) -> None:
+    """Let an interrupt or a termination end this process at once, with one line.
+
+    A signal that is ignored, as in the background of a script, stays ignored.
+    """
+
+    def end(number: int, _: Any) -> NoReturn:
+        os.write(2, ending(number, hint).encode())
+        os._exit(128 + number)
+
+    for number in ENDINGS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+
+
+def ignore_signals() -> None:
+    """Ignore what would end the command, which is done."""
+    for number in ENDINGS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def check_jax() -> str | None:
+    """Start JAX in double precision; return what in the environment keeps it from running, or None."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+        return "JAX_DISABLE_JIT: expected unset or 0, for the commands need compiled programs; got 1"
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError, KeyError, ValueError) as error:
+        platforms = os.environ.get("JAX_PLATFORMS", "")
+        lines = str(error).splitlines() or [type(error).__name__]
+        return f"JAX_PLATFORMS: expected one of this machine, such as cpu, got {platforms!r}: {lines[0]}"
+    return None
+
+
+def flush_output() -> str | None:
+    """Write what was printed; return None, or why it cannot be written, and print no more."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of a pipe, such as head, has closed it
+        _drop_output()
+    except OSError as error:
+        _drop_output()
+        return f"cannot write the output: {error.strerror}"
+    return None
+
+
+def is_output_error(error: OSError) -> bool:
+    """Tell whether an error is one of a stream, which has no file name."""
+    return error.filename is None and error.errno in NOT_WRITTEN
+
+
+def _drop_output() -> None:
+    """Let Python flush to /dev/null at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,60 @@
+"""Costs that are known before the work: numbers of steps, and memory against that of this machine.
+
+Entry functions: `count_steps` and `check_memory`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+
+LARGEST_COUNT = 2**31 - 1  # steps and samples, which programs count in 32 bits
+
+
+def count_steps(duration: float, dt: float, *, num_bytes: int = 0) -> int:
+    """Return the number of steps of `dt` in a duration, at least 1.
+
+    Args:
+        duration: s, > 0.
+        dt: s, > 0.
+        num_bytes: kept of each step.
+
+    Raises:
+        ValueError: more steps than programs count, or than fit in the memory of this machine.
+    """
+    ratio = float(duration) / float(dt) if float(dt) > 0 else float("inf")
+    if not ratio <= LARGEST_COUNT:
+        raise ValueError(
+            f"dt: expected at most {LARGEST_COUNT} steps in a duration of {float(duration):g} s, got "
+            f"{float(dt):g} s, which are {ratio:.3g}"
+        )
+    steps = max(1, round(ratio))
+    check_memory("dt", steps, num_bytes, f"steps in a duration of {float(duration):g} s")
+    return steps
+
+
+def check_memory(name: str, count: int, num_bytes: int, what: str) -> None:
+    """Raise ValueError if `count` results of `num_bytes` do not fit in the memory of this machine."""
+    total = machine_memory()
+    if total is not None and count * num_bytes > total:
+        raise ValueError(
+            f"{name}: expected at most {total // num_bytes} {what}, which fit in the {total / 1e9:.0f} GB "
+            f"of this machine, got {count} of {num_bytes} bytes"
+        )
+
+
+def bytes_of(tree: Any) -> int:
+    """Return the bytes of the arrays in a tree, traced ones and shapes included."""
+    return sum(
+        int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype")
+    )
+
+
+def machine_memory() -> int | None:
+    """Return the bytes of the memory of this machine; None if the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None

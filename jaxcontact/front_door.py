@@ -1,0 +1,362 @@
+"""The checks in front of public functions and records of settings: `checked`.
+
+A call is bound to the signature, and what came for each parameter is compared with its annotation and with
+the rule that the decorator names: a shape in letters, or a check of `arguments`. An array that JAX traces
+passes by its shape and dtype, so nothing is added to a program. Page: docs/extend/house.md.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.arguments import (
+    check_array,
+    check_integer,
+    check_not_negative,
+    check_number,
+    check_positive,
+    check_probability,
+    is_key,
+)
+
+T = TypeVar("T", bound=Callable[..., Any])
+Check = Callable[[str, Any], Any]  # (name, value): raise TypeError or ValueError
+Rule = str | Check | tuple[str | Check, ...]
+POSITIVE: Rule = ("", check_positive)
+NOT_NEGATIVE: Rule = ("", check_not_negative)
+PROBABILITY: Rule = ("", check_probability)
+
+
+def anything(name: str, value: Any) -> None:
+    """Let a value pass that the function itself checks, with an error that says more than its annotation."""
+
+
+KINDS = {
+    "float": ("a floating dtype", (jnp.floating,)),
+    "real": ("real numbers", (jnp.floating, jnp.integer)),
+    "bool": ("booleans", (jnp.bool_,)),
+    "int": ("integers", (jnp.integer,)),
+}
+BATCHED = "; use vmap for batches"
+
+
+def checked(**rules: Rule) -> Callable[[T], T]:
+    """Make a function, or the construction of a dataclass, refuse arguments that its signature excludes.
+
+    Args:
+        rules: by the name of a parameter, instead of its annotation: a shape such as "nc nv", "T+1 nq" or
+            "bool m", whose letters stand for one number in the whole call, with alternatives such as " | nc"
+            and "..." for any leading axes; a check (name, value); or a tuple of these. Letters of a `Model`
+            or of records with `SHAPES` count; the shape of such a record is its leading axes.
+
+    Raises:
+        TypeError, ValueError: by the returned function, "name: expected ..., got ...".
+
+    A list stands for a tuple. None passes if it is the default or in the annotation.
+    """
+
+    def decorate(function: T) -> T:
+        door: Any = function if isinstance(function, type) else _in_front(function, rules)
+        if isinstance(function, type):
+            door.__init__ = _in_front(door.__init__, rules, function)
+        door.checked = rules
+        return door
+
+    return decorate
+
+
+def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: type | None = None) -> Any:
+    """Wrap a function by its checks, which are made at the first call, when all modules are loaded."""
+
+    @functools.cache
+    def plan() -> tuple[tuple[str, ...], dict[str, _Parameter]]:
+        home = sys.modules[(record or function).__module__]
+        parameters = list(inspect.signature(function).parameters.values())[1 if record else 0 :]
+        if unknown := set(rules) - {parameter.name for parameter in parameters}:
+            raise TypeError(f"{function.__qualname__}: rules of no parameter: {sorted(unknown)}")
+        positional = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+        table = {p.name: _Parameter(p, rules.get(p.name), vars(home)) for p in parameters}
+        return positional, table
+
+    @functools.wraps(function)
+    def front_door(*arguments: Any, **options: Any) -> Any:
+        self, arguments = (arguments[:1], arguments[1:]) if record else ((), arguments)
+        positional, table = plan()
+        values = dict(zip(positional, arguments)) | options
+        sizes: dict[str, int] = {}
+        for name, parameter in table.items():
+            if name in values:
+                values[name] = parameter.check(values[name], sizes)
+        named = tuple(values[name] for name in positional[: len(arguments)])
+        more = arguments[len(positional) :]
+        return function(*self, *named, *more, **{name: values[name] for name in options})
+
+    return front_door
+
+
+class _Parameter:
+    """One parameter of a checked function: its annotation, or the rule in its place."""
+
+    def __init__(self, parameter: inspect.Parameter, rule: Rule | None, home: dict[str, Any]) -> None:
+        self.name, self.default = parameter.name, parameter.default
+        annotation = parameter.annotation
+        if isinstance(annotation, str):
+            annotation = eval(annotation, dict(home), _Unloaded(vars(builtins) | home))
+        options = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+        self.optional = parameter.default is None or types.NoneType in options
+        self.kinds = tuple(_Kind(option) for option in options if option is not types.NoneType)
+        self.rules = rule if isinstance(rule, tuple) else () if rule is None else (rule,)
+
+    def check(self, value: Any, sizes: dict[str, int]) -> Any:
+        """Return the value, a tuple in place of a list; raise a named error if it does not fit."""
+        if value is self.default or (value is None and self.optional):
+            return value
+        record = next((kind for kind in self.kinds if kind.is_record), None)
+        if not self.rules or record:
+            value = self._by_annotation(value, sizes, record)
+        for rule in self.rules:
+            if callable(rule):
+                rule(self.name, value)
+            elif not record:
+                check_shapes(self.name, value, rule, sizes)
+        return value
+
+    def _by_annotation(self, value: Any, sizes: dict[str, int], record: _Kind | None) -> Any:
+        kind = next((kind for kind in self.kinds if kind.fits(value)), None)
+        if kind is None:
+            expected = " or ".join(dict.fromkeys(kind.expected for kind in self.kinds))
+            hint = getattr(self.kinds[0].type, "ARGUMENT_HINT", "")
+            raise TypeError(f"{self.name}: expected {expected}, got {_came(value)}{hint}")
+        if kind.is_record:
+            lead = next((rule for rule in self.rules if isinstance(rule, str)), "")
+            check_record(self.name, value, lead, sizes)
+        elif kind.type is int:  # a dimension that shapes name
+            sizes.setdefault(self.name, int(value))
+        return kind.convert(self.name, value)
+
+
+class _Unloaded(dict):
+    """Names of annotations; a name that only type checkers import is a class known by its name."""
+
+    def __missing__(self, name: str) -> Any:
+        return _ByName(name, (), {})
+
+
+class _ByName(type):
+    """A class known by its name alone."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_") or name in ("SHAPES", "ARGUMENT_HINT", "_argument_sizes"):
+            raise AttributeError(name)
+        return _ByName(name, (), {})
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether a value is one number, traced or not; a bool is none."""
+    if isinstance(value, float | int | np.number):
+        return not isinstance(value, bool)
+    return _is_array(value) and value.shape == () and jnp.issubdtype(value.dtype, jnp.number)
+
+
+SIMPLE: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    Any: ("anything", lambda value: True),
+    jax.Array: ("an array", lambda value: _is_array(value) and not isinstance(value, np.generic)),
+    np.ndarray: ("an array", lambda value: _is_array(value) and not isinstance(value, np.generic)),
+    float: ("a number", _is_number),
+    int: ("an integer", lambda value: isinstance(value, int | np.integer) and not isinstance(value, bool)),
+    bool: ("True or False", lambda value: isinstance(value, bool | np.bool_)),
+    str: ("a string", lambda value: isinstance(value, str)),
+    Callable: ("a function", callable),
+    Mapping: ("a mapping", lambda value: isinstance(value, Mapping)),
+    dict: ("a mapping", lambda value: isinstance(value, Mapping)),
+    os.PathLike: ("a path", lambda value: isinstance(value, os.PathLike)),
+}
+
+
+class _Kind:
+    """One alternative of an annotation: whether a value fits it, and how it is named in an error."""
+
+    def __init__(self, annotation: Any) -> None:
+        origin = typing.get_origin(annotation) or annotation
+        self.type, self.parts, self.is_record = origin, typing.get_args(annotation), False
+        self.expected: str
+        self.fits: Callable[[Any], bool]
+        if _is_union(annotation):
+            kinds = [_Kind(part) for part in self.parts]
+            self.expected = " or ".join(kind.expected for kind in kinds)
+            self.fits = lambda value: any(kind.fits(value) for kind in kinds)
+        elif origin in SIMPLE:
+            self.expected, self.fits = SIMPLE[origin]
+        elif origin in (tuple, Sequence, list):
+            self.expected, self.fits = _sequence(origin, self.parts)
+        elif isinstance(origin, TypeVar) or not isinstance(origin, type):
+            self.expected, self.fits = SIMPLE[Any]
+        elif getattr(origin, "_is_protocol", False):
+            names = [name for name in vars(origin) if not name.startswith("_")]
+            self.expected = f"a {origin.__name__} with {', '.join(names)}"
+            self.fits = lambda value: all(hasattr(value, name) for name in names)
+        elif isinstance(origin, _ByName):
+            self.expected = origin.__name__
+            self.fits = lambda value: any(base.__name__ == origin.__name__ for base in type(value).__mro__)
+        else:
+            self.is_record = hasattr(origin, "SHAPES") or hasattr(origin, "_argument_sizes")
+            self.expected, self.fits = origin.__name__, lambda value: isinstance(value, origin)
+
+    def convert(self, name: str, value: Any) -> Any:
+        """Check what an annotation says beyond its class; turn the lists of a tuple into tuples."""
+        if self.type is jax.Array:
+            if name not in ("key", "seed") or not is_key(value):
+                check_array(name, value)
+        elif self.type is float:
+            check_number(name, value)
+        elif self.type is int:
+            check_integer(name, value)
+        elif self.type is tuple and not isinstance(value, jax.Array | np.ndarray):
+            return _as_tuple(value)
+        return value
+
+
+def _sequence(origin: Any, parts: tuple[Any, ...]) -> tuple[str, Callable[[Any], bool]]:
+    """Return the name of a sequence, and whether a value is one whose entries fit."""
+    entries = [_Kind(part) for part in parts if part is not ...]
+    count = len(entries) if origin is tuple and ... not in parts else None
+    expected = f"a sequence of {_plural(entries[0].expected)}" if entries else "a sequence"
+    if count == 2:
+        expected = f"a pair of {entries[0].expected} and {entries[1].expected}"
+
+    def fits(value: Any) -> bool:
+        iterable = hasattr(value, "__len__") and hasattr(value, "__iter__")
+        if not iterable or isinstance(value, str | bytes | Mapping):
+            return False
+        if not entries or (isinstance(value, jax.Array | np.ndarray) and jnp.ndim(value) == 0):
+            return not entries
+        if count is not None and len(value) != count:
+            return False
+        return all(entries[k if count else 0].fits(entry) for k, entry in enumerate(value))
+
+    return expected, fits
+
+
+def _plural(words: str) -> str:
+    article, _, noun = words.partition(" ")
+    head, _, more = noun.partition(" ")
+    return f"{head}s {more}".strip() if article in ("a", "an") else words
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if type(value) in (list, tuple) else value
+
+
+def _came(value: Any) -> str:
+    """Describe what came in place of another kind of value."""
+    if isinstance(value, str | int | float | bool):
+        return repr(value)
+    if isinstance(value, jax.Array | np.ndarray):
+        return f"an array of shape {value.shape} and {value.dtype}"
+    if type(value) in (list, tuple, dict):
+        text = repr(value)
+        return text if len(text) <= 60 else f"a {type(value).__name__} of length {len(value)}"
+    return type(value).__name__
+
+
+def check_record(name: str, record: Any, lead: str, sizes: dict[str, int]) -> None:
+    """Check the fields of a record by its `SHAPES`, behind leading axes; add the sizes of a Model."""
+    if hasattr(record, "_argument_sizes"):
+        sizes |= record._argument_sizes(name)
+    for field, shape in getattr(record, "SHAPES", {}).items():
+        value = getattr(record, field)
+        if value is not None:
+            shapes = " | ".join(f"{lead} {option.strip()}" for option in shape.split("|"))
+            check_shape(f"{name}.{field}", value, shapes, sizes)
+
+
+def check_shapes(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None:
+    """Check an array, or by a rule such as "dim; dim dim" the arrays of a tuple; see `check_shape`."""
+    rules = rule.split(";")
+    if len(rules) == 1:
+        return check_shape(name, value, rule, sizes)
+    if not isinstance(value, tuple | list) or len(value) != len(rules):
+        raise TypeError(f"{name}: expected {len(rules)} arrays, got {_came(value)}")
+    for k, (entry, part) in enumerate(zip(value, rules)):
+        check_shape(f"{name}[{k}]", entry, part, sizes)
+
+
+def check_shape(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None:
+    """Raise TypeError for a value that is no array of the dtype of a rule, ValueError for another shape.
+
+    Letters with a size must have it; the others are given theirs. See `checked` for the rules.
+    """
+    options = [option.split() for option in rule.split("|")]
+    kind = next((word for option in options for word in option if word in KINDS), "float")
+    options = [[word for word in option if word not in KINDS] for option in options]
+    scalar = any(option in ([], ["..."]) for option in options)
+    if scalar and isinstance(value, int if kind == "int" else float | int) and not isinstance(value, bool):
+        return
+    if scalar and kind == "float" and _is_array(value) and jnp.issubdtype(value.dtype, jnp.integer):
+        return
+    if not _is_array(value):
+        if scalar:
+            expected = "an integer" if kind == "int" else "a number"
+            expected += "" if all(option in ([], ["..."]) for option in options) else " or an array"
+            raise TypeError(f"{name}: expected {expected}, got {_came(value)}")
+        raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
+    expected, dtypes = KINDS[kind]
+    if not any(jnp.issubdtype(value.dtype, dtype) for dtype in dtypes):
+        raise TypeError(f"{name}: expected {expected}, got {value.dtype}")
+    shape = tuple(value.shape)
+    if not any(_match(option, shape, sizes) for option in options):
+        texts = [_text(option, sizes) for option in options]
+        hint = BATCHED if len(shape) > max(map(len, options)) else ""
+        raise ValueError(f"{name}: expected shape {' or '.join(texts)}, got {shape}{hint}")
+
+
+def _match(words: list[str], shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
+    """Tell whether a shape fits; if it does, add the sizes of new letters."""
+    if words[:1] == ["..."]:
+        words, shape = words[1:], shape[max(0, len(shape) - len(words) + 1) :]
+    if len(words) != len(shape):
+        return False
+    found: dict[str, int] = {}
+    for word, size in zip(words, shape):
+        total, letters = _size(word, sizes | found)
+        if letters:
+            found[letters[0]] = size - total
+        if (size < total) if letters else (size != total):
+            return False
+    sizes.update(found)
+    return True
+
+
+def _size(word: str, sizes: Mapping[str, int]) -> tuple[int, list[str]]:
+    """Return the sum of a word such as nq+nv or T+1, and its letters without a size."""
+    terms = [int(term) if term.isdigit() else sizes.get(term, term) for term in word.split("+")]
+    return sum(t for t in terms if isinstance(t, int)), [t for t in terms if isinstance(t, str)]
+
+
+def _text(words: list[str], sizes: Mapping[str, int]) -> str:
+    """Write the shape that a rule expects, with its sizes where they are known."""
+    texts = []
+    for word in words:
+        total, letters = _size(word, sizes)
+        texts.append(word.replace("+", " + ") if letters else str(total))
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
