@@ -415,3 +415,4 @@ def test_a_scheduler_with_certificates_lets_nobody_in_without(tmp_path):
     finally:
         for process in processes:
             process.kill()
+            process.wait()
