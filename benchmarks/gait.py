@@ -87,7 +87,7 @@ def _descents() -> Callable[[], dict[str, Any]]:
 
     def run() -> dict[str, Any]:
         go = optimize.trajectory
-        _, sharp = go(flow, free, optimizer=_adam(STEPS), directional=rate, num_steps=STEPS)
+        _, sharp = go(flow, free, optimizer=optimize.OneSided(_adam(STEPS), rate), num_steps=STEPS)
         motions = sharp.evaluations
         settings = {"optimizer": _adam(motions - 1), "num_steps": motions - 1}
         _, plain = go(flow, free, **settings)

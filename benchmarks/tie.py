@@ -114,9 +114,11 @@ def _descents() -> Callable[[], dict[str, Any]]:
     def run() -> dict[str, Any]:
         s0, best = flat / scale, best_level()
         value, gradient = both(s0)
-        go = functools.partial(optimize.trajectory, cost, free, optimizer=optax.adam(RATE))
-        _, sided = go(directional=lambda z, d: cost_rate(z, d)[0], num_steps=STEPS)
-        _, plain = go(num_steps=sided.evaluations - 1)
+        adam = optax.adam(RATE)
+        go = functools.partial(optimize.trajectory, cost, free)
+        one_sided = optimize.OneSided(adam, lambda z, d: cost_rate(z, d)[0])
+        _, sided = go(optimizer=one_sided, num_steps=STEPS)
+        _, plain = go(optimizer=adam, num_steps=sided.evaluations - 1)
         figures: dict[str, Any] = {
             "motions": sided.evaluations,
             "excess at the start": float(value) - best,

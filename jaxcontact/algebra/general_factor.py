@@ -14,7 +14,8 @@ from jax import lax
 
 from jaxcontact.batching.batch_axes import batch_last
 
-Factor = tuple[jax.Array, jax.Array]
+# LU with its order of rows, by LAPACK; and a table with its order, for right-hand sides in lanes.
+Factor = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 def factorise(matrix: jax.Array) -> Factor:
@@ -22,10 +23,15 @@ def factorise(matrix: jax.Array) -> Factor:
 
     def decompose(a: jax.Array) -> Factor:
         if a.ndim > 2:
-            return _exchange_lanes(a)
+            table, order = _exchange_lanes(a)
+            return a, order, table, order
         lu, _, order = lax.linalg.lu(a)
         pivots = jnp.diagonal(lu)
-        return lu + jnp.diag(jnp.where(pivots == 0, 1.0, 0.0).astype(a.dtype)), order
+        lu = lu + jnp.diag(jnp.where(pivots == 0, 1.0, 0.0).astype(a.dtype))
+        unit = jnp.eye(a.shape[0], dtype=a.dtype)
+        # Right-hand sides may be lanes where the matrix is none, as in a Jacobian: its table is the inverse.
+        inverse = _substitute(lu, unit[order])
+        return lu, order, inverse, jnp.arange(a.shape[0], dtype=order.dtype)
 
     factor: Factor = batch_last(decompose, matrix)
     return factor
@@ -34,19 +40,25 @@ def factorise(matrix: jax.Array) -> Factor:
 def solve_factored(factor: Factor, rhs: jax.Array, transposed: bool = False) -> jax.Array:
     """Solve A x = b (n,), or A^T x = b, for a factor of `factorise`."""
 
-    def substitute(table: jax.Array, order: jax.Array, b: jax.Array) -> jax.Array:
+    def substitute(
+        lu: jax.Array, order: jax.Array, table: jax.Array, table_order: jax.Array, b: jax.Array
+    ) -> jax.Array:
         if b.ndim > 1:
-            return _multiply_lanes(table, order, b, transposed)
-        triangle = functools.partial(lax.linalg.triangular_solve, table, left_side=True)
+            return _multiply_lanes(table, table_order, b, transposed)
         if transposed:
-            half = triangle(b[:, None], transpose_a=True)
-            solution = triangle(half, lower=True, unit_diagonal=True, transpose_a=True)[:, 0]
+            triangle = functools.partial(lax.linalg.triangular_solve, lu, left_side=True, transpose_a=True)
+            solution = triangle(triangle(b[:, None]), lower=True, unit_diagonal=True)[:, 0]
             return jnp.zeros_like(b).at[order].set(solution)
-        half = triangle(b[order][:, None], lower=True, unit_diagonal=True)
-        return triangle(half)[:, 0]
+        return _substitute(lu, b[order][:, None])[:, 0]
 
     x: jax.Array = batch_last(substitute, *factor, rhs)
     return x
+
+
+def _substitute(lu: jax.Array, rows: jax.Array) -> jax.Array:
+    """Solve L U x = rows (n, k)."""
+    triangle = functools.partial(lax.linalg.triangular_solve, lu, left_side=True)
+    return triangle(triangle(rows, lower=True, unit_diagonal=True))
 
 
 def _multiply_lanes(table: jax.Array, order: jax.Array, b: jax.Array, transposed: bool) -> jax.Array:
@@ -59,7 +71,7 @@ def _multiply_lanes(table: jax.Array, order: jax.Array, b: jax.Array, transposed
     return jnp.zeros_like(b).at[order, lane].set(product)
 
 
-def _exchange_lanes(matrix: jax.Array) -> Factor:
+def _exchange_lanes(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Exchange every x_k with a y of y = A x, by partial pivoting.
 
     Returns a table (n, n, B) and an order (n, B). Row order[k] of the table holds x_k, and its column k the

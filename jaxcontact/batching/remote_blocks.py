@@ -22,9 +22,10 @@ from jaxcontact.batching.environment import environment, settings_of_jax, with_s
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.batching.work_queue import in_order, threads
 
-OVERHEAD_SHARE = 0.05  # of the time of a worker: blocks are so long that submitting them costs no more
+OVERHEAD_SHARE = 0.05  # of the time of a worker: blocks are so long that a message costs no more
 PINGS = 3  # empty blocks that measure the overhead; the first may import JAX
-MAX_CALLS = 256  # in a block; bounds the memory of its answer
+MAX_ANSWER = 64e6  # bytes of an answer, of which the host holds some for each worker
+MAX_CALLS = 4096  # in a block; bounds what is lost with a worker
 BLOCKS_PER_WORKER = 2  # submitted ahead, so that a worker never waits for the host
 UNKNOWN_WORKERS = 8  # number that is assumed of an executor which does not tell
 MAX_RECIPES = 4  # functions that a worker keeps compiled
@@ -182,6 +183,7 @@ class RemoteQueue:
     Attributes:
         overhead: s, time of an empty block, measured at the first use.
         seconds_per_call: s, time of a call in a worker, None before one was measured.
+        bytes_per_call: bytes of the result of a call, in the last answer.
         num_bytes: bytes of all blocks and answers, without the messages of the executor.
         num_blocks: number of answers.
     """
@@ -191,6 +193,7 @@ class RemoteQueue:
         self.overhead: float | None = None
         self.seconds_per_call: float | None = None
         self.num_bytes = self.num_blocks = 0
+        self.bytes_per_call = 0.0
         self._first_check: tuple[str, str] | None = None
         self.num_workers = WorkerCount(executor)
 
@@ -239,9 +242,12 @@ class RemoteQueue:
         """Choose the number of calls of the next block."""
         if not self.seconds_per_call:
             return 1
-        size = (self.overhead or 0.0) / OVERHEAD_SHARE / self.seconds_per_call
-        fair = remaining // (BLOCKS_PER_WORKER * self.num_workers())
-        return max(1, min(int(size) + 1, fair, MAX_CALLS))
+        workers = self.num_workers()
+        # The host handles one block after the other: no more than one in the time of the overhead.
+        seconds = (self.overhead or 0.0) * max(1.0 / OVERHEAD_SHARE, workers)
+        size = int(seconds / self.seconds_per_call) + 1
+        fair = remaining // (BLOCKS_PER_WORKER * workers)
+        return max(1, min(size, fair, int(MAX_ANSWER / max(1.0, self.bytes_per_call)), MAX_CALLS))
 
     def _measure_overhead(self) -> float:
         """Time empty blocks; return the shortest time, s."""
@@ -288,6 +294,7 @@ class RemoteQueue:
         self.num_bytes += len(answer["data"])
         self.num_blocks += number >= 0
         results, error = pickle.loads(answer["data"])
+        self.bytes_per_call = len(answer["data"]) / max(1, len(results))
         return results, error
 
 

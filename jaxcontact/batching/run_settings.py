@@ -14,17 +14,17 @@ from typing import Any
 import jax
 
 from jaxcontact.arguments import check_count, check_positive
-from jaxcontact.front_door import checked
+from jaxcontact.front_door import anything, checked
 
 
-def _check_executor(executor: Any) -> None:
+def _check_executor(name: str, executor: Any) -> None:
     """Raise TypeError for a value that is no executor, ValueError for a pool that forks this process."""
     if executor is None:
         return
     if not isinstance(executor, Executor):
         hint = "; a client of dask has .get_executor()" if hasattr(executor, "get_executor") else ""
         raise TypeError(
-            f"executor: expected a concurrent.futures.Executor, got {type(executor).__name__}{hint}"
+            f"{name}: expected a concurrent.futures.Executor, got {type(executor).__name__}{hint}"
         )
     context = getattr(executor, "_mp_context", None)
     if (
@@ -33,12 +33,12 @@ def _check_executor(executor: Any) -> None:
         and context.get_start_method() == "fork"
     ):
         raise ValueError(
-            "executor: a pool that forks this process can stop in JAX's threads; "
+            f"{name}: a pool that forks this process can stop in JAX's threads; "
             'give it mp_context=multiprocessing.get_context("spawn")'
         )
 
 
-@checked(chunk=check_count)
+@checked(chunk=check_count, checkpoint=anything, executor=_check_executor)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """Settings of a long computation on the host; a driver refuses those that it cannot use.
@@ -83,7 +83,6 @@ class Run:
             raise TypeError(f"about: expected texts by name, got {self.about!r}")
         if self.progress is not None and not callable(self.progress):
             raise TypeError(f"progress: expected a function, got {type(self.progress).__name__}")
-        _check_executor(self.executor)
         if self.executor is not None and self.devices is not None:
             raise ValueError("devices: expected None, because the workers of an executor have theirs")
         if self.patience is not None:

@@ -8,6 +8,7 @@ from jaxcontact.compliant.settings import StepMemory as StepMemory
 from jaxcontact.compliant.solve import StepInfo as StepInfo
 from jaxcontact.compliant.solve import solve as solve
 from jaxcontact.compliant.step import rollout as rollout
+from jaxcontact.compliant.step import smoothed as smoothed
 from jaxcontact.compliant.step import step as step
 from jaxcontact.mechanics.material import FrictionSpring as FrictionSpring
 from jaxcontact.mechanics.material import Hertz as Hertz

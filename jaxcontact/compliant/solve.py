@@ -32,6 +32,7 @@ from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
+from jaxcontact.solvers.coulomb_rows import relax_by_rows
 from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import DRY
 
@@ -94,6 +95,17 @@ def _search(problem: Problem, start: jax.Array, settings: Settings) -> tuple[jax
     return solution.x, solution.p, solution.iterations, solution.converged
 
 
+def _relax(problem: Problem, settings: Settings) -> tuple[jax.Array, ...]:
+    """Find (v+, p, iterations, converged) on the central path, with derivatives."""
+    exact = coulomb.coupled(program_of(problem, settings.cone, coulomb.cap_of(problem.v.dtype)))
+    # A number that is not positive has no central path: its lane is INVALID and computes one anyway.
+    k = jnp.asarray(problem.law.smoothing, problem.v.dtype)
+    k = jnp.where(k > 0, k, 1.0)
+    num_dry, solver = problem.terms.kind.count(DRY), settings.solver
+    found = relax_by_rows(exact, num_dry, k, min(coulomb.INTERIOR_STEPS, solver.max_iters), solver.early_exit)
+    return found.x, found.p, found.iterations, found.converged
+
+
 def _conditions(problem: Problem, cone: str) -> ConeProgram:
     """Make the program whose `residuals` vanish at the solution."""
     program = program_of(problem, cone)
@@ -152,10 +164,12 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
 def _bad_numbers(problem: Problem) -> jax.Array:
     """Decide whether a stiffness, damping or friction is not >= 0, or a mass or the time step not > 0."""
     law = problem.law
+    bad = ~(problem.dt > 0) | ~jnp.all(row_algebra.diagonal(problem.M) > 0)
     numbers = [*jax.tree.leaves(law.stiffness), damping_of(problem), law.friction_damping, problem.terms.mu]
     numbers += [number for number in (law.friction, problem.terms.dry) if number is not None]
+    if law.smoothing is not None:
+        bad = bad | ~(jnp.asarray(law.smoothing) > 0)
     numbers += jax.tree.leaves(law.friction_spring)
-    bad = ~(problem.dt > 0) | ~jnp.all(row_algebra.diagonal(problem.M) > 0)
     for number in numbers:
         bad = bad | ~jnp.all(jnp.asarray(number) >= 0)
     return bad
@@ -173,12 +187,20 @@ def solve_velocity(
         raise ValueError(f"cone: with contacts 'min_norm' has the cone 'coupled' only, got {settings.cone!r}")
     if paper and DRY in problem.terms.kind:
         raise ValueError("formulation: 'min_norm' has no dry friction of joints; use 'complementary'")
+    if problem.law.smoothing is not None and (
+        settings.cone != "coulomb" or problem.law.potential is not None
+    ):
+        raise ValueError(
+            'law.smoothing: expected None without cone="coulomb" or with a potential, got a number'
+        )
     start = jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start
     start = by_axis(start, problem.terms.kind)
     if paper:
         x, p, iterations, converged = min_norm.solve_min_norm(
             problem, settings.solver.max_iters, settings.solver.early_exit, settings.zeta
         )
+    elif problem.law.smoothing is not None and problem.terms.mu.shape[0]:
+        x, p, iterations, converged = _relax(problem, settings)
     else:
         x, p, iterations, converged = _search(problem, start, settings)
         x, p = _attach(problem, x, p, settings.cone)
@@ -220,7 +242,7 @@ def _info(
     off_balance = jnp.max(jnp.abs(momentum)) > precision.eps**0.5 * (scale + precision.tiny / precision.eps)
     status = flag(~finite, Status.NONFINITE) | flag(finite & (~converged | off_balance), Status.MAX_ITERS)
     status = status | flag(_bad_numbers(problem), Status.INVALID)
-    if settings.formulation != "min_norm":  # the paper's programs do not keep the law
+    if settings.formulation != "min_norm" and problem.law.smoothing is None:  # others do not keep the law
         status = status | flag(finite & gains_energy(problem, program, x, p), Status.ENERGY)
     return StepInfo(
         status=status,

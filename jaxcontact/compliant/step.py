@@ -146,6 +146,34 @@ def step(
     return _step(model, state, controls, dt, settings, memory)
 
 
+@checked(smoothing=POSITIVE)
+def smoothed(model: Model, smoothing: Any) -> Model:
+    """Return a model whose steps are on the central path, lam_n gap = smoothing: for planning.
+
+    A force smoothing / gap acts across an open gap, so that gradients see contacts before they close;
+    friction is (mu lam_n, lam_t) o (psi, u_t) = (smoothing / h, 0) in the Jordan algebra of second-order
+    cones. The error of a step is of first order in `smoothing`, on what contacts touch; other parts move to
+    first order in dt. Anneal it, 1e-1 to 1e-5 J for a box of 1 kg, then None.
+
+    Args:
+        model: with a law; its steps need cone="coulomb" and no potential.
+        smoothing: k > 0, J, traced or not; None is the law itself.
+
+    Returns:
+        The model with `params.law.smoothing`.
+
+    Raises:
+        ValueError: params carry no law; a number that is not positive and finite.
+
+    Status: of a step, INVALID where a traced k is not > 0; MAX_ITERS where the search did not settle.
+
+    Derivative: of the relaxed equations, by k as well, forward and reverse.
+    """
+    if model.params.law is None:
+        raise ValueError("params.law: expected a compliant.Material, got None")
+    return model.replace(params=model.params.replace(law=model.params.law.replace(smoothing=smoothing)))
+
+
 def _check(model: Model, state: State, settings: Settings, memory: StepMemory, dt: Any) -> None:
     check_mechanism(model, state)
     check_type("settings", settings, Settings)

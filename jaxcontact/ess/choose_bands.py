@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_positive, is_concrete, check_some
+from jaxcontact.arguments import check_positive, check_some, is_concrete
 from jaxcontact.ess.inputs import check
 from jaxcontact.ess.integrate import flow
 from jaxcontact.ess.run import FlowInfo

@@ -79,6 +79,7 @@ def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Par
 
 def wrenches(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
     """Compute the generalized forces (nv,) of forces and torques applied to the bodies."""
+    assert params.applied is not None
     rows = components(params.applied)
     zero = jnp.zeros_like(rows[0])
     # Angles in the plane turn from x to z, torques about y from z to x.

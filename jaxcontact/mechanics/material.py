@@ -83,6 +83,10 @@ class Material(Record):
             memory.
         potential: convex energy (J) of each limit and contact at depth (nu,), any callable pytree, or None.
             Its force adds to that of the spring.
+        smoothing: k > 0, J; None, the default, for the law itself. Forces on the central path of interior
+            points, lam_n gap = k for every limit and contact: a force k / gap acts across an open gap, and
+            gradients see contacts before they close. As k tends to zero, the error of a step is of first
+            order in k. For planning, with cone="coulomb" and no potential.
     """
 
     stiffness: Any = 0.0
@@ -91,6 +95,7 @@ class Material(Record):
     friction_damping: Any = FRICTION_DAMPING
     friction_spring: FrictionSpring | None = None
     potential: Callable[[jax.Array], jax.Array] | None = None
+    smoothing: Any = None
 
     def damping_at(self, depth: jax.Array) -> Any:
         """Return B at depths (nk,), N s/m: a number or (nk,)."""

@@ -125,6 +125,7 @@ def applied_forces(model: Model, q: jax.Array, kinematics: Any) -> jax.Array:
     structure, dim = model.structure, model.structure.dim
     if model.system.mechanics is not None:
         return model.system.mechanics.wrenches(structure, kinematics, model.params)
+    assert model.params.applied is not None
     push, torque = jnp.split(model.params.applied, [dim], axis=1)
     if dim == 3:  # angular Jacobians have body axes
         torque = jnp.einsum("bji,bj->bi", body_frames(model, q)[1], torque)

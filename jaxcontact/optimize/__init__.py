@@ -1,6 +1,7 @@
 """Optimisation through contact: `trajectory`, `identify`, `gait`, `impact_design`, `search_from_starts`."""
 
 from jaxcontact.optimize import gaits as gaits
+from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian as AugmentedLagrangian
 from jaxcontact.optimize.descent import one_sided_descent as one_sided_descent
 from jaxcontact.optimize.identify import IdentifyInfo as IdentifyInfo
 from jaxcontact.optimize.identify import identify as identify
@@ -13,6 +14,7 @@ from jaxcontact.optimize.periodic_gait import Launch as Launch
 from jaxcontact.optimize.periodic_gait import gait as gait
 from jaxcontact.optimize.periodic_gait import gait_outcome as gait_outcome
 from jaxcontact.optimize.periodic_gait import gait_outcome_rate as gait_outcome_rate
+from jaxcontact.optimize.trajectory import OneSided as OneSided
 from jaxcontact.optimize.trajectory import Progress as Progress
 from jaxcontact.optimize.trajectory import TrajectoryInfo as TrajectoryInfo
 from jaxcontact.optimize.trajectory import trajectory as trajectory

@@ -19,6 +19,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_count, check_number, check_positive, check_rows
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
+from jaxcontact.optimize.bounds import flat_bounds
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
@@ -111,7 +112,7 @@ def identify(
     _check_search(score, params0, max_steps, tol, curvature_step)
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
     start = np.asarray(flat, float)
-    lower, upper = _bounds(bounds, params0, start)
+    lower, upper = flat_bounds(bounds, params0, start)
     scores = _scores_at_start(score, unravel(flat), data)
     share = _shares(weights, scores.size)
     members = _members(groups, scores.size)
@@ -302,26 +303,6 @@ def _sandwich(hessian: np.ndarray, rates: np.ndarray, members: np.ndarray, free:
     else:
         total[np.ix_(free, free)] = np.nan
     return total
-
-
-def _bounds(bounds: Any, params0: Any, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if bounds is None:
-        return np.full_like(start, -np.inf), np.full_like(start, np.inf)
-    expected = "bounds: expected a pair (least, most) for every leaf of params0"
-
-    def ends(leaf: Any, pair: Any) -> np.ndarray:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ValueError(f"{expected}, got {pair!r}")
-        return np.stack([np.broadcast_to(np.asarray(end, float), np.shape(leaf)).ravel() for end in pair])
-
-    try:
-        pairs = jax.tree.map(ends, params0, bounds)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{expected}, got {bounds!r}") from error
-    lower, upper = np.concatenate(jax.tree.leaves(pairs), axis=1)
-    if not np.all((lower < upper) & (lower <= start) & (start <= upper)):
-        raise ValueError(f"{expected} with least <= params0 <= most, got {bounds!r} for {params0!r}")
-    return lower, upper
 
 
 def _shares(weights: np.ndarray | None, count: int) -> np.ndarray:

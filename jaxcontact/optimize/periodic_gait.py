@@ -119,7 +119,6 @@ def gait(
     optimizer: optax.GradientTransformation | None = None,
     num_steps: int = 150,
     tol: float = 1e-8,
-    key: str | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Any, TrajectoryInfo]:
     """Find a periodic gait of minimum cost at a fixed speed, from a stride that need not be periodic.
@@ -130,7 +129,7 @@ def gait(
         free0: free numbers to start from.
         speed: wanted speed, as `problem.measure` takes it, m/s.
         optimizer: an optax transformation; default Adam with a step falling from 0.02 to zero.
-        num_steps, tol, key, run: as `trajectory`; the default optimizer's step depends on
+        num_steps, tol, run: as `trajectory`; the default optimizer's step depends on
             `num_steps`, so a run of another length is another run.
 
     Returns:
@@ -143,7 +142,7 @@ def gait(
     directions that leave feet landing together, as those of `jaxcontact.optimize.gaits.hexapod` do.
     """
     check_number("speed", speed)
-    about: dict[str, Any] = {"key": key, "speed": float(speed), "params": fingerprint.of_numbers(params)}
+    about: dict[str, Any] = {"speed": float(speed), "params": fingerprint.of_numbers(params)}
     if optimizer is None:
         import optax  # inside the function, because the import takes long
 

@@ -47,10 +47,12 @@ def minimise(
     is_minimum: Callable[[Point], bool],
     max_iters: int,
     rounding: float,
+    max_halvings: int = MAX_HALVINGS,
 ) -> Point:
     """Minimise a function from `start` until `is_minimum`, `max_iters`, or no step descends.
 
-    A step to a value or gradient that is not finite is shortened. `rounding` is the relative error of values:
+    A step to a value or gradient that is not finite is shortened; a line search has at most `max_halvings`
+    doublings and halvings. `rounding` is the relative error of values:
     within it the slope alone decides whether a step descends.
     """
     point, restarts, lower, upper = start, 0, *bounds
@@ -58,7 +60,7 @@ def minimise(
         free = free_components(point.x, point.gradient, lower, upper)
         direction = _direction(point, free)
         longest = _longest_step(point.x, direction, lower, upper)
-        new = _line_search(evaluate, point, direction, longest, bounds, rounding)
+        new = _line_search(evaluate, point, direction, longest, bounds, (rounding, max_halvings))
         if new is None:
             restarts += 1
             if restarts > MAX_RESTARTS:
@@ -88,14 +90,14 @@ def _longest_step(x: np.ndarray, direction: np.ndarray, lower: np.ndarray, upper
 
 def _line_search(
     evaluate: Evaluate, point: Point, direction: np.ndarray, longest: float,
-    bounds: tuple[np.ndarray, np.ndarray], rounding: float,
+    bounds: tuple[np.ndarray, np.ndarray], limits: tuple[float, int],
 ) -> Point | None:  # fmt: skip
     """Find a step with the weak Wolfe conditions by doubling and halving; return None if no step descends."""
-    slope = float(point.gradient @ direction)
+    slope, (rounding, max_halvings) = float(point.gradient @ direction), limits
     if not slope < 0:
         return None
     below, above, best, step = 0.0, np.inf, None, min(1.0, longest)
-    for _ in range(MAX_HALVINGS):
+    for _ in range(max_halvings):
         x = np.clip(point.x + step * direction, *bounds)
         if np.array_equal(x, point.x):
             break

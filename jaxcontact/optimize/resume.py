@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxcontact.io.run_store import load_state, save_state
 
-FORMAT = "jaxcontact optimisation, 3"
+FORMAT = "jaxcontact optimisation, 4"
 
 
 @dataclasses.dataclass
@@ -72,7 +72,11 @@ def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
 
 def _steps(data: Mapping[str, np.ndarray], state: Any) -> Steps:
     leaves, tree = jax.tree.flatten(state)
-    restored = [jnp.asarray(data[f"state_{i}"], jnp.result_type(leaf)) for i, leaf in enumerate(leaves)]
+    stored = [data[f"state_{i}"] for i in range(len(leaves))]
+    restored = [
+        array if isinstance(leaf, np.ndarray) else jnp.asarray(array, jnp.result_type(leaf))
+        for array, leaf in zip(stored, leaves, strict=True)
+    ]
     return Steps(
         state=jax.tree.unflatten(tree, restored),
         costs=data["costs"].tolist(),

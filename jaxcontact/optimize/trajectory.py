@@ -1,15 +1,14 @@
-"""Optimisation of controls through a motion: optax along the constraints, Newton's method onto them.
+"""Optimisation of controls through a motion: an augmented Lagrangian, or optax along the constraints.
 
-Owns the loop: derivatives, steps, recovery from failed motions, a checkpoint to resume from, the report of
-the result. The motion is in the user's functions. Entry function `trajectory`; page of long runs and
-checkpoints: docs/understand/long-runs.md.
+Owns the loop: steps, recovery from failed motions, a checkpoint to resume from, the report of the result. The
+motion is in the user's functions. Entry function `trajectory`; pages: docs/methods/planning.md,
+docs/understand/long-runs.md.
 """
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,14 +19,16 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_float_leaves, check_number, check_type, check_whole
+from jaxcontact.arguments import check_float_leaves, check_positive, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import open_state
 from jaxcontact.optimize import resume
-from jaxcontact.optimize.descent import one_sided_descent
-from jaxcontact.precision import jit
+from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian
+from jaxcontact.optimize.bounds import flat_bounds
+from jaxcontact.optimize.motion_program import MotionProgram, largest
+from jaxcontact.optimize.walks import AugmentedWalk, Reached, TangentWalk
 from jaxcontact.status import Status
 
 if TYPE_CHECKING:  # callers with an optimizer have imported optax
@@ -35,19 +36,33 @@ if TYPE_CHECKING:  # callers with an optimizer have imported optax
 
 # progress(done, total, cost, largest residual)
 Progress = Callable[[int, int, float, float], None]
-REACH = 0.2  # length of the longest step back to the constraints, in sizes of the controls
-NEWTON_STEPS = 20  # largest number of steps onto the constraints at the end
-FORWARD = 64  # largest number of controls with forward derivatives; for more they are taken in reverse
+
+
+@checked()
+@dataclasses.dataclass(frozen=True)
+class OneSided:
+    """Descend by the one-sided derivative where the gradient does not: an `optimizer` of `trajectory`.
+
+    Attributes:
+        optimizer: an optax transformation, for the direction of descent instead of the gradient.
+        rate: (controls, direction) -> one-sided derivative of the objective, such as `ess.b_derivative`
+            gives. As it costs a motion, it is called at the start, after a step that needed it, and after a
+            step that raised the cost although the gradient predicted descent. Not together with constraints:
+            penalise them in the objective.
+    """
+
+    optimizer: optax.GradientTransformation
+    rate: Callable[[Any, Any], jax.Array]
 
 
 class Search(NamedTuple):
     """Settings of a search as arguments of `trajectory`; `about` has the items that determine it."""
 
-    optimizer: optax.GradientTransformation
+    optimizer: Any
     num_steps: int
     tol: float
     about: Mapping[str, Any]
-    directional: Callable[[Any, Any], jax.Array] | None = None
+    scale: Any = None
 
 
 class TrajectoryInfo(Record):
@@ -56,13 +71,16 @@ class TrajectoryInfo(Record):
     Attributes:
         cost: of the result.
         residual: largest constraint violation of the result, 0 without constraints.
-        slope: length of the gradient along the constraints at the result, per relative change of controls.
+        slope: length of the gradient along the constraints at the result, per `scale` of the controls; of
+            controls that no bound stops.
         costs: (steps + 1,) at the start and after each step.
         residuals: (steps + 1,) largest violation at the same times.
         path: (steps + 1, n) controls at the same times, flat in the order of their pytree.
         evaluations: motions computed, with their derivatives.
-        corners: steps at which the gradient did not descend as predicted, so another direction was searched.
-        status: 0; UNTERMINATED if the constraints are not met within `tol`.
+        corners: steps at which the gradient did not descend as predicted: another direction was searched, or
+            an augmented Lagrangian stepped across a kink or jump.
+        status: 0; UNTERMINATED if the constraints are not met within `tol`; KINK, a note, if the search of
+            an augmented Lagrangian ended at a kink or jump, where no step along its direction descends.
         best_step: number of the step whose controls were returned, 0 for the start.
     """
 
@@ -78,44 +96,44 @@ class TrajectoryInfo(Record):
     best_step: int
 
 
+DEFAULT_OPTIMIZER = AugmentedLagrangian()
+
+
 @checked(num_steps=check_whole, tol=POSITIVE)
 def trajectory(
     objective: Callable[[Any], jax.Array],
     controls0: Any,
     *,
-    optimizer: optax.GradientTransformation,
+    optimizer: AugmentedLagrangian | OneSided | optax.GradientTransformation = DEFAULT_OPTIMIZER,
     constraints: Callable[[Any], jax.Array] | None = None,
-    directional: Callable[[Any, Any], jax.Array] | None = None,
+    scale: Any = None,
     num_steps: int = 100,
     tol: float = 1e-9,
-    key: str | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Any, TrajectoryInfo]:
     """Find controls of minimum cost, objective(controls) -> min subject to constraints(controls) = 0.
 
-    Every step moves along the tangent space of the constraints by the update of `optimizer` for the gradient,
-    and back towards the constraints by a Newton step of minimum length. The result is the best point visited:
-    the one of minimum cost + sum |lambda| max |constraints|, lambda the multipliers at the last point. From
-    that point Newton's method continues until the constraints hold within `tol`; if they hold only from the
-    last point, or the cost is lower from it, the last point gives the result. Controls are measured in units
-    of |controls0| (1 if zero). A host driver; the functions are compiled.
+    By an `AugmentedLagrangian`, the default, or by an optax transformation: then every step moves along the
+    tangent space of the constraints by the update for the gradient, and back towards the constraints by a
+    Newton step of minimum length. The result is the best point visited: the one of minimum cost + sum
+    |lambda| max |constraints|, lambda the multipliers at the last point. From that point Newton's method
+    continues until the constraints hold within `tol`; if they hold only from the last point, or the cost is
+    lower from it, the last point gives the result. A host driver; the functions are compiled.
 
     Args:
-        objective: controls -> cost (), NaN if the motion failed; calls motions such as `ess.flow`.
+        objective: controls -> cost (), NaN if the motion failed; calls motions such as `simulate.rollout`.
         controls0: pytree of floats to start from, no integers; constraints need not hold.
-        optimizer: an optax transformation, e.g. optax.adam(1e-2).
+        optimizer: `AugmentedLagrangian`, in reverse mode; an optax transformation, e.g. optax.adam(1e-2); or
+            `OneSided`.
         constraints: controls -> (k,), to be zero; k less than the number of controls.
-        directional: (controls, direction) -> one-sided derivative of the objective, such as
-            `ess.b_derivative` gives; if it is not linear, a direction of descent replaces the gradient. As it
-            costs a motion, it is called at the start, after a step that needed it, and after a step that
-            raised the cost although the gradient predicted descent. Not together with constraints: penalise
-            them in the objective.
-        num_steps: steps of the optimizer.
+        scale: size of a control, a number or a pytree as controls0, such as the range of an actuator; None is
+            half the range of `optimizer.bounds` where that is finite, else |controls0|, 1 where zero.
+        num_steps: steps of the optimizer at most.
         tol: bound on every constraint at the end.
-        key: a name for data that the programs do not contain, such as data that a host callback reads.
-        run: checkpoint, progress. The checkpoint is a file, written after every tenth step and the last; an
-            existing file is continued. It stores versions, `controls0`, the programs of objective,
-            constraints, `directional` and optimizer with all numbers that they close over, and `key`: these
+        run: checkpoint, progress, about. The checkpoint is a file, written after every tenth step and the
+            last; an existing file is continued. It stores versions, `controls0`, the programs of objective,
+            constraints, `OneSided.rate` and optimizer with all numbers that they close over, and `run.about`,
+            a name for data that the programs do not contain, such as data that a host callback reads: these
             determine the run. A call with more `num_steps` resumes; one with fewer returns the same result
             as without the file. `progress(done, num_steps, cost, residual)` is called after every step.
 
@@ -124,13 +142,14 @@ def trajectory(
 
     Raises:
         ValueError: no motion at the start (cost or derivatives not finite), both `constraints` and
-            `directional`; a `checkpoint` of another run, with the names of what differs, or a damaged one.
-        TypeError: a `key` that is not a string; a leaf of `controls0` that is not of floats.
+            `OneSided`; bounds without the start; a scale that is not > 0; a `checkpoint` of another run, with
+            the names of what differs, or a damaged one.
+        TypeError: a leaf of `controls0` that is not of floats.
         FloatingPointError: steps lead to failed motions however short they are.
     """
-    if constraints is not None and directional is not None:
-        raise ValueError("directional: has no meaning with constraints; penalise them in the objective")
-    search = Search(optimizer, num_steps, tol, {"key": key}, directional)
+    if constraints is not None and isinstance(optimizer, OneSided):
+        raise ValueError("optimizer: OneSided takes no constraints; penalise them in the objective")
+    search = Search(optimizer, num_steps, tol, {}, scale)
     if constraints is None:
         return optimise(lambda z: (objective(z), jnp.zeros(0)), controls0, search, run)
     return optimise(lambda z: (objective(z), constraints(z)), controls0, search, run)
@@ -140,8 +159,11 @@ def optimise(
     outcome: Callable[[Any], tuple[jax.Array, jax.Array]], controls0: Any, search: Search, run: Run
 ) -> tuple[Any, TrajectoryInfo]:
     """Optimise as `trajectory` a cost and constraints from one motion."""
-    check_run(run, unused=("chunk", "devices", "about", "executor"))
+    check_run(run, unused=("chunk", "devices", "executor"))
+    check_float_leaves("controls0", controls0)
     path = None if run.checkpoint is None else Path(run.checkpoint)
+    size = None if search.scale is None else fingerprint.of_numbers(search.scale)
+    search = search._replace(about={"about": run.about, "scale": size, **search.about})
     with open_state(path):
         return _optimise(outcome, controls0, search, path, run.progress)
 
@@ -154,172 +176,108 @@ def _optimise(
     progress: Progress | None,
 ) -> tuple[Any, TrajectoryInfo]:
     """Optimise with a checkpoint that this process alone has open."""
-    optimizer, num_steps, tol, about, directional = search
-    if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
-        raise ValueError(f"num_steps: expected an integer >= 0, got {num_steps!r}")
-    check_number("tol", tol, 0.0)
-    if about["key"] is not None:
-        check_type("key", about["key"], str)
-    check_float_leaves("controls0", controls0)
+    num_steps, about, optimizer = search.num_steps, dict(search.about), search.optimizer
     flat, unravel = ravel_pytree(controls0)
     if not flat.size:
         raise ValueError("controls0: expected at least one number, got none")
     flat = lax.convert_element_type(flat, flat.dtype)  # a weak type would be lost in a step: compiled twice
-    scale = jnp.where(flat == 0, 1.0, jnp.abs(flat))
-    run = _Run(outcome, directional, optimizer, unravel, scale)
+    bounds = _bounds_of(optimizer, controls0)
+    scale = _scale_of(search.scale, controls0, flat, bounds)
+    bounds = (bounds[0] / np.asarray(scale, float), bounds[1] / np.asarray(scale, float))
+    rate, transformation = None, optimizer
+    if isinstance(optimizer, OneSided):
+        rate, transformation = optimizer.rate, optimizer.optimizer
+    is_augmented = isinstance(optimizer, AugmentedLagrangian)
+    program = MotionProgram(outcome, rate, None if is_augmented else transformation, unravel, scale, bounds)
     s = flat / scale
-    steps = resume.Steps(
-        state=optimizer.init(s), costs=[], residuals=[], visited=[np.asarray(s)], doubtful=True
-    )
-    if checkpoint is not None:
-        about = {"format": resume.FORMAT, **about, **run.about(controls0, s, steps.state)}
-        stored = resume.load(checkpoint, about, steps.state)
-        steps = steps if stored is None else stored.until(num_steps)
-        s = jnp.asarray(steps.visited[-1])
-    cost, r, jacobian = run.evaluate(s)
-    if not run.good(cost, r, jacobian):
+    reached: Reached = program.evaluate(s)
+    if not program.good(*reached):
         raise ValueError(
             "controls0: the motion from there fails; cost, constraints or derivatives are not finite"
         )
-    costs, residuals = steps.costs, steps.residuals
-    if not costs:
-        costs.append(float(cost))
-        residuals.append(_largest(r))
-    for i in range(len(costs) - 1, num_steps):
-        gradient = jacobian[0]
-        if directional is not None and steps.doubtful:  # the gradient may not descend
-            gradient, steps.doubtful = run.descent(s, gradient)
-        step, steps.state = run.step(s, steps.state, gradient, r, jacobian[1:])
-        old, (s, (cost, r, jacobian)) = s, run.moved(s, step)
-        costs.append(float(cost))
-        steps.doubtful |= costs[-1] > costs[-2] and float(jnp.sum(gradient * (s - old))) < 0
-        residuals.append(_largest(r))
+    walk: TangentWalk | AugmentedWalk
+    if isinstance(optimizer, AugmentedLagrangian):
+        walk = AugmentedWalk(program, optimizer, bounds, search.tol, (s, reached))
+        about = about | {"optimizer": repr(dataclasses.replace(optimizer, bounds=None)), "tol": search.tol}
+    else:
+        walk = TangentWalk(program, transformation, rate is not None, s)
+    steps = resume.Steps(
+        state=walk.first_state, costs=[], residuals=[], visited=[np.asarray(s)], doubtful=True
+    )
+    if checkpoint is not None:
+        first = None if is_augmented else steps.state
+        about = {"format": resume.FORMAT, **about, **program.about(controls0, s, first)}
+        stored = resume.load(checkpoint, about, steps.state)
+        if stored is not None:
+            steps = stored.until(num_steps)
+            s = jnp.asarray(steps.visited[-1], s.dtype)
+            reached = program.evaluate(s)
+    if not steps.costs:
+        steps.costs.append(float(reached[0]))
+        steps.residuals.append(largest(reached[1]))
+    for i in range(len(steps.costs) - 1, num_steps):
+        if walk.has_ended(steps):
+            break
+        s, reached = walk.advance(s, steps, reached)
         steps.visited.append(np.asarray(s))
-        if checkpoint is not None and (i % 10 == 9 or i == num_steps - 1):
+        if checkpoint is not None and (i % 10 == 9 or i == num_steps - 1 or walk.has_ended(steps)):
             resume.save(checkpoint, about, steps)
         if progress is not None:
-            progress(i + 1, num_steps, costs[-1], residuals[-1])
-    best, last = _best_step(costs, residuals, jacobian), len(costs) - 1
-    s, (cost, r, jacobian) = run.restore(s, (cost, r, jacobian), tol)
+            progress(i + 1, num_steps, steps.costs[-1], steps.residuals[-1])
+    end = (s, program.evaluate(s) if is_augmented else reached)
+    s, info = _report(program, steps, end, search.tol, walk.count_crossings(steps))
+    return unravel(s * scale), info.replace(path=np.array(steps.visited) * np.asarray(scale))
+
+
+def _report(
+    program: MotionProgram, steps: resume.Steps, end: tuple[jax.Array, tuple[jax.Array, ...]], tol: float,
+    crossings: tuple[int, bool],
+) -> tuple[jax.Array, TrajectoryInfo]:  # fmt: skip
+    """Choose the best point, move it onto the constraints, and report the search in scaled controls."""
+    s, (cost, r, jacobian) = end
+    best, last = _best_step(steps.costs, steps.residuals, jacobian), len(steps.costs) - 1
+    s, (cost, r, jacobian) = program.restore(s, (cost, r, jacobian), tol)
     if best < last:
-        visited = jnp.asarray(steps.visited[best])
-        point, reached = run.restore(visited, run.evaluate(visited), tol)
+        visited = jnp.asarray(steps.visited[best], s.dtype)
+        point, reached = program.restore(visited, program.evaluate(visited), tol)
         if _rank(reached, tol) < _rank((cost, r), tol):
             s, (cost, r, jacobian) = point, reached
         else:
             best = last
-    along = jacobian[0] - _normal(jacobian[0], jacobian[1:])
-    info = TrajectoryInfo(
+    status = 0 if largest(r) <= tol else int(Status.UNTERMINATED)
+    return s, TrajectoryInfo(
         cost=float(cost),
-        residual=_largest(r),
-        slope=float(jnp.linalg.norm(along)),
-        costs=np.array(costs),
-        residuals=np.array(residuals),
-        path=np.array(steps.visited) * np.asarray(scale),
-        evaluations=run.evaluations,
-        corners=run.corners,
-        status=np.uint32(0 if _largest(r) <= tol else int(Status.UNTERMINATED)),
+        residual=largest(r),
+        slope=program.slope_along(s, jacobian),
+        costs=np.array(steps.costs),
+        residuals=np.array(steps.residuals),
+        path=np.array(steps.visited),
+        evaluations=program.evaluations,
+        corners=program.corners + crossings[0],
+        status=np.uint32(status | (int(Status.KINK) if crossings[1] else 0)),
         best_step=best,
     )
-    return unravel(s * scale), info
 
 
-class _Run:
-    """The functions of one optimisation in flat controls measured in their sizes, compiled once."""
+def _bounds_of(optimizer: Any, controls0: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Spread the bounds of an augmented Lagrangian over flat controls (n,); infinite without."""
+    bounds = optimizer.bounds if isinstance(optimizer, AugmentedLagrangian) else None
+    return flat_bounds(bounds, controls0, np.asarray(ravel_pytree(controls0)[0], float))
 
-    def __init__(
-        self,
-        outcome: Callable[[Any], tuple[jax.Array, jax.Array]],
-        directional: Callable[[Any, Any], jax.Array] | None,
-        optimizer: optax.GradientTransformation,
-        unravel: Callable[[jax.Array], Any],
-        scale: jax.Array,
-    ) -> None:
-        self.evaluations = self.corners = 0
-        self._scale = scale
-        self._rate: Any = None
 
-        def joined(s: jax.Array, scale: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            cost, r = outcome(unravel(s * scale))
-            return jnp.concatenate([cost[None], r]), (cost, r)
-
-        derivative = jax.jacfwd if scale.size <= FORWARD else jax.jacrev
-        self._derivative = jit(derivative(joined, has_aux=True))
-        self._update = jit(functools.partial(_update, optimizer))
-        if directional is not None:
-
-            def rate(s: jax.Array, d: jax.Array, scale: jax.Array) -> jax.Array:
-                return directional(unravel(s * scale), unravel(d * scale))
-
-            self._rate = jit(rate)
-            self._piece = jit(jax.jacfwd(rate, argnums=1))
-
-    def about(self, controls0: Any, s: jax.Array, state: Any) -> dict[str, Any]:
-        """Collect by name the properties that determine the run; `state` is the optimizer's at the start."""
-        motion = self._derivative.trace(s, self._scale)
-        jacobian, (_, r) = motion.out_info
-        gradient, a = (jax.ShapeDtypeStruct(n, jacobian.dtype) for n in (s.shape, (r.size, s.size)))
-        update = self._update.trace(s, state, gradient, r, a)
-        return fingerprint.versions() | {
-            "optax version": version("optax"),
-            "platform": jax.default_backend(),
-            "controls0": fingerprint.of_numbers(controls0),
-            "objective and constraints": fingerprint.of_program(motion),
-            "optimizer": [fingerprint.of_program(update), fingerprint.of_numbers(state)],
-            "directional": self._rate and fingerprint.of_program(self._rate.trace(s, s, self._scale)),
-        }
-
-    def evaluate(self, s: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        self.evaluations += 1
-        jacobian, (cost, r) = self._derivative(s, self._scale)
-        return cost, r, jacobian
-
-    @staticmethod
-    def good(cost: jax.Array, r: jax.Array, jacobian: jax.Array) -> bool:
-        return all(bool(np.all(np.isfinite(np.asarray(a)))) for a in (cost, r, jacobian))
-
-    def descent(self, s: jax.Array, gradient: jax.Array) -> tuple[jax.Array, bool]:
-        """Find minus a direction of descent at s; return it and whether it took more than one evaluation."""
-        d, calls = one_sided_descent(
-            lambda d: float(self._rate(s, jnp.asarray(d), self._scale)),
-            lambda d: np.asarray(self._piece(s, jnp.asarray(d), self._scale)),
-            np.asarray(gradient),
-        )
-        self.evaluations += calls
-        self.corners += calls > 1
-        return -jnp.asarray(d), calls > 1
-
-    def step(
-        self, s: jax.Array, state: Any, gradient: jax.Array, r: jax.Array, a: jax.Array
-    ) -> tuple[jax.Array, Any]:
-        return self._update(s, state, gradient, r, a)
-
-    def moved(self, s: jax.Array, step: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        """Take a step, halved while the motion fails; return the controls and their outcome.
-
-        Raises:
-            FloatingPointError: the motion fails for the step and eleven halvings of it.
-        """
-        for _ in range(12):
-            new = s + step
-            outcome = self.evaluate(new)
-            if self.good(*outcome):
-                return new, outcome
-            step = 0.5 * step
-        raise FloatingPointError("objective: every step along the search direction leads to a failed motion")
-
-    def restore(
-        self, s: jax.Array, outcome: tuple[jax.Array, ...], tol: float
-    ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        """Take Newton steps from s onto the constraints, as far as the accuracy of the motion allows."""
-        for _ in range(NEWTON_STEPS):
-            if _largest(outcome[1]) <= 0.1 * tol:
-                break
-            new, reached = self.moved(s, _back(outcome[1], outcome[2][1:]))
-            if _largest(reached[1]) >= 0.9 * _largest(outcome[1]):
-                break
-            s, outcome = new, reached
-        return s, outcome
+def _scale_of(
+    scale: Any, controls0: Any, flat: jax.Array, bounds: tuple[np.ndarray, np.ndarray]
+) -> jax.Array:
+    """Choose the sizes (n,) of flat controls."""
+    if scale is not None:
+        check_positive("scale", ravel_pytree(scale)[0])
+        if len(jax.tree.leaves(scale)) == 1 and np.ndim(jax.tree.leaves(scale)[0]) == 0:
+            return jnp.full(flat.shape, jax.tree.leaves(scale)[0], flat.dtype)
+        spread = jax.tree.map(lambda leaf, size: jnp.broadcast_to(size, jnp.shape(leaf)), controls0, scale)
+        return ravel_pytree(spread)[0].astype(flat.dtype)
+    half = 0.5 * (bounds[1] - bounds[0])
+    size = np.where(np.isfinite(half), half, 0.0)
+    return jnp.where(size > 0, jnp.asarray(size, flat.dtype), jnp.where(flat == 0, 1.0, jnp.abs(flat)))
 
 
 def _best_step(costs: list[float], residuals: list[float], jacobian: jax.Array) -> int:
@@ -331,38 +289,5 @@ def _best_step(costs: list[float], residuals: list[float], jacobian: jax.Array) 
 
 def _rank(outcome: tuple[jax.Array, ...], tol: float) -> tuple[float, float]:
     """Return a key that orders results: the violation of constraints beyond `tol`, then the cost."""
-    violation = _largest(outcome[1])
+    violation = largest(outcome[1])
     return (violation if violation > tol else 0.0), float(outcome[0])
-
-
-def _update(
-    optimizer: optax.GradientTransformation,
-    s: jax.Array,
-    state: Any,
-    gradient: jax.Array,
-    r: jax.Array,
-    a: jax.Array,
-) -> tuple[jax.Array, Any]:
-    """Compute a step along the constraints r = 0 with Jacobian a (k, n), plus one back to them."""
-    updates, state = optimizer.update(gradient - _normal(gradient, a), state, s)
-    return updates - _normal(updates, a) + _back(r, a), state
-
-
-def _normal(vector: jax.Array, a: jax.Array) -> jax.Array:
-    """Compute the part of a vector (n,) normal to the constraints."""
-    if a.shape[0] == 0:
-        return jnp.zeros_like(vector)
-    return a.T @ jnp.linalg.lstsq(a.T, vector)[0]
-
-
-def _back(r: jax.Array, a: jax.Array) -> jax.Array:
-    """Compute the Newton step of minimum length to r = 0, no longer than REACH."""
-    if a.shape[0] == 0:
-        return jnp.zeros(a.shape[1], a.dtype)
-    d = -jnp.linalg.lstsq(a, r)[0]
-    length = jnp.sqrt(jnp.sum(d**2))
-    return d * jnp.minimum(1.0, REACH / jnp.where(length > 0, length, 1.0))
-
-
-def _largest(r: jax.Array) -> float:
-    return float(np.max(np.abs(np.asarray(r)), initial=0.0))

@@ -1,4 +1,4 @@
-"""Coulomb's law of a `ConeProgram` by interior points, in its impulses: `solve_by_rows`.
+"""Coulomb's law of a `ConeProgram` by interior points, in its impulses: `solve_by_rows`, `relax_by_rows`.
 
 With A = G M^-1 G^T the rates are u = A p + u0, and a row of compliance R asks for u + R p = o. Rows of either
 sign are eliminated; each limit and dry joint is one more contact of `solve_coulomb`.
@@ -6,12 +6,16 @@ sign are eliminated; each limit and dry joint is one more contact of `solve_coul
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.algebra import implicit
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.solvers.central_path import follow_central_path
 from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.friction_newton import CoulombNewton, solve_coulomb
@@ -44,6 +48,12 @@ def _nearest(program: ConeProgram, free: jax.Array) -> tuple[ConeProgram, jax.Ar
     ), rows  # fmt: skip
 
 
+# W (n, n), q (n,), mu (nc,), rows per contact, active (nc,) -> impulses (n,), solved, steps
+ContactSolver = Callable[
+    [jax.Array, jax.Array, jax.Array, int, jax.Array], tuple[jax.Array, jax.Array, jax.Array]
+]
+
+
 def solve_by_rows(program: ConeProgram, num_dry: int, max_iters: int, early_exit: bool) -> ConeSolution:
     """Solve a program with `coulomb=True` and no potential by interior points, from the data alone.
 
@@ -53,63 +63,126 @@ def solve_by_rows(program: ConeProgram, num_dry: int, max_iters: int, early_exit
 
     Derivative: none.
     """
-    assert isinstance(program.M, jax.Array) and isinstance(program.columns, jax.Array)
-    count = program.offset.shape[0]
-    solved = implicit.solve_spd(program.M, jnp.concatenate([program.columns, program.push[:, None]], axis=1))
-    response, free = solved[:, :-1], program.v + solved[:, -1]
-    rows = jnp.arange(count)
-    if program.mu.shape[0] > MOST_CONTACTS:
-        program, rows = _nearest(program, free)
-        response = response[:, rows]
-    assert isinstance(program.columns, jax.Array)
-    A, u0 = program.columns.T @ response, program.columns.T @ free
-    soft = program.slope > 0
-    slope = jnp.where(soft, program.slope, 1.0)
-    compliance = jnp.where(soft, (1.0 - program.keep) / slope, 0.0)
-    aim = jnp.where(soft, program.offset / slope, 0.0)
-    first = program.num_equalities
-    heads = slice(first, first + program.num_limits + program.mu.shape[0])
-    settings = CoulombNewton(max_iters=max_iters, early_exit=early_exit)
 
-    def solve(stops: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        R, o = compliance, aim
-        if program.touch is not None and program.stop is not None:
-            at_stop = (1.0 - program.keep[heads]) / program.stop
-            R = R.at[heads].set(jnp.where(stops, at_stop, R[heads]))
-            o = o.at[heads].set(jnp.where(stops, program.touch, o[heads]))
-        p, info = _solve_contacts(program, num_dry, A + jnp.diag(R), u0 - o, settings)
-        return p, info.num_iters, info.status == 0
+    def solve_contacts(
+        W: jax.Array, q: jax.Array, mu: jax.Array, dim: int, active: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        settings = CoulombNewton(max_iters=max_iters, early_exit=early_exit)
+        impulse, info = solve_coulomb(W, q, mu, dim=dim, active=active, settings=settings)
+        return impulse, info.status == 0, info.num_iters
 
-    opens = jnp.zeros(0, bool) if program.touch is None else jnp.isfinite(program.touch)
+    rows = _Rows(program, num_dry, solve_contacts)
+    found, _, same = rows.choose_lines(early_exit)
+    return found.replace(converged=found.converged & same)
 
-    def choose(p: jax.Array) -> jax.Array:
-        assert program.touch is not None and program.stop is not None
-        u = (A @ p + u0)[heads]
-        stop = program.stop * (jnp.where(opens, program.touch, 0.0) - u)
-        return opens & (stop < program.offset[heads] - program.slope[heads] * u)
 
-    def again(carry: tuple) -> tuple:
-        k, stops, _, used, _, _ = carry
-        p, steps, found = solve(stops)
-        chosen = stops if program.touch is None else choose(p)
-        return k + 1, chosen, p, used + steps, found, jnp.all(chosen == stops)
+def relax_by_rows(
+    program: ConeProgram, num_dry: int, smoothing: jax.Array, max_iters: int, early_exit: bool
+) -> ConeSolution:
+    """Find the point of the central path at `smoothing`, J, of the program that `solve_by_rows` solves.
 
-    begin = (jnp.int32(0), opens, jnp.zeros_like(u0), jnp.int32(0), jnp.asarray(False), jnp.asarray(False))
-    _, _, p, used, found, same = bounded_loop(
-        lambda c: (c[0] < GATE_ITERS) & ~c[5], again, begin, max_iters=GATE_ITERS, early_exit=early_exit
+    Derivative: of the relaxed equations on the lines chosen, by program and smoothing.
+    """
+
+    def solve_contacts(
+        W: jax.Array, q: jax.Array, mu: jax.Array, dim: int, active: jax.Array, k: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return follow_central_path(W, q, mu, k, dim=dim, active=active, limits=(max_iters, early_exit))
+
+    fixed, at = jax.lax.stop_gradient((program, smoothing))
+    found, stops, same = _Rows(fixed, num_dry, functools.partial(solve_contacts, k=at)).choose_lines(
+        early_exit
     )
-    every = jnp.zeros(count, p.dtype).at[rows].set(p)
-    return ConeSolution(x=free + response @ p, p=every, iterations=used, converged=found & same)
+    solved = _Rows(program, num_dry, functools.partial(solve_contacts, k=smoothing)).solve(stops)
+    return solved.replace(iterations=found.iterations, converged=found.converged & same)
+
+
+class _Rows:
+    """A program in its impulses: rates u = A p + u0, and the line of every row."""
+
+    def __init__(self, program: ConeProgram, num_dry: int, solve_contacts: ContactSolver) -> None:
+        assert isinstance(program.M, jax.Array) and isinstance(program.columns, jax.Array)
+        self.count, self.num_dry, self.solve_contacts = program.offset.shape[0], num_dry, solve_contacts
+        vectors = jnp.concatenate([program.columns, program.push[:, None]], axis=1)
+        solved = implicit.solve_spd(program.M, vectors)
+        response, self.free = solved[:, :-1], program.v + solved[:, -1]
+        self.rows = jnp.arange(self.count)
+        if program.mu.shape[0] > MOST_CONTACTS:
+            program, self.rows = _nearest(program, self.free)
+            response = response[:, self.rows]
+        assert isinstance(program.columns, jax.Array)
+        self.program, self.response = program, response
+        self.A, self.u0 = program.columns.T @ response, program.columns.T @ self.free
+        first = program.num_equalities
+        self.heads = slice(first, first + program.num_limits + program.mu.shape[0])
+        soft = program.slope > 0
+        slope = jnp.where(soft, program.slope, 1.0)
+        # A row asks for u + compliance p = aim; a limit or contact that closes for the larger u of two lines.
+        self.lines = (
+            jnp.where(soft, (1.0 - program.keep) / slope, 0.0),
+            jnp.where(soft, program.offset / slope, 0.0),
+        )
+        if program.touch is not None and program.stop is not None:
+            opens = jnp.isfinite(program.touch)
+            self.stop_lines = (
+                (1.0 - program.keep[self.heads]) / program.stop,
+                jnp.where(opens, program.touch, 0.0),
+            )
+
+    def solve(self, stops: jax.Array) -> ConeSolution:
+        """Solve the program with the limits and contacts `stops` (nu,) on the lines of their stops."""
+        program, heads = self.program, self.heads
+        compliance, aim = self.lines
+        if program.touch is not None:
+            at_stop, touch = self.stop_lines
+            compliance = compliance.at[heads].set(jnp.where(stops, at_stop, compliance[heads]))
+            aim = aim.at[heads].set(jnp.where(stops, touch, aim[heads]))
+        matrix, rates = self.A + jnp.diag(compliance), self.u0 - aim
+        p, solved, steps = _solve_contacts(program, self.num_dry, matrix, rates, self.solve_contacts)
+        every = jnp.zeros(self.count, p.dtype).at[self.rows].set(p)
+        return ConeSolution(x=self.free + self.response @ p, p=every, iterations=steps, converged=solved)
+
+    def choose_lines(self, early_exit: bool) -> tuple[ConeSolution, jax.Array, jax.Array]:
+        """Return the solution, the lines (nu,) chosen, and whether the choice repeats."""
+        program, heads = self.program, self.heads
+        opens = jnp.zeros(0, bool) if program.touch is None else jnp.isfinite(program.touch)
+
+        def choose(found: ConeSolution) -> jax.Array:
+            p, (compliance, aim), (at_stop, touch) = found.p[self.rows][heads], self.lines, self.stop_lines
+            return opens & (touch - at_stop * p < aim[heads] - compliance[heads] * p)
+
+        def again(carry: tuple) -> tuple:
+            k, stops, _, last, _ = carry
+            found = self.solve(stops)
+            chosen = stops if program.touch is None else choose(found)
+            found = found.replace(iterations=last.iterations + found.iterations)
+            return k + 1, chosen, stops, found, jnp.all(chosen == stops)
+
+        none, zero = jnp.asarray(False), jnp.int32(0)
+        start = ConeSolution(
+            x=jnp.zeros_like(self.free),
+            p=jnp.zeros_like(self.u0, shape=self.count),
+            iterations=zero,
+            converged=none,
+        )
+        _, _, stops, found, same = bounded_loop(
+            lambda c: (c[0] < GATE_ITERS) & ~c[4],
+            again,
+            (zero, opens, opens, start, none),
+            max_iters=GATE_ITERS,
+            early_exit=early_exit,
+        )
+        return found, stops, same
 
 
 def _solve_contacts(
-    program: ConeProgram, num_dry: int, A: jax.Array, q: jax.Array, settings: CoulombNewton
-) -> tuple:
+    program: ConeProgram, num_dry: int, A: jax.Array, q: jax.Array, solve: ContactSolver
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute impulses (nr,) for which A p + q is zero on equality rows and obeys the law on the others."""
     nr, ne, nl, nc = q.shape[0], program.num_equalities, program.num_limits, program.mu.shape[0]
     held = ne - num_dry
     dim = (nr - ne - nl) // nc
-    inverse, _ = small_dense.spd_inverse(A[:held, :held])
+    inverse = implicit.solve_spd(A[:held, :held], jnp.eye(held, dtype=A.dtype)) if held else A[:0, :0]
     through = A[held:, :held] @ inverse
     W, rates = A[held:, held:] - through @ A[:held, held:], q[held:] - through @ q[:held]
     # One contact for each limit, without friction, and for each dry joint, whose normal impulse is its bound.
@@ -128,7 +201,7 @@ def _solve_contacts(
         W, rates = W.at[bounds, bounds].set(1.0), rates.at[bounds].set(-program.dry_bound[held:])
     springs = program.slope[ne : ne + nl + nc] > 0
     active = jnp.concatenate([jnp.ones(num_dry, bool), springs])
-    impulse, info = solve_coulomb(W, rates, mu.astype(rates.dtype), dim=dim, active=active, settings=settings)
+    impulse, solved, steps = solve(W, rates, mu.astype(rates.dtype), dim, active)
     pushed = jnp.zeros(rest + 1, impulse.dtype).at[order].set(impulse)[:rest]
     holding = -inverse @ (q[:held] + A[:held, held:] @ pushed)
-    return jnp.concatenate([holding, pushed]), info
+    return jnp.concatenate([holding, pushed]), solved, steps

@@ -173,9 +173,12 @@ def test_blocks_are_as_long_as_the_overhead_asks():
     queue.overhead, queue.seconds_per_call = 1e-3, 1e-3
     assert queue._size(10**6) in (20, 21)
     assert queue._size(20) == 5  # two blocks for each of two workers
+    queue.num_workers.count, queue.num_workers.counted = 100, float("inf")  # 100 blocks in the time of one
+    assert queue._size(10**6) in (100, 101)
     queue.overhead = 10.0
-    assert queue._size(10**6) == remote_blocks.MAX_CALLS
-    assert queue.num_workers() == 2
+    assert queue._size(10**9) == remote_blocks.MAX_CALLS
+    queue.bytes_per_call = 16e6
+    assert queue._size(10**9) == 4
 
 
 def test_a_function_is_built_once_a_process(monkeypatch):

@@ -1,5 +1,7 @@
 """Optimisation along constraints, its checkpoint, and descent where the derivative is one-sided."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.io.run_store import save_state
-from jaxcontact.optimize import one_sided_descent, trajectory
+from jaxcontact.optimize import AugmentedLagrangian, OneSided, one_sided_descent, trajectory
 
 TARGET = np.array([1.0, -2.0, 3.0])
 
@@ -96,8 +98,11 @@ OTHER_RUNS = {
     "another optimizer": ({"optimizer": optax.adam(0.05)}, "optimizer"),
     "another start": ({"controls0": {"a": jnp.array([1.5, 0.7, 0.5])}}, "controls0"),
     "other names": ({"controls0": {"b": start()["a"]}} | under_another_name(), "controls0"),
-    "another key": ({"key": "data of Tuesday"}, r'key \("data of Monday" there, "data of Tuesday" now\)'),
-    "no key": ({"key": None}, r'key \("data of Monday" there, null now\)'),
+    "other data": (
+        {"about": {"data": "Tuesday"}},
+        r'about \({"data": "Monday"} there, {"data": "Tuesday"} now\)',
+    ),
+    "no name": ({"about": None}, r'about \({"data": "Monday"} there, null now\)'),
 }
 
 
@@ -108,8 +113,7 @@ def stored(tmp_path_factory):
     settings |= {
         "constraints": on_the_sphere,
         "num_steps": 3,
-        "run": jc.Run(checkpoint=path),
-        "key": "data of Monday",
+        "run": jc.Run(checkpoint=path, about={"data": "Monday"}),
     }
     trajectory(**settings)
     return settings
@@ -118,6 +122,8 @@ def stored(tmp_path_factory):
 @pytest.mark.parametrize("change", OTHER_RUNS)
 def test_a_checkpoint_of_another_run_is_refused_by_name(stored, change):
     changes, names = OTHER_RUNS[change]
+    if "about" in changes:
+        changes = {"run": dataclasses.replace(stored["run"], **changes)}
     before = stored["run"].checkpoint.read_bytes()
     with pytest.raises(ValueError, match=rf"of another run and was left as it is; these differ: {names}$"):
         trajectory(**stored | changes)
@@ -134,7 +140,7 @@ def test_a_checkpoint_of_the_first_format_is_refused_by_name(stored, tmp_path):
     path = tmp_path / "old.npz"
     save_state(path, {"version": "0"}, {"costs": np.ones(1), "visited": np.ones((1, 3))})
     with pytest.raises(
-        ValueError, match=r'these differ: format \(null there, "jaxcontact optimisation, 3" now'
+        ValueError, match=r'these differ: format \(null there, "jaxcontact optimisation, 4" now'
     ):
         trajectory(**stored | {"run": jc.Run(checkpoint=path)})
 
@@ -146,16 +152,18 @@ def test_the_same_functions_written_again_are_the_same_run(stored):
 
 def test_wrong_input_is_named():
     sgd = optax.sgd(0.1)
-    with pytest.raises(ValueError, match="directional"):
-        trajectory(cost, start(), optimizer=sgd, constraints=on_the_sphere, directional=lambda z, d: 0.0)
+    with pytest.raises(ValueError, match="OneSided"):
+        trajectory(cost, start(), optimizer=OneSided(sgd, lambda z, d: 0.0), constraints=on_the_sphere)
     with pytest.raises(ValueError, match="controls0"):
         trajectory(lambda z: jnp.nan * cost(z), start(), optimizer=sgd)
     with pytest.raises(ValueError, match="num_steps"):
         trajectory(cost, start(), optimizer=sgd, num_steps=-1)
     with pytest.raises(ValueError, match="tol: expected finite numbers, got NaN or inf"):
         trajectory(cost, start(), optimizer=sgd, tol=float("nan"))
-    with pytest.raises(TypeError, match="key: expected str, got int"):
-        trajectory(cost, start(), optimizer=sgd, key=3)
+    with pytest.raises(ValueError, match="scale: expected a finite number > 0"):
+        trajectory(cost, start(), scale=0.0)
+    with pytest.raises(ValueError, match="bounds: expected a pair"):
+        trajectory(cost, start(), optimizer=AugmentedLagrangian(bounds={"a": (2.0, 3.0)}))
 
 
 @pytest.mark.parametrize("integers", [3, np.array([3, 4]), True], ids=["number", "array", "bool"])
@@ -234,7 +242,7 @@ def test_the_plain_gradient_stalls_at_a_tie_where_the_b_derivative_descends():
     np.testing.assert_allclose(gradients[0], gradient, atol=1e-9)
     assert np.all(np.asarray(values)[1:] > values[0])
     # Down -d, d = (0.5, 0.5) the shortest of the hull of (3, -2) and (1/3, 2/3), stays at the tie.
-    z, sharp = trajectory(final, jnp.zeros(2), optimizer=optax.sgd(0.01), directional=final_rate, num_steps=5)
+    z, sharp = trajectory(final, jnp.zeros(2), optimizer=OneSided(optax.sgd(0.01), final_rate), num_steps=5)
     np.testing.assert_allclose(z, -0.025, atol=1e-6)
     np.testing.assert_allclose(np.diff(sharp.costs), -0.005, atol=1e-6)
     assert sharp.corners == 5 and sharp.evaluations == 6 + 3 * 5
@@ -308,3 +316,64 @@ def test_descent_along_a_concave_kink():
 
     d, _ = one_sided_descent(rate, lambda d: np.array([-np.sign(d[0]), 0.1]), np.array([1.0, 0.1]))
     assert rate(d) < -0.9 * np.linalg.norm(d) ** 2 < 0
+
+
+# The augmented Lagrangian
+def bowl(z):
+    return 1e3 * jnp.sum((z["a"] - TARGET) ** 2)
+
+
+@pytest.mark.float32
+@pytest.mark.parametrize("scale", [None, 3.0, {"a": jnp.array([1.0, 2.0, 3.0])}])
+def test_an_augmented_lagrangian_finds_the_nearest_point_of_a_sphere(scale):
+    tol = 1e-9 if jax.config.jax_enable_x64 else 1e-5
+    for at in (start(), {"a": jnp.zeros(3) + 1e-3}):
+        z, info = trajectory(bowl, at, constraints=on_the_sphere, scale=scale, tol=tol)
+        assert info.status == 0 and info.residual <= tol and info.corners == 0
+        np.testing.assert_allclose(z["a"], 2.0 * TARGET / np.linalg.norm(TARGET), atol=1e-4)
+        assert scale is None or info.costs.size < 60
+
+
+def test_an_augmented_lagrangian_keeps_bounds_and_units():
+    """min |x - t|^2 on the plane sum x = 1, x <= 1/2: closed form (0, 1/2, 1/2) for t = (0, 2, 2)."""
+    target = jnp.array([0.0, 2.0, 2.0])
+    for unit in (1.0, 1e6, 1e-6):  # of the constraint
+        z, info = trajectory(
+            lambda z: jnp.sum((z - target) ** 2), jnp.zeros(3),
+            constraints=lambda z, unit=unit: unit * (jnp.sum(z) - 1.0)[None],
+            optimizer=AugmentedLagrangian(bounds=(-1.0, 0.5)), tol=1e-9 * unit,
+        )  # fmt: skip
+        assert info.status == 0
+        np.testing.assert_allclose(z, [0.0, 0.5, 0.5], atol=1e-4)
+        assert np.all(info.path <= 0.5) and info.slope < 1e-3
+
+
+def test_a_killed_augmented_lagrangian_resumes_to_the_same_bits(tmp_path):
+    def rough(z):
+        x, y, w = z["a"]
+        return (1 - x) ** 2 + 100 * (y - x**2) ** 2 + w**2
+
+    whole, all_of_it = trajectory(rough, start(), constraints=on_the_sphere)
+    assert all_of_it.status == 0 and all_of_it.costs.size > 18
+
+    def kill(done, total, value, residual):
+        if done == 17:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run.npz"
+    with pytest.raises(KeyboardInterrupt):
+        trajectory(rough, start(), constraints=on_the_sphere, run=jc.Run(checkpoint=path, progress=kill))
+    seen = []
+    run = jc.Run(checkpoint=path, progress=lambda i, n, c, r: seen.append(i))
+    resumed, info = trajectory(rough, start(), constraints=on_the_sphere, run=run)
+    assert seen[0] == 11
+    np.testing.assert_array_equal(info.path, all_of_it.path)
+    np.testing.assert_array_equal(resumed["a"], whole["a"])
+
+
+def test_a_kink_is_named_and_failed_motions_are_avoided():
+    z, info = trajectory(lambda z: jnp.abs(z[0]) + 2 * jnp.abs(z[1] - 1) + z[1] ** 2, jnp.array([0.7, -0.4]))
+    np.testing.assert_allclose(z, [0.0, 1.0], atol=1e-3)
+    assert info.corners > 0 and info.status == int(jc.Status.KINK)
+    z, info = trajectory(lambda z: jnp.where(z[0] > 1, jnp.nan, (z[0] - 3) ** 2), jnp.array([0.5]))
+    assert 0.9 < float(z[0]) <= 1.0

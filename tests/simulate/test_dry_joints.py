@@ -1,5 +1,6 @@
 """Dry friction of joints in `TimeStepping`: a joint that sticks and slides, against closed forms."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ def speeds(file, force, start, steps, impact):
     state = state.replace(v=state.v.at[0].set(start))
     controls = jnp.zeros((steps, model.num_controls)).at[:, 0].set(force)
     stepper = jc.simulate.TimeStepping(impact=impact)
-    found = jc.simulate.rollout(model, state, controls, stepper=stepper, dt=DT)
+    key = jax.random.key(0)
+    found = jc.simulate.rollout(model, state, controls, stepper=stepper, dt=DT, key=key)
     assert not np.any(np.asarray(found.status))
     return np.asarray(found.states.v)[1:, 0]
 

@@ -1,0 +1,92 @@
+"""Steps of an optimisation: `TangentWalk` by optax along the constraints, `AugmentedWalk` by quasi-Newton.
+
+Both append cost and violation of every step to the `resume.Steps` of a run, whose state they continue from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.optimize import resume
+from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian, AugmentedSearch
+from jaxcontact.optimize.motion_program import MotionProgram, largest
+
+Reached = tuple[jax.Array, ...]  # cost, constraints, their Jacobian
+
+
+class TangentWalk:
+    """Steps of an optax transformation along the constraints, and back to them."""
+
+    def __init__(self, program: MotionProgram, transformation: Any, has_rate: bool, s: jax.Array) -> None:
+        self._program, self._has_rate = program, has_rate
+        self.first_state = transformation.init(s)
+
+    def advance(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> tuple[jax.Array, Reached]:
+        """Make one step, halved while the motion fails."""
+        _, r, jacobian = reached
+        gradient = jacobian[0]
+        if self._has_rate and steps.doubtful:  # the gradient may not descend
+            gradient, steps.doubtful = self._program.descent(s, gradient)
+        step, steps.state = self._program.step(s, steps.state, gradient, r, jacobian[1:])
+        old, (s, reached) = s, self._program.moved(s, step)
+        steps.costs.append(float(reached[0]))
+        steps.residuals.append(largest(reached[1]))
+        steps.doubtful |= steps.costs[-1] > steps.costs[-2] and float(jnp.sum(gradient * (s - old))) < 0
+        return s, reached
+
+    @staticmethod
+    def has_ended(steps: resume.Steps) -> bool:
+        """Tell whether no further step would change the result: never."""
+        return False
+
+    @staticmethod
+    def count_crossings(steps: resume.Steps) -> tuple[int, bool]:
+        """Count steps across kinks; tell whether the search ended at one."""
+        return 0, False
+
+
+class AugmentedWalk:
+    """Quasi-Newton steps of an augmented Lagrangian."""
+
+    def __init__(
+        self, program: MotionProgram, settings: AugmentedLagrangian, bounds: tuple[np.ndarray, np.ndarray],
+        tol: float, start: tuple[jax.Array, Reached],
+    ) -> None:  # fmt: skip
+        s, (cost, r, jacobian) = start
+        self._program, self._seen = program, {}  # type: ignore[var-annotated]
+        self._search = AugmentedSearch(settings, self._lagrangian, bounds, tol)
+        self.first_state = self._search.begin(
+            np.asarray(s, float), float(cost), np.asarray(r, float), np.asarray(jacobian, float)
+        )
+
+    def _lagrangian(
+        self, s: np.ndarray, multipliers: np.ndarray, penalty: np.ndarray
+    ) -> tuple[float, np.ndarray, float, np.ndarray]:
+        value, gradient, cost, r = self._program.lagrangian(s, multipliers, penalty)
+        self._seen[s.tobytes()] = cost, largest(r)
+        return value, gradient, cost, r
+
+    def advance(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> tuple[jax.Array, Reached]:
+        """Make one quasi-Newton step."""
+        self._seen.clear()
+        new, steps.state = self._search.advance(np.asarray(s, float), steps.state)
+        if new.tobytes() not in self._seen:
+            self._lagrangian(new, steps.state.multipliers, steps.state.penalty)
+        cost, violation = self._seen[new.tobytes()]
+        steps.costs.append(cost)
+        steps.residuals.append(violation)
+        return jnp.asarray(new, s.dtype), reached
+
+    @staticmethod
+    def has_ended(steps: resume.Steps) -> bool:
+        """Tell whether the search is at its end."""
+        return float(steps.state.ended) > 0
+
+    @staticmethod
+    def count_crossings(steps: resume.Steps) -> tuple[int, bool]:
+        """Count steps across kinks; tell whether the search ended at one."""
+        return int(steps.state.crossings), float(steps.state.crossings) > 0 and float(steps.state.ended) != 1
