@@ -16,7 +16,7 @@ STUCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
 PAPERS := drumwright halm_posa seghete_murphey varkonyi anderson_revzen
 
-.PHONY: demo demo-block demo-robot test test-all docs papers lint bench clean
+.PHONY: demo demo-block demo-robot test test-all test-versions docs papers lint bench clean
 
 # Two impacts at once, one per core: a block, and a robot of a file that lands on its foot.
 demo: $(VENV)/installed
@@ -41,6 +41,10 @@ test-all: $(VENV)/installed-all
 	JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile -m "float32 and slow"
 	$(RUN) -m tests.mutants
 	$(RUN) -m tests.run_notebooks
+
+# A sample of the tests with the oldest packages that pyproject.toml allows, and with each Python on this machine.
+test-versions:
+	$(PYTHON) -m tests.versions
 
 docs: $(VENV)/installed-docs
 	$(RUN) -m sphinx -q -W --keep-going -b html docs docs/_build/html

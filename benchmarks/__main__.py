@@ -3,6 +3,7 @@
 On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound bytes and FLOPs give.
 Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`,
 of motion `python -m benchmarks scenes` and `python -m benchmarks steppers_compared`,
+of random problems against independent oracles `python -m benchmarks fuzz [--minutes N] [--seed S]`,
 of friction problems `python -m benchmarks friction`, of loops `python -m benchmarks fixed_iterations`.
 """
 
@@ -45,6 +46,10 @@ from benchmarks import (
 
 def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
+    if sys.argv[1:2] == ["fuzz"]:
+        from benchmarks.fuzz.__main__ import main as fuzz
+
+        return fuzz(sys.argv[2:])
     apart = {
         "fixed_iterations": fixed_iterations,
         "cluster": cluster,

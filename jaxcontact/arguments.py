@@ -60,7 +60,7 @@ def check_sides(name: str, value: Any) -> None:
 
 def check_entries(name: str, value: Any) -> None:
     """Raise TypeError if a value is neither an array nor a sequence of entries."""
-    if isinstance(value, str) or jnp.ndim(value) == 0:
+    if isinstance(value, str) or not hasattr(value, "__len__") or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name}: expected an array or a sequence, got {type(value).__name__}")
 
 
@@ -148,6 +148,13 @@ def check_some(name: str, value: Any) -> None:
     """Raise ValueError if an array has no entries."""
     if 0 in jnp.shape(value):
         raise ValueError(f"{name}: expected at least one number, got none")
+
+
+def check_numbers(name: str, value: Any) -> None:
+    """Check as `check_number` does, of an array or of each value of a mapping; NaN passes."""
+    for part in value.values() if isinstance(value, Mapping) else [value]:
+        if not hasattr(part, "dtype"):
+            check_number(name, part)
 
 
 def check_mapping(name: str, value: Any) -> None:

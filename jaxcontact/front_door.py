@@ -37,6 +37,12 @@ Rule = str | Check | tuple[str | Check, ...]
 POSITIVE: Rule = ("", check_positive)
 NOT_NEGATIVE: Rule = ("", check_not_negative)
 PROBABILITY: Rule = ("", check_probability)
+
+
+def anything(name: str, value: Any) -> None:
+    """Let a value pass that the function itself checks, with an error that says more than its annotation."""
+
+
 KINDS = {
     "float": ("a floating dtype", (jnp.floating,)),
     "real": ("real numbers", (jnp.floating, jnp.integer)),

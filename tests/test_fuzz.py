@@ -1,9 +1,11 @@
 """The fuzzer's own parts: its oracles know closed forms, and a wrong answer ends in exit code 1."""
 
+import importlib
+
 import numpy as np
 import pytest
 
-from benchmarks.fuzz import __main__, checks, oracles, problems, tally
+from benchmarks.fuzz import __main__, checks, oracles, problems, surfaces, tally
 from jaxcontact import Status
 
 
@@ -73,3 +75,27 @@ def test_failures_print_their_line_and_end_in_exit_code_1(monkeypatch, capsys):
         said = capsys.readouterr().out
         assert ("python -m benchmarks.fuzz --case wrong --seed 4   # oracle: 4 > 3.5" in said) == bool(code)
         assert f"| wrong | 1 | 1 | 0 | {code} |" in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["files", "inputs", *(pytest.param(n, marks=pytest.mark.slow) for n in ("shapes", "gradients", "simd"))],
+)
+def test_a_slice_of_the_newer_checks_finds_nothing(name):
+    for seed in range(1 if name in ("files", "inputs") else 3):
+        found = checks.CHECKS[name](seed)
+        assert found.problems and not found.failures
+
+
+def test_a_file_whose_wrong_bits_are_believed_is_found(monkeypatch, tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(np.arange(4.0).tobytes())
+    monkeypatch.setattr(surfaces, "stored", lambda: [(path, lambda: np.frombuffer(path.read_bytes()))])
+    assert all("other numbers" in line for line in surfaces.files(0).failures) and surfaces.files(0).failures
+
+
+def test_the_subcommand_of_benchmarks_is_the_fuzzer(monkeypatch, capsys):
+    monkeypatch.setattr(checks, "CHECKS", {"good": lambda seed: tally.Tally(problems=seed)})
+    monkeypatch.setattr("sys.argv", ["benchmarks", "fuzz", "--case", "good", "--seed", "7"])
+    assert importlib.import_module("benchmarks.__main__").main() == 0
+    assert "| good | 1 | 7 | 0 | 0 |" in capsys.readouterr().out

@@ -19,14 +19,14 @@ import jax
 SHOWN = 24  # failures of a check that are printed; all are counted
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the checks, print the counts as a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, metavar="N", help="how long, default 5")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the first round, or of --case")
     parser.add_argument("--case", metavar="NAME", help="one round of one check")
     parser.add_argument("--only", metavar="NAME,...", help="these checks alone")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
     warnings.filterwarnings("ignore", message="single precision")  # it is tried out on purpose
     from benchmarks.fuzz.checks import CHECKS

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from benchmarks.fuzz import elastic, events, families, impacts, lcp, motion, programs, stiff
+from benchmarks.fuzz import (
+    elastic,
+    events,
+    families,
+    gradients,
+    impacts,
+    lcp,
+    motion,
+    programs,
+    shapes,
+    stiff,
+    surfaces,
+)
 from benchmarks.fuzz.tally import Check
 
 CHECKS: dict[str, Check] = {
@@ -22,4 +34,9 @@ CHECKS: dict[str, Check] = {
     "spin": stiff.spin,
     "variational": motion.variational,
     "programs": programs.programs,
+    "shapes": shapes.shapes,
+    "gradients": gradients.gradients,
+    "simd": gradients.simd,
+    "files": surfaces.files,
+    "inputs": surfaces.inputs,
 }

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from jaxcontact.arguments import check_count, check_positive
-from jaxcontact.front_door import checked
+from jaxcontact.front_door import anything, checked
 
 
 def _check_executor(name: str, executor: Any) -> None:
@@ -38,7 +38,7 @@ def _check_executor(name: str, executor: Any) -> None:
         )
 
 
-@checked(chunk=check_count, executor=_check_executor)
+@checked(chunk=check_count, checkpoint=anything, executor=_check_executor)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """Settings of a long computation on the host; a driver refuses those that it cannot use.

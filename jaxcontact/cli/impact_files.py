@@ -115,7 +115,11 @@ def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.
     if np.any(options.restitution or 0.0):
         return None
     if options.name in MUJOCO_MODELS and not is_file(options.model):
-        return mujoco_outcome(options.name, friction=np.asarray(terms.mu))
+        try:
+            return mujoco_outcome(options.name, friction=np.asarray(terms.mu))
+        except ImportError as error:
+            print(f"jaxcontact: {error}; its outcome is not drawn", file=sys.stderr)
+            return None
     of_package = options.name in robots.NAMES
     if not (is_file(options.model) or of_package) or options.mu is not None:  # a file has its own friction
         return None

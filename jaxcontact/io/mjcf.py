@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxcontact.arguments import check_integer
-from jaxcontact.front_door import checked
+from jaxcontact.front_door import anything, checked
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
 from jaxcontact.io.mjcf_loops import stiffen_loops
 from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of, suggested_contacts
@@ -29,7 +29,7 @@ class IgnoredOptionWarning(UserWarning):
     """One warning for a file about ignored settings, elements left out, and an unusual start or shape."""
 
 
-@checked()
+@checked(keyframe=anything, contacts=anything, floating=anything, floor=anything)
 def load_mjcf(
     source: Any,
     *,

@@ -19,6 +19,7 @@ from jaxcontact.arguments import check_not_negative
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
 from jaxcontact.geometry import HalfSpace
 from jaxcontact.io.mjcf_source import compile_source
+from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.mechanics.system import Model
 from jaxcontact.terms import contact_terms
 
@@ -46,8 +47,8 @@ def mujoco_outcome(
     cone: str = "elliptic",
     friction: float | np.ndarray | None = None,
     tolerance: float = 1e-6,
-) -> np.ndarray | None:
-    """Compute the one post-impact velocity by MuJoCo for the impact of a model; return None without MuJoCo.
+) -> np.ndarray:
+    """Compute the one post-impact velocity by MuJoCo for the impact of a model.
 
     MuJoCo has no impacts: contacts are stiff and damped, and the impact takes time. It starts at the
     model's state with all contacts touching, with gravity, and runs until no touching contact
@@ -69,22 +70,18 @@ def mujoco_outcome(
         tolerance: approach speed at which the impact is over, m/s.
 
     Returns:
-        Velocity (nv,) in the generalized coordinates of the model, or None if MuJoCo is not installed.
+        Velocity (nv,) in the generalized coordinates of the model.
 
     Raises:
         ValueError: an unknown model or cone, a timestep that is not positive.
+        ImportError: MuJoCo is not installed; the message says how to get it.
         RuntimeError: contacts still approach after 20,000 steps.
     """
     if model_name not in MODELS:
         raise ValueError(f"model_name: expected one of {', '.join(MODELS)}, got {model_name!r}")
     if cone not in ("elliptic", "pyramidal"):
         raise ValueError(f"cone: expected elliptic or pyramidal, got {cone!r}")
-    if not timestep > 0.0:
-        raise ValueError(f"timestep: expected a number > 0, got {timestep}")
-    if importlib.util.find_spec("mujoco") is None:
-        return None
-    import mujoco
-
+    mujoco = mujoco_package("mujoco_outcome")
     model: Model = getattr(models, model_name)()
     text = mjcf(
         model_name,

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_numbers
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.mechanics.system import Model, State
@@ -30,7 +31,7 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.figure import Figure
 
 
-@checked(v="nv", width=POSITIVE)
+@checked(v=check_numbers, width=POSITIVE)
 def plot_mechanism(
     model: Model,
     state: State,
@@ -138,7 +139,7 @@ def _spatial_panels(
     return figure, drawn
 
 
-@checked(v="nv", arrow_scale=POSITIVE)
+@checked(v=check_numbers, arrow_scale=POSITIVE)
 def draw_mechanism(
     axes: Axes,
     model: Model,

@@ -209,7 +209,7 @@ def test_guards_that_there_are_not_are_refused_and_give_nan_inside_jit(rng):
     assert np.isfinite(one).all(axis=(1, 2)).tolist() == [True, False, False]
     assert np.isfinite(all_of).all(axis=(1, 2)).tolist() == [True, False, False]
     for eps in (-1.0, np.nan):
-        with pytest.raises(ValueError, match="eps: expected a finite number > 0"):
+        with pytest.raises(ValueError, match="eps: expected (a finite number > 0|finite numbers)"):
             rescale_guards(jc.Model(system=CORNER, params=params), x[None], eps=eps)
 
 
@@ -265,7 +265,7 @@ def test_the_rule_of_the_page_holds_for_a_flow_and_its_derivatives(stiffness):
 def test_bands_need_a_tolerance():
     model = jc.Model(system=HOPPER, params=STIFF)
     for tol in (None, 0.0, -1.0):
-        with pytest.raises((TypeError, ValueError), match="tol"):
+        with pytest.raises((TypeError, ValueError), match=r"\btol: expected"):
             jc.ess.choose_bands(model, START, 0.0, END, settings=jc.ess.Settings(eps=0.1, tol=tol))
     settings = jc.ess.Settings(eps=0.1, tol=1e-3)
     with pytest.raises(TypeError, match="choose_bands: expected known numbers"):

@@ -64,7 +64,8 @@ PARTNERS = {
     ("compliant.estimate_forces", "states"): "tau",
 }  # fmt: skip
 HOST = re.compile(r"viz\.|stability\.|optimize\.|io\.|models\.|impact\.(contains|coverage|extreme|kelvin|load|net|"
-                  r"approx|dissip|impulse|mirror|pointed|sample$|step_b|unique|dense)|peers|load_mjcf|simulate\.(run|"
+                  r"approx|dissip|impulse|mirror|pointed|sample$|step_b|unique|dense|time_b|reflection_b|coupling|invariant|"
+                  r"refine|bounds)|peers|load_mjcf|simulate\.(run|"
                   r"ensemble)|hull_faces|from_mujoco|to_mujoco|ess\.(rescale|from_system)|geometry\.(check|num|contact)|raise_if")  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from inputs.bad_calls import cases_of, outcome, public_functions, public_records
+from inputs.bad_calls import Case, cases_of, judge_error, outcome, public_functions, public_records
 from inputs.valid_calls import CALLS, RECORDS, gait, terms
 from jaxcontact import geometry, impact
 from jaxcontact.arguments import check_count, check_positive
@@ -142,3 +142,32 @@ def test_rules_of_shapes(rule, value, message):
 def test_a_rule_of_no_parameter_is_a_mistake():
     with pytest.raises(TypeError, match="rules of no parameter"):
         checked(y="n")(lambda x: x)(1)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ValueError("v: expected shape (4,), got (3,)"), "clear"),
+        (TypeError("v: expected an array, got list"), "clear"),
+        (AttributeError("v: expected an array, got list"), "obscure"),
+        (TypeError("dot_general requires contracting dimensions, got (4,) and (3,)"), "obscure"),
+        (ValueError("q: expected v of shape (4,), got q"), "clear"),
+        (ValueError("v is wrong"), "obscure"),
+        (ValueError("q: expected shape (4,), got v"), "obscure"),
+    ],
+)
+def test_the_judge_of_errors(error, verdict):
+    case = Case("f", "v", "a word", lambda v: v, (1,), {})
+    assert judge_error(case, error).startswith(verdict)
+
+
+def test_the_judge_of_results():
+    def run(result):
+        return outcome(Case("f", "v", "a word", lambda v: result, (1,), {}), seconds=1)
+
+    info = jc.LcpInfo(
+        status=jnp.uint32(int(jc.Status.NONFINITE)), residual=jnp.zeros(()), num_iters=jnp.int32(0)
+    )
+    assert run(jnp.ones(2)) == "silent"
+    assert run(jnp.array([1.0, jnp.nan])) == run((jnp.ones(2), info)) == "marked"
+    assert outcome(Case("f", "v", "a word", lambda v: time.sleep(5), (1,), {}), seconds=1) == "without end"

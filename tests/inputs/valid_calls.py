@@ -270,6 +270,7 @@ CALLS = {
     "compliant.foundation_stiffness": constant(modulus=1e7, area=0.1, depth=0.2),
     "compliant.rollout": mechanism(incline, controls=lambda: jnp.zeros((2, 6)), dt=lambda: 0.01),
     "compliant.solve": lambda: {"problem": problem()},
+    "compliant.stiff_material": constant(mass=1.0),
     "compliant.smoothed": lambda: {"model": incline(), "smoothing": 0.1},
     "compliant.step": mechanism(incline, controls=lambda: jnp.zeros(6), dt=lambda: 0.01),
     "ess.b_derivative": event_run(direction=lambda: ARRAY),
@@ -295,6 +296,7 @@ CALLS = {
     "geometry.rows": constant(array=jnp.ones((2, 3)), index=(0, 1)),
     "geometry.tangent_frame": constant(normal=UP),
     "impact.approximate_set": constant(tolerance=0.1),
+    "impact.bounds": constant(direction=jnp.ones(4), num_starts=4, num_iters=4),
     "impact.chain": constant(stiffness=1.0),
     "impact.contains": lambda: {"v_measured": start(gait()).v, "terms": terms()},
     "impact.coverage": lambda: {"terms": terms()},
@@ -316,6 +318,7 @@ CALLS = {
     "impact.resolve": constant(impulse_max=jnp.full((3, 2), 0.2), pick=jnp.zeros(3)),
     "impact.routh_path": constant(rates=jnp.ones(2)),
     "impact.sequential": constant(order=(0, 1), max_impacts=4),
+    "impact.time_bound": constant(speed=1.0, forces=jnp.ones(4)),
     "io.load_friction_problem": lambda: {"path": friction_file()},
     "io.save_friction_problem": lambda: {
         "path": FOLDER / "jaxcontact_valid_call.npz", "W": np.eye(3), "q": -np.ones(3), "mu": 0.5},

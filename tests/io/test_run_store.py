@@ -220,7 +220,7 @@ def test_settings_of_a_run_are_named():
         ({"devices": []}, ValueError, "devices: expected JAX devices, at least one"),
         ({"checkpoint": 3}, TypeError, "checkpoint: expected a path, got int"),
         ({"about": {"model": 3}}, TypeError, "about: expected texts by name"),
-        ({"progress": 3}, TypeError, "progress: expected a function, got int"),
+        ({"progress": 3}, TypeError, "progress: expected a function, got 3"),
     ):
         with pytest.raises(error, match=message):
             jc.Run(**settings)

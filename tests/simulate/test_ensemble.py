@@ -110,5 +110,5 @@ def test_wrong_arguments_are_named():
         run(state=states)
     with pytest.raises(TypeError, match="reduce: expected a function or Reduction, got 1"):
         run(reduce=1)
-    with pytest.raises(TypeError, match=r"stepper: expected one such as"):
+    with pytest.raises(TypeError, match="stepper: expected a Stepper"):
         run(stepper=None)

@@ -227,8 +227,11 @@ def test_a_stopped_chart_goes_on(small_charts, tmp_path):
 SETTINGS = {
     "no starts": ({"num_samples": 0}, "num_samples: expected an integer >= 1, got 0"),
     "part of a start": ({"num_samples": 2.5}, "num_samples: expected an integer >= 1, got 2.5"),
-    "no events": ({"max_events": 0}, "max_events: expected an integer >= 1 and <= 2147483646, got 0"),
-    "too many events": ({"max_events": 2**31 - 1}, "max_events: expected an integer >= 1 and <= 2147483646"),
+    "no events": ({"max_events": 0}, "max_events: expected an integer >= 1, got 0"),
+    "too many events": (
+        {"max_events": 2**31 - 1},
+        "max_events: expected an integer <= 10000000, got 2147483647",
+    ),
     "part of a seed": ({"seed": 0.5}, "seed: expected an integer, got 0.5"),
 }
 
@@ -236,9 +239,9 @@ SETTINGS = {
 @pytest.mark.parametrize("mistake", SETTINGS)
 def test_settings_that_show_nothing_are_refused(mistake):
     change, message = SETTINGS[mistake]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         falsify(figure_2(0.5, 0.5), **change)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         chart(figure_2, {"d": [0.5], "mu1": [0.5]}, **change)
 
 

@@ -126,8 +126,8 @@ def test_mistakes_are_named(tmp_path):
             r"path: expected a name that ends in \.html, \.gif, \.mp4, got 'x\.avi'",
         ),
         ({"fps": 0.0}, ValueError, "fps: expected a finite number > 0"),
-        ({"trajectory": given.states}, TypeError, "trajectory: expected a jc.simulate.Trajectory, got State"),
-        ({"ghosts": 3}, TypeError, "ghosts: expected a jc.simulate.Trajectory, got int"),
+        ({"trajectory": given.states}, TypeError, "trajectory: expected Trajectory, got State"),
+        ({"ghosts": 3}, TypeError, "ghosts: expected Trajectory, got 3"),
         (
             {"trajectory": motion(jc.models.compass_gait(), np.zeros((3, 4)))},
             ValueError,

@@ -19,7 +19,7 @@ def trajectory():
 
 def test_a_trajectory_has_a_mark_at_every_crossing(trajectory, tmp_path):
     assert np.diff(np.asarray(trajectory.t)).max() <= 0.05 + 1e-12
-    figure = jc.viz.plot_trajectory(trajectory, names="xyz", guards=("x", "y", "-z"), title="Table 1")
+    figure = jc.viz.plot_trajectory(trajectory, names=list("xyz"), guards=("x", "y", "-z"), title="Table 1")
     figure.savefig(tmp_path / "trajectory.png")
     assert [axes.get_ylabel() for axes in figure.axes] == ["x", "y", "z"]
     marks = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
@@ -57,5 +57,5 @@ def test_the_order_is_fitted(tmp_path):
     assert "order 2.000" in [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     with pytest.raises(ValueError, match="fit"):
         jc.viz.plot_order(widths, widths, fit=(1.0, 2.0))
-    with pytest.raises(ValueError, match="positive"):
+    with pytest.raises(ValueError, match="errors: expected a finite number > 0"):
         jc.viz.plot_order(widths, -widths)

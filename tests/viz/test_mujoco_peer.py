@@ -1,5 +1,7 @@
 """MuJoCo's models of our mechanisms are the same mechanisms, and its outcomes are what is documented."""
 
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -105,7 +107,7 @@ def test_no_friction_no_tangential_impulse():
     [
         ({"model_name": "teapot"}, "model_name: expected one of rocking_block, .*, got 'teapot'"),
         ({"cone": "round"}, "cone: expected elliptic or pyramidal, got 'round'"),
-        ({"timestep": 0.0}, "timestep: expected a number > 0, got 0.0"),
+        ({"timestep": 0.0}, "timestep: expected a finite number > 0, got 0.0"),
     ],
 )
 def test_wrong_arguments_are_named(change, message):
@@ -113,9 +115,12 @@ def test_wrong_arguments_are_named(change, message):
         mujoco_outcome(**{"model_name": "rocking_block", **change})
 
 
-def test_none_without_mujoco(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert mujoco_outcome("rocking_block") is None
+def test_a_missing_package_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(
+        ImportError, match=r"mujoco_outcome needs the package mujoco: pip install jaxcontact\[mujoco\]"
+    ):
+        mujoco_outcome("rocking_block")
 
 
 def test_a_ball_of_a_file_slides_by_coulombs_law():

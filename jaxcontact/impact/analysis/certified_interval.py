@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count, check_rows
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.necessary import friction_fan
 from jaxcontact.impact.analysis.order_search import (
@@ -53,6 +55,7 @@ class OutcomeInterval(Record):
     v_high: jax.Array
 
 
+@checked(v="nv", direction="nv", num_starts=check_rows, num_iters=check_count)
 def bounds(
     terms: ContactTerms,
     v: jax.Array,

@@ -11,6 +11,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.terms import ContactTerms
 
@@ -19,6 +20,7 @@ DEPENDENT = 1e-12  # smallest eigenvalue of the Gram matrix of unit normals that
 ROUND_OFF = 1e-9  # of pi over the angle of a wedge; a whole number within it is that number
 
 
+@checked()
 def reflection_bound(terms: ContactTerms) -> float:
     """Bound the number of single elastic impacts of the active contacts, whichever approaching one is next.
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_number
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.bounds import least_distance, push_velocities
 from jaxcontact.impact.analysis.dissipation import NOT_POINTED
@@ -46,6 +47,7 @@ class TimeBound(Record):
         return 0.0 if math.isinf(self.load) else 1.0 / (1.0 + self.load)
 
 
+@checked(speed=POSITIVE, forces=check_number)
 def time_bound(terms: ContactTerms | Sequence[ContactTerms], *, speed: float, forces: jax.Array) -> TimeBound:
     """Bound the time along every path of the continuous model (Halm & Posa, Theorem 5, Corollary 3).
 

@@ -32,10 +32,8 @@ class ImpactSamples(Record):
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
-        "v_minus": "nv",
-        "v_plus": "N nv",
-        "impulse": "N nc d",
-        "status": "int N",
+        "v_minus": "n",
+        "v_plus": "N n",
     }
     ARGUMENT_HINT: ClassVar[str] = "; draw them with sample"
 
