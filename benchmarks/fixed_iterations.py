@@ -1,4 +1,4 @@
-"""`python -m benchmarks fixed_iterations [--put PAGE]`: the cost of loops that always run to the limit.
+"""`python -m benchmarks fixed_iterations [--put PAGE]`: the cost of loops that run to their limit.
 
 Each call alone and in a batch, with loops that end early and inside of `jc.fixed_iterations`. `Variational`
 is left out: its loop allows 1000 trial steps within a step, and a fixed one makes them all.
@@ -21,7 +21,7 @@ import jaxcontact as jc
 from benchmarks import report, runner
 
 WORLDS = 64
-RUNS = 7  # timed runs, of which the median counts
+RUNS, LONGEST = 101, 2.0  # timed runs, of which the median counts, and s of all of them
 
 Call = Callable[[jax.Array], Any]
 
@@ -84,8 +84,8 @@ def measure(function: Call, value: jax.Array) -> tuple[float, float, Any]:
     begin = time.process_time()
     result = jax.block_until_ready(program(value))
     first = time.process_time() - begin
-    spent = []
-    for _ in range(RUNS):
+    spent: list[float] = []
+    while len(spent) < RUNS and (len(spent) < 5 or sum(spent) < LONGEST):
         begin = time.process_time()
         jax.block_until_ready(program(value))
         spent.append(time.process_time() - begin)

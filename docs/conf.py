@@ -29,6 +29,7 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # fields of a named tuple are documented once
 napoleon_custom_sections = ["Status", "Derivative"]
 SECTIONS = re.compile(r"(Status|Derivative): (.*)")
 
@@ -101,6 +102,11 @@ def copy_notebooks(_app=None):
         (root / "notebooks" / notebook.name).write_text(notebook.read_text().replace("](../docs/", "](../"))
 
 
+def link_notebooks(_app, _name, source):
+    """Turn links of a page to notebooks beside the package into links to their pages."""
+    source[0] = source[0].replace("](../../notebooks/", "](../notebooks/")
+
+
 def plain(_app, what, _name, _object, _options, lines):
     """Docstrings are plain text with `code`: what would mean something to reStructuredText is escaped.
 
@@ -129,4 +135,5 @@ def setup(app):
     """Called by Sphinx."""
     app.connect("builder-inited", write_api)
     app.connect("builder-inited", copy_notebooks)
+    app.connect("source-read", link_notebooks)
     app.connect("autodoc-process-docstring", plain, priority=100)  # before napoleon

@@ -234,7 +234,8 @@ def spheres(path: Path) -> None:
         controls = jnp.zeros((100, model.structure.num_velocities))
 
         def run(model: jc.Model = model, controls: jax.Array = controls) -> Any:
-            return jc.compliant.rollout(model, model.initial_state(), controls, dt=0.01)
+            convex = jc.compliant.Settings(cone="associated")  # as the paper's
+            return jc.compliant.rollout(model, model.initial_state(), controls, dt=0.01, settings=convex)
 
         jax.block_until_ready(run())
         begin = time.process_time()

@@ -46,7 +46,7 @@ def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any
             of one. Keys of random numbers are arrays like others; draws are bit by bit those of JAX.
         nan: whether a known zero times NaN or infinity is NaN, as it is in JAX. If not (`nan=False`), it is
             zero, and so is a known zero divided by any number: programs with many known zeros, such as steps
-                of robots, are shorter.
+            of robots, are shorter.
 
     Returns:
         A function of batches, the first axis of all arrays. Called with arrays it returns NumPy arrays, or

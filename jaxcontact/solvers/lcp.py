@@ -382,9 +382,9 @@ def solve_lcp(
     Status:
         RAY: Lemke's method found no solution; if W is of the class above, there is none.
         MAX_ITERS: the limit on pivots was reached.
-        STALLED: the method ended, but the residual of its answer is above the tolerance, in the equilibrated
-            problem, or above eps^0.4 in the user's units.
+        STALLED: the residual of the answer is above the tolerance, or above eps^0.4 in the user's units.
         NONFINITE: NaN or inf in W or w (z is 0), or in the result.
+
         With the first three, z is the iterate with the smallest residual of all attempts.
 
     Numbers:

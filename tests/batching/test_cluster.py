@@ -1,11 +1,13 @@
 """Drivers on a small cluster of Dask: the bits of one process, whatever the workers do."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -360,3 +362,57 @@ def test_commands_on_a_cluster_write_what_they_write_here(tmp_path, capsys):
     for here in sorted((tmp_path / "here").glob("*.npz")):
         with np.load(here) as one, np.load(tmp_path / "there" / here.name) as two:
             assert all(one[name].tobytes() == two[name].tobytes() for name in one.files)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_scheduler_with_certificates_lets_nobody_in_without(tmp_path):
+    """`--cluster tls://` takes the certificates of Dask's configuration, and fails without them."""
+    pem = tmp_path / "all.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    subprocess.run(
+        [*command, "-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    pem.write_text((tmp_path / "key.pem").read_text() + (tmp_path / "cert.pem").read_text())
+    names = ("CA_FILE", "SCHEDULER__CERT", "WORKER__CERT", "CLIENT__CERT")
+    settings = {f"DASK_DISTRIBUTED__COMM__TLS__{name}": str(pem) for name in names}
+    environment = os.environ | settings | {"PYTHONPATH": str(ROOT)}
+    programs = [
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--protocol", "tls", "--host", "127.0.0.1",
+         "--port", "0", "--scheduler-file", str(tmp_path / "file.json"), "--no-dashboard"],
+        [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(tmp_path / "file.json"),
+         "--nthreads", "1", "--no-dashboard"],
+    ]  # fmt: skip
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
+    processes = [subprocess.Popen(program, **quiet) for program in programs]
+    try:
+        for _ in range(600):
+            if (tmp_path / "file.json").exists() and (tmp_path / "file.json").read_text():
+                break
+            time.sleep(0.1)
+        address = json.loads((tmp_path / "file.json").read_text())["address"]
+        assert address.startswith("tls://")
+        command = ["impact", "compass_gait", "--samples", "500", "--out", str(tmp_path), "--cluster", address]
+        run = [sys.executable, "-m", "jaxcontact", *command]
+        done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        bare = {name: value for name, value in environment.items() if name not in settings}
+        done = subprocess.run(run, env=bare, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "--cluster: no scheduler answers at tls://" in done.stderr
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

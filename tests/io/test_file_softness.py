@@ -1,5 +1,6 @@
 """solref and solimp of a file: bounces, depths and limits as MuJoCo has them at a small time step."""
 
+import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
@@ -79,3 +80,49 @@ def test_a_limit_yields_as_in_mujoco():
     back = np.min(expected[np.argmax(expected) :]) - limit, np.min(found[np.argmax(found) :]) - limit
     np.testing.assert_allclose(ours, beyond, rtol=0.05)
     np.testing.assert_allclose(back[1], back[0], rtol=0.08)  # 3 % off by either step
+
+
+def falling(model, start, slide=0.3, steps=12):
+    """Position and velocity of a planar ball 3 mm over the floor, after a landing at 0.7 m/s."""
+    state = model.initial_state()
+    state = state.replace(q=state.q.at[1].add(0.003 + start), v=state.v.at[:2].set(jnp.array([slide, -0.7])))
+    states, _ = jc.compliant.rollout(model, state, jnp.zeros((steps, model.num_controls)), dt=0.002)
+    return jnp.concatenate([states.q[-1], states.v[-1]])
+
+
+BALL = dropped('type="sphere" size="0.1" solref="0.02 0.3" solimp="0.8 0.95 0.01 0.4 3"', 0.0, PLANAR)
+
+
+@pytest.mark.slow
+def test_a_landing_does_not_depend_on_the_unit_of_mass():
+    model = jc.load_mjcf(BALL, planar=True)
+    springs, params = model.params.law.stiffness, model.params
+    law = params.law.replace(stiffness=springs.replace(mobility=springs.mobility / 1e6))
+    heavy = model.replace(
+        params=params.replace(mass=1e6 * params.mass, inertia=1e6 * params.inertia, law=law)
+    )
+    found = jax.jit(falling)  # without sliding: the damper of friction that sticks is in N s/m
+    np.testing.assert_allclose(found(heavy, 0.0, 0.0), found(model, 0.0, 0.0), atol=1e-12)
+
+
+@pytest.mark.slow
+def test_the_derivative_of_a_landing_is_that_of_differences():
+    """By the height of the start and by every number of the softness."""
+    model = jc.load_mjcf(BALL, planar=True)
+    springs = model.params.law.stiffness
+
+    def end(x):
+        changed = springs.replace(
+            stiffness=springs.stiffness * (1 + x[1]),
+            damping=springs.damping * (1 + x[2]),
+            mobility=springs.mobility * (1 + x[3]),
+            highest=springs.highest + 0.01 * x[4],
+        )
+        law = model.params.law.replace(stiffness=changed)
+        return falling(model.replace(params=model.params.replace(law=law)), x[0])
+
+    origin, step, compiled = jnp.zeros(5), 1e-6, jax.jit(end)
+    found = jax.jit(jax.jacfwd(end))(origin)
+    columns = [compiled(origin.at[k].add(step)) - compiled(origin.at[k].add(-step)) for k in range(5)]
+    expected = np.stack(columns, axis=1) / (2 * step)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.max(np.abs(expected)))

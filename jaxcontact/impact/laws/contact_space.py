@@ -21,6 +21,7 @@ from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
 NO_MOTION = 2.0**16  # of eps^2: a mobility below this fraction of the largest of its contact is zero
+AT_CAP = 1e-12  # distance of a load to its cap, relative to it, below which it is at its cap; rounding
 UNLOADED = 1.0 / 64.0  # relative size of columns of unloaded contacts, which are then eliminated last
 
 
@@ -210,6 +211,10 @@ def outcome(
     out = (lax.stop_gradient(u) + lax.stop_gradient(space.delassus) @ guess).reshape(nc, 1 + nt)
     separates = (out[:, 0] > tolerance) | ~space.active
     capped = (out[:, 0] < -tolerance) & space.active
+    if impulse_max is not None:
+        # Of redundant contacts at rest a solver leaves some at their caps, which then share no more load.
+        load, cap_now = guess.reshape(nc, 1 + nt)[:, 0], lax.stop_gradient(impulse_max)
+        capped |= space.active & ~separates & (jnp.abs(load - cap_now) <= AT_CAP * cap_now)
     if impulse_min is not None:  # a separating contact keeps its minimum impulse
         capped = (out[:, 0] > tolerance) & space.active & (impulse_min > 0)
         separates, impulse_max = separates & ~capped, impulse_min
@@ -227,7 +232,8 @@ def outcome(
         sticks[:, None, None], jnp.eye(nt, dtype=dtype)[None], free
     )  # projector on undetermined friction
 
-    impulse = mode_impulse(space, u, impulse_max, separates, capped, free, first, guess)
+    boundary = _cone_boundary(space.mu, guess.reshape(nc, 1 + nt), directions)
+    impulse = mode_impulse(space, u, impulse_max, separates, capped, free, first, guess, boundary)
     cap = impulse_max if impulse_min is None else None
     worst = residual(space, v, impulse, directions, cap, impulse_min)
     # The corners of an almost flat block take huge impulses against each other to lose a speed below the
@@ -247,6 +253,7 @@ def mode_impulse(
     free: jax.Array,
     direction: jax.Array,
     guess: jax.Array,
+    boundary: tuple[jax.Array, jax.Array] | None = None,
 ) -> jax.Array:
     """Compute the scaled impulse (r,) that known contact modes determine, as the solution of their equations.
 
@@ -260,6 +267,7 @@ def mode_impulse(
         free: (nc, nt, nt) projector on the tangential directions that stick.
         direction: (nc, nt) friction direction of sliding.
         guess: (r,) a solution up to round-off; it stays where the equations do not determine lam.
+        boundary: result of `_cone_boundary`: friction that reaches its cone stays there, if it may; or None.
 
     Derivative: by space, u and impulse_max; the modes are constants.
     """
@@ -284,8 +292,64 @@ def mode_impulse(
     loads = jnp.abs(guess.reshape(nc, 1 + nt)[:, 0])
     unloaded = loads <= 64.0 * float(jnp.finfo(dtype).eps) * jnp.max(loads)
     size = jnp.repeat(jnp.where(unloaded, UNLOADED, 1.0).astype(dtype), 1 + nt)
+    if boundary is None:
+        inverse, _ = small_dense.generalized_inverse(lax.stop_gradient(equations) * size[None])
+        return implicit.refine(equations, rhs, guess, size[:, None] * inverse)
+    # Unknowns (lam_n, slack or friction): a slack of zero is eliminated last, too.
+    facets, tight = boundary
+    back = _inverse(facets) if nt == 2 else facets  # -1 and 1 are their own inverses
+    bound = jnp.sum(back * tight[:, None].astype(dtype), axis=2)
+    pull = jnp.concatenate([(space.mu[:, None] * bound)[..., None], -back], axis=2)
+    pull = jnp.concatenate([jnp.broadcast_to(jnp.eye(1, 1 + nt, dtype=dtype), (nc, 1, 1 + nt)), pull], axis=1)
+    equations = jnp.einsum("rci,cij->rcj", equations.reshape(-1, nc, 1 + nt), pull).reshape(equations.shape)
+    loose = jnp.concatenate([jnp.zeros((nc, 1), bool), tight], axis=1).reshape(-1)
+    size = jnp.minimum(size, jnp.where(loose, UNLOADED, 1.0).astype(dtype))
+    parts = guess.reshape(nc, 1 + nt)
+    friction = -jnp.einsum("cij,cj->ci", facets, parts[:, 1:])
+    unknowns = jnp.concatenate([parts[:, :1], jnp.where(tight, 0.0, friction)], axis=1).reshape(-1)
     inverse, _ = small_dense.generalized_inverse(lax.stop_gradient(equations) * size[None])
-    return implicit.refine(equations, rhs, guess, size[:, None] * inverse)
+    unknowns = implicit.refine(equations, rhs, unknowns, size[:, None] * inverse)
+    return jnp.einsum("cij,cj->ci", pull, unknowns.reshape(nc, 1 + nt)).reshape(-1)
+
+
+def _inverse(matrices: jax.Array) -> jax.Array:
+    """Invert matrices (n, 2, 2)."""
+    (a, b), (c, d) = matrices[:, 0].T, matrices[:, 1].T
+    adjugate = jnp.stack([jnp.stack([d, -b], axis=1), jnp.stack([-c, a], axis=1)], axis=1)
+    return adjugate / (a * d - b * c)[:, None, None]
+
+
+def _cone_boundary(mu: jax.Array, guess: jax.Array, directions: np.ndarray) -> tuple[jax.Array, jax.Array]:
+    """Find the facets f . lam_t = mu lam_n that hold the friction of each cone.
+
+    Returns rows f (nc, nt, nt) and a mask of facets (nc, nt).
+
+    `guess` is (nc, 1 + nt). A row that is no such facet is a direction of friction that is free. Of redundant
+    contacts that stick, a solver leaves some at their cones; the others then share the load. No derivative.
+    """
+    dtype = guess.dtype
+    fan = jnp.asarray(directions, dtype)
+    mu, guess = lax.stop_gradient((mu, guess))
+    limit = mu * guess[:, 0]
+    beneath = limit - 256.0 * float(jnp.finfo(dtype).eps) * limit
+    if fan.shape[1] == 1:
+        tight = (jnp.abs(guess[:, 1]) >= beneath) & (limit > 0)
+        facets = jnp.where(tight & (guess[:, 1] > 0), 1.0, -1.0).astype(dtype)
+        return facets[:, None, None], tight[:, None]
+    middle = fan + jnp.roll(fan, -1, axis=0)
+    middle = middle / jnp.sum(middle[0] * fan[0])
+    reach = jnp.sum(middle[None] * guess[:, None, 1:], axis=2)  # (nc, k)
+    k, rows = fan.shape[0], jnp.arange(guess.shape[0])
+    best = jnp.argmax(reach, axis=1)
+    after, before = (best + 1) % k, (best - 1) % k
+    second = jnp.where(reach[rows, after] > reach[rows, before], after, before)
+    tight = jnp.stack([reach[rows, best], reach[rows, second]], axis=1) >= beneath[:, None]
+    tight = tight & (limit[:, None] > 0)
+    along = jnp.stack([-middle[best, 1], middle[best, 0]], axis=1)
+    axes = -jnp.eye(2, dtype=dtype)
+    first = jnp.where(tight[:, :1], middle[best], axes[:1])
+    other = jnp.where(tight[:, 1:], middle[second], jnp.where(tight[:, :1], along, axes[1:]))
+    return jnp.stack([first, other], axis=1), tight
 
 
 def residual(
