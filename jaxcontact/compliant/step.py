@@ -147,7 +147,7 @@ def step(
 
 
 @checked(smoothing=POSITIVE)
-def smoothed(model: Model, smoothing: Any) -> Model:
+def smoothed(model: Model, smoothing: jax.Array | float | None) -> Model:
     """Return a model whose steps are on the central path, lam_n gap = smoothing: for planning.
 
     A force smoothing / gap acts across an open gap, so that gradients see contacts before they close;

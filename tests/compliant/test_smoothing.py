@@ -97,6 +97,7 @@ def test_lanes_and_bad_numbers(landing):
             jc.compliant.smoothed(model, 1e-3), state, jnp.array([3.0]), dt=0.01,
             settings=jc.compliant.Settings(cone="associated"),
         )  # fmt: skip
+    assert jc.compliant.smoothed(model, None).params.law.smoothing is None
     with pytest.raises(ValueError, match="smoothing: expected"):
         jc.compliant.smoothed(model, -1.0)
 

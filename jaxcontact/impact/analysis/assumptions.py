@@ -120,7 +120,8 @@ def unique_steps(
         law = law.replace(
             impulse_step=fitted.impulse_step[active], restitution=None if e is None else e[active]
         )
-    searches = fitted.selection == "lemke" or not enumerable(*terms.J_t.shape[:2], law.num_directions)
+    nc, nt, _ = terms.J_t.shape
+    searches = fitted.selection == "lemke" or not enumerable(nc, nt, law.num_directions)
     law = law.replace(selection="lemke" if searches else "all")
     velocities, caps = _drawn_steps(terms, v, law, num_samples, seed)
     if searches:
