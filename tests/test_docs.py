@@ -105,3 +105,12 @@ def test_the_page_on_the_front_is_what_the_template_of_today_makes():
 @pytest.mark.parametrize("kind", ["law", "shape", "stepper"])
 def test_what_one_adds_fits_in_one_short_file(kind):
     assert len((ROOT / "tests" / "extending" / f"test_own_{kind}.py").read_text().splitlines()) <= 60
+
+
+def test_the_house_lists_every_room():
+    table = (ROOT / "docs" / "extend" / "house.md").read_text()
+    cells = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    listed = {name.partition("/")[0] for name in re.findall(r"`([\w/]+)`", cells)}
+    package = ROOT / "jaxcontact"
+    rooms = {path.name for path in package.iterdir() if (path / "__init__.py").is_file()}
+    assert listed == rooms | {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}

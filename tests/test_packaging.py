@@ -1,6 +1,7 @@
 """Wheel and source distribution: built from a copy of the tree, used away from it."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,19 @@ def builds():
     except ImportError:
         return False
     return int(setuptools.__version__.partition(".")[0]) >= 77
+
+
+def test_the_citation_has_this_version_and_the_paper_of_every_method():
+    text = (ROOT / "CITATION.cff").read_text()
+    version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    assert f"\nversion: {version}\n" in text
+    assert f'__version__ = "{version}"' in (ROOT / "jaxcontact" / "__init__.py").read_text()
+    pages = [path for path in (ROOT / "docs" / "papers").glob("*.md") if path.name != "README.md"]
+    for page in pages:
+        for name in re.findall(r"\w+", page.read_text().splitlines()[0]):
+            assert f"family-names: {name}," in text, name
+    yaml = pytest.importorskip("yaml", reason="PyYAML reads the citation")
+    assert len(yaml.safe_load(text)["references"]) == len(pages)
 
 
 @pytest.mark.slow
