@@ -135,3 +135,9 @@ def test_calls_named_on_a_page_exist(page: Path) -> None:
         for part in name.split(".")[1:]:
             assert hasattr(value, part), f"{page.name}: jc{name}"
             value = getattr(value, part)
+
+
+@pytest.mark.parametrize("page", [*PAGES, CONTRIBUTING], ids=lambda page: page.name)
+def test_a_page_has_none_of_the_words_that_are_read_twice(page: Path) -> None:
+    words = r", too\b|\banew\b|\blest\b|\bbehind\b|\bgo(?:es)? on\b"
+    assert not re.findall(words, page.read_text(), re.IGNORECASE)

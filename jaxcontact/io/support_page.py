@@ -88,7 +88,7 @@ def _lines() -> Iterator[str]:
         "  the second tangent's friction of pairs",
         "- motion of mocap bodies, which stand still",
         "",
-        "A start out of the range of a joint is noted there, too.",
+        "A start out of the range of a joint is also noted there.",
         "",
         "## Contacts",
         "",
