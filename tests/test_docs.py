@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.room_imports import BLOCK, HOUSE, draw_rooms
 from helpers.signatures import public_names, rooms
 
 import jaxcontact as jc
@@ -114,3 +115,7 @@ def test_the_house_lists_every_room():
     package = ROOT / "jaxcontact"
     rooms = {path.name for path in package.iterdir() if (path / "__init__.py").is_file()}
     assert listed == rooms | {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_source():
+    assert BLOCK.search(HOUSE.read_text())[2] == draw_rooms(), "python tests/helpers/room_imports.py"
