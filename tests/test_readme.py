@@ -141,3 +141,9 @@ def test_calls_named_on_a_page_exist(page: Path) -> None:
 def test_a_page_has_none_of_the_words_that_are_read_twice(page: Path) -> None:
     words = r", too\b|\banew\b|\blest\b|\bbehind\b|\bgo(?:es)? on\b"
     assert not re.findall(words, page.read_text(), re.IGNORECASE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_show_something(page: Path) -> None:
+    for example in EXAMPLES[page]:
+        assert "print(" in example or "progress=" in example, example
