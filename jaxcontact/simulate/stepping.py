@@ -33,7 +33,7 @@ CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and
 def rollout(
     model: Model,
     state: State,
-    controls: jax.Array | Policy,
+    controls: jax.Array | Policy | None,
     *,
     stepper: Stepper,
     dt: Any,

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_some, is_concrete
+from jaxcontact.arguments import is_concrete
 from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.friction_arguments import check_law, check_problem, is_sparse
@@ -39,7 +39,6 @@ class FrictionSolution(NamedTuple):
     velocities: jax.Array
 
 
-@checked(q=("n", check_some))
 def solve_friction(
     W: jax.Array | tuple[jax.Array, jax.Array],
     q: jax.Array,
@@ -104,6 +103,22 @@ def solve_friction(
             start = answer.r  # type: ignore[assignment]
     if isinstance(q, np.ndarray) and q.ndim == 2:
         return _solve_one_by_one(W, q, mu, dim, law, start, settings)
+    return _solve_checked(W, q, mu, dim=dim, law=law, start=start, settings=settings, by_code=answer is None)
+
+
+@checked(q="n")
+def _solve_checked(
+    W: jax.Array | tuple[jax.Array, jax.Array],
+    q: jax.Array,
+    mu: jax.Array | float,
+    *,
+    dim: int,
+    law: str | int,
+    start: jax.Array | None,
+    settings: CoulombNewton,
+    by_code: bool,
+) -> tuple[FrictionSolution, FrictionInfo]:
+    """Check the arguments of `solve_friction`; solve traced, by sides, or on the host."""
     on_host = not any(isinstance(x, jax.Array) for x in (*_as_tuple(W), q, mu, start))
     check_law(law, dim)
     matrix, q, friction, start = check_problem(W, q, mu, dim, start, on_host)
@@ -116,7 +131,7 @@ def solve_friction(
         active = np.ones(nc, bool)
         r, u, info = _solve(matrix, q, friction, start, active, dim, law, settings)
         return FrictionSolution(r, u), info
-    by_code = by_code and answer is None
+    by_code = by_code and law == "coulomb" and settings == COULOMB_NEWTON
     solution, info = _solve_on_host(matrix, q, friction, start, dim, law, settings, by_code)
     return (solution, info) if on_host else jax.device_put((solution, info))
 
