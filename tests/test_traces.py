@@ -131,9 +131,11 @@ CALLS = {
         assemble(BLOCK.replace(params=n["params"]), n["state"], n["vector"], 0.01)
     ),
     compliant.rollout: block(compliant.rollout, "controls", dt=0.01),
+    compliant.smoothed: lambda n: compliant.smoothed(BLOCK.replace(params=n["params"]), n["scalar"]),
     compliant.step: lambda n: compliant.step(
         BLOCK.replace(params=n["params"]), n["state"], n["vector"], dt=0.01 * n["scalar"]
     ),
+    compliant.stiff_material: plain(compliant.stiff_material, "scalar"),
     ess.b_derivative: events(ess.b_derivative, jnp.ones(2), 0.0, 0.5, settings=ess.Settings(eps=0.1)),
     ess.flow: events(ess.flow, 0.0, 0.5, settings=ess.Settings(eps=0.1)),
     ess.integrate: events(ess.integrate, 0.0, 0.5, settings=ess.Settings(eps=0.1)),
@@ -154,6 +156,7 @@ CALLS = {
     impact.chain: lambda n: impact.chain(
         n["terms"], n["state"].v, stiffness=n["scalar"], restitution=0.5, max_steps=8
     ),
+    impact.coupling: plain(impact.coupling, "terms"),
     impact.newton: lambda n: impact.newton(n["terms"], n["state"].v, restitution=n["scalar"]),
     impact.poisson: lambda n: impact.poisson(n["terms"], n["state"].v, restitution=n["scalar"]),
     impact.indeterminacy: law(impact.indeterminacy, max_reflections=8),
@@ -226,11 +229,11 @@ HOST = {
     ess.choose_bands, ess.from_system, ess.one_sided_jacobian, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
     geometry.check_constants, geometry.check_pair, geometry.check_shape, geometry.contact_bodies,
     geometry.num_contacts,
-    impact.approximate_set, impact.contains, impact.coverage, impact.dense_sampling,
-    impact.dissipation_bound, impact.extreme, impact.impulse_bound,
+    impact.approximate_set, impact.bounds, impact.contains, impact.coverage, impact.dense_sampling,
+    impact.dissipation_bound, impact.extreme, impact.impulse_bound, impact.invariant_subspace,
     impact.kelvin_voigt, impact.load_samples, impact.mirrored, impact.net_bound, impact.pointed_cone,
-    impact.reflection_bound, impact.sample, impact.step_bound, impact.time_bound, impact.unique_order, impact.unique_steps,
-    optimize.gait, optimize.identify, optimize.impact_design, optimize.one_sided_descent, optimize.trajectory,
+    impact.refine, impact.reflection_bound, impact.sample, impact.step_bound, impact.time_bound, impact.unique_order, impact.unique_steps,
+    optimize.gait, optimize.identify, optimize.impact_design, optimize.one_sided_descent, optimize.search_from_starts, optimize.trajectory,
     jc.simulate.ensemble, jc.simulate.run, stability.certified_end, stability.certify, stability.chart,
     stability.chatter_rate, stability.check, stability.excursion_bounds,
     stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_count, check_rows
+from jaxcontact.arguments import check_rows, check_whole
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.necessary import friction_fan
@@ -55,7 +55,7 @@ class OutcomeInterval(Record):
     v_high: jax.Array
 
 
-@checked(v="nv", direction="nv", num_starts=check_rows, num_iters=check_count)
+@checked(v="nv", direction="nv", num_starts=check_rows, num_iters=check_whole)
 def bounds(
     terms: ContactTerms,
     v: jax.Array,
@@ -102,8 +102,6 @@ def bounds(
     if not np.all(np.isfinite(covector)) or not np.any(covector):
         raise ValueError("direction: expected finite numbers, not all zero")
     inputs.check_count("num_starts", num_starts)
-    if num_iters != 0:
-        inputs.check_count("num_iters", num_iters)
     terms, fitted, _ = searchable(terms, v, law)
     starts, along = draw_starts(fitted, num_starts, seed, v.dtype), jnp.asarray(direction, v.dtype)
     ends = [_reach(terms, v, sign * along, fitted, starts, num_iters) for sign in (-1, 1)]

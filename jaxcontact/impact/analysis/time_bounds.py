@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_number
-from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.bounds import least_distance, push_velocities
 from jaxcontact.impact.analysis.dissipation import NOT_POINTED
@@ -47,7 +47,7 @@ class TimeBound(Record):
         return 0.0 if math.isinf(self.load) else 1.0 / (1.0 + self.load)
 
 
-@checked(speed=POSITIVE, forces=check_number)
+@checked(speed=NOT_NEGATIVE, forces=check_number)
 def time_bound(terms: ContactTerms | Sequence[ContactTerms], *, speed: float, forces: jax.Array) -> TimeBound:
     """Bound the time along every path of the continuous model (Halm & Posa, Theorem 5, Corollary 3).
 
@@ -81,7 +81,6 @@ def time_bound(terms: ContactTerms | Sequence[ContactTerms], *, speed: float, fo
     for configuration in several:
         touching = configuration.replace(phi=jnp.zeros_like(configuration.phi))  # gaps play no role
         inputs.check(touching, jnp.zeros(nv, configuration.M.dtype))
-    check_number("speed", speed, 0.0)
     pulls = np.atleast_2d(np.asarray(forces, float))
     if pulls.shape[1:] != (nv,) or not np.all(np.isfinite(pulls)):
         raise ValueError(f"forces: expected finite numbers of shape (k, {nv}), got {np.shape(forces)}")

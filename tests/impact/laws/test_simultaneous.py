@@ -231,7 +231,7 @@ def test_bad_restitution(law):
     terms, v = flat_box(2), jnp.array([0.0, -1.0, 0.0])
     with pytest.raises(ValueError, match="restitution: expected numbers in 0..1, got 1.5"):
         LAWS[law](terms, v, 1.5)
-    with pytest.raises(ValueError, match=r"restitution: expected a number or shape \(2,\), got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"restitution: expected shape \(\) or \(2,\), got \(3,\)"):
         LAWS[law](terms, v, jnp.ones(3))
     status = jax.jit(jax.vmap(lambda e: LAWS[law](terms, v, e)[1].status))(jnp.array([0.5, 1.5, jnp.nan]))
     assert (np.asarray(status) & int(jc.Status.INVALID) != 0).tolist() == [False, True, True]
