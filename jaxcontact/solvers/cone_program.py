@@ -85,13 +85,14 @@ class ConeProgram(Record):
 class Response(NamedTuple):
     """Impulses p (nr,) and their change dp = -S du: S has `scalar` (ns,) of single rows, `block` of contacts.
 
-    `slope` (nr,) is that of the rows with their potential.
+    `slope` (nr,) is that of the rows with their potential, `keep` (nr,) the fraction of p that rows repeat.
     """
 
     p: jax.Array
     slope: jax.Array
     scalar: jax.Array
     block: list[list[jax.Array]]
+    keep: jax.Array
 
 
 def _elastic(program: ConeProgram, u: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -153,12 +154,15 @@ def _heads(program: ConeProgram) -> slice:
     return slice(ne, ne + program.num_limits + program.mu.shape[0])
 
 
-def _gate(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Compute z and slope (nr,) of springs and dampers that push only if the gap closes within the step.
+def _gate(
+    program: ConeProgram, z: jax.Array, u: jax.Array, p: jax.Array | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Compute z, slope and keep (nr,) of rows that push only if their gap closes within the step.
 
-    The impulse is the smaller of the law's impulse and stop (touch - u): a step that ends with a gap of zero
-    has any impulse up to that of the law.
+    The impulse is the smaller of the law's impulse and stop (touch - u), or p + stop (touch - u) where the
+    impulses p (nr,) are known: a step that ends with a gap of zero has any impulse up to that of the law.
     """
+    keep = jnp.broadcast_to(program.keep, z.shape)
     slope = jnp.broadcast_to(program.slope, z.shape)
     assert program.touch is not None and program.stop is not None
     heads = _heads(program)
@@ -167,19 +171,25 @@ def _gate(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Array, 
     excess = line - program.offset[heads] + slope[heads] * u[heads]
     held = opens & (excess < 0) & (z[heads] > 0)
     stopped, steep = z[heads] + excess, program.stop
+    if p is not None:
+        stopped = stopped + (1.0 - keep[heads]) * p[heads]
+        keep = keep.at[heads].set(jnp.where(held, 1.0, keep[heads]))
     if program.potential is not None:  # a gate must not remove its impulse
         steep = jnp.where(stopped > 0, steep, 0.0)
         stopped = jnp.maximum(stopped, 0.0)
     z = z.at[heads].set(jnp.where(held, stopped, z[heads]))
-    return z, slope.at[heads].set(jnp.where(held, steep, slope[heads]))
+    return z, slope.at[heads].set(jnp.where(held, steep, slope[heads])), keep
 
 
-def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
-    """Project z (nr,), taken at the rates u (nr,), on the impulses that each row can exert."""
+def respond(program: ConeProgram, z: jax.Array, u: jax.Array, p: jax.Array | None = None) -> Response:
+    """Project z (nr,), taken at the rates u (nr,), on the impulses that each row can exert.
+
+    With impulses p (nr,) a contact may end at a gap of exactly zero; without, its gate gives way a little.
+    """
     equalities, singles = program.num_equalities, program.num_equalities + program.num_limits
-    slope = program.slope
+    slope, keep = program.slope, program.keep
     if program.touch is not None:
-        z, slope = _gate(program, z, u)
+        z, slope, keep = _gate(program, z, u, p)
     if program.potential is not None:
         z, slope = _linearise(program, z, u, slope)
     held, give, pushes = z[:equalities], slope[:equalities], z[equalities:singles] > 0
@@ -190,7 +200,7 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
     scalar = jnp.concatenate([give, jnp.where(pushes, slope[equalities:singles], 0.0)])
     nc = program.mu.shape[0]
     if nc == 0:
-        return Response(jnp.concatenate(p), slope, scalar, [])
+        return Response(jnp.concatenate(p), slope, scalar, [], keep)
     normal, *tangent = split(z, singles, nc)
     slope_n, slope_t, *_ = split(slope, singles, nc)
     mu = jnp.broadcast_to(program.mu, normal.shape)
@@ -206,7 +216,7 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
         block = [[stiff] + [zero] * len(tangent)] + [
             [c, *row] for c, row in zip(coupling, inner, strict=True)
         ]
-    return Response(jnp.concatenate([*p, *contact_forces]), slope, scalar, block)
+    return Response(jnp.concatenate([*p, *contact_forces]), slope, scalar, block, keep)
 
 
 def split(rows: jax.Array, singles: int, nc: int) -> list[jax.Array]:
@@ -265,7 +275,8 @@ def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Arr
     The first two are zero at the solution.
     """
     u = apply_rows(program.columns, x)
-    response = respond(program, program.keep * p + program.offset - program.slope * u, u)
+    law = program.keep * p + program.offset - program.slope * u
+    response = respond(program, law, u, p if program.coulomb else None)
     momentum = multiply(program.M, x - program.v) - program.push - apply_columns(program.columns, p)
     return momentum, p - response.p, response
 
@@ -285,7 +296,7 @@ def solve_linearised(
     increments are small, so no digits are lost to stiff springs.
     """
     slope = response.slope
-    share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
+    share = jnp.where(slope > 0, response.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
 
     def solve(impulse: jax.Array) -> tuple[jax.Array, jax.Array]:
         dx = invert(apply_columns(program.columns, impulse) - momentum)

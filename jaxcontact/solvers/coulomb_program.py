@@ -145,7 +145,7 @@ def _law_at(fixed: _Fixed, x: jax.Array, p: jax.Array, coupled: jax.Array | floa
     granted, lines, slopes = _push(fixed, p, u, z)
     scalar = jnp.concatenate([give, slopes[:nl]])
     if not nc:
-        response = Response(p, program.slope, scalar, [])
+        response = Response(p, program.slope, scalar, [], program.keep)
         return _Law(jnp.concatenate([asked, granted]), jnp.concatenate([aim, lines]), response)
     (_, *p_t), (_, *z_t), (_, slope_t, *_), (_, mobility, *_) = (
         split(rows, ne + nl, nc) for rows in (p, z, program.slope, fixed.mobility)
@@ -174,7 +174,7 @@ def _law_at(fixed: _Fixed, x: jax.Array, p: jax.Array, coupled: jax.Array | floa
     slope = program.slope.at[_heads(program)].set(
         jnp.where(slopes > 0, slopes, program.slope[_heads(program)])
     )
-    response = Response(p, slope, scalar, block)
+    response = Response(p, slope, scalar, block, program.keep)
     return _Law(jnp.concatenate([asked, granted, *rubbed]), jnp.concatenate([aim, lines, *aims]), response)
 
 

@@ -1,5 +1,6 @@
 """Limits and contacts with Coulomb friction push where they touch, not across a gap that stays open in a step."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -75,3 +76,28 @@ def test_a_smooth_contact_keeps_no_damping_of_the_file(ball):
     before, _, v, _ = fall(ball, 2.0, 0.002, time=0.06, law=law)
     np.testing.assert_allclose(v, -2.0 - 9.81 * 0.002 * np.arange(1, 31), rtol=1e-6)
     assert before.min() > 0.05
+
+
+@pytest.mark.parametrize("mu", [0.1, 5.0])
+def test_a_contact_that_ends_at_a_gap_of_zero_has_the_derivative_of_a_rigid_one(mu):
+    """The damper alone would throw the ball back, so the gate holds its gap at zero; it slides or sticks."""
+    ball = f"""<mujoco><worldbody><geom type="plane" size="5 5 .1" friction="{mu}"/><body pos="0 0 .105">
+    <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint type="hinge" axis="0 1 0"/>
+    <geom type="sphere" size=".1" mass="1" friction="{mu}"/></body></worldbody></mujoco>"""
+    model, dt = jc.load_mjcf(ball, planar=True), 0.01
+    law = jc.compliant.Material(stiffness=jnp.array(1e5), damping=jnp.array(2e3))
+    model = model.replace(params=model.params.replace(law=law))
+    state, v = model.initial_state(), jnp.array([0.3, -0.6, 0.2])
+
+    def step(x):
+        start = state.replace(q=state.q + x[:3], v=v + x[3:])
+        after, info = jc.compliant.step(model, start, jnp.zeros(model.num_controls), dt=dt)
+        return jnp.concatenate([after.v, dt * info.lam]), info
+
+    slopes, info = jax.jacfwd(step, has_aux=True)(jnp.zeros(6))
+    assert int(info.status) == 0
+    assert abs(float(info.gap[0])) < 1e-9
+    np.testing.assert_allclose(slopes[1], [0.0, -1.0 / dt, 0.0, 0.0, 0.0, 0.0], atol=1e-6)
+    jitted = jax.jit(lambda x: step(x)[0])
+    moved = [(jitted(1e-6 * e) - jitted(-1e-6 * e)) / 2e-6 for e in jnp.eye(6)]
+    np.testing.assert_allclose(slopes, jnp.stack(moved, axis=1), atol=1e-5 * jnp.abs(slopes).max())

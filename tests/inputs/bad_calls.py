@@ -61,7 +61,7 @@ PARTNERS = {
     ("geometry.products", "matrices"): "vectors", ("geometry.check_pair", "a"): "pairs",
     ("solve_lcp", "W"): "w", ("impact.reset_map", "M"): "u", ("viz.plot_order", "widths"): "errors",
     ("viz.plot_paradox", "x"): "kind", ("viz.plot_paradox", "y"): "kind",
-    ("compliant.estimate_forces", "states"): "tau",
+    ("compliant.estimate_forces", "states"): "tau", ("solve_friction", "q"): "W",
 }  # fmt: skip
 HOST = re.compile(r"viz\.|stability\.|optimize\.|io\.|models\.|impact\.(contains|coverage|extreme|kelvin|load|net|"
                   r"approx|dissip|impulse|mirror|pointed|sample$|step_b|unique|dense|time_b|reflection_b|coupling|invariant|"
