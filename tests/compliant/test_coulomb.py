@@ -78,6 +78,7 @@ def test_memory_has_no_influence(box):
     np.testing.assert_array_equal(outcomes[0], outcomes[2])
 
 
+@pytest.mark.slow
 def test_thrown_boxes_are_solved_alone_as_in_a_batch_beside_a_poisoned_lane(box):
     """Landings on edges and corners, where friction of 1 at redundant contacts is hard."""
     rng = np.random.default_rng(1)

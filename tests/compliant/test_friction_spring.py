@@ -256,7 +256,8 @@ def bounced(share, dt, exponent=1.0, num_steps=120):
     return states.v[-1, 1], jnp.max(infos.status), states.q[-1, 1]
 
 
-@pytest.mark.parametrize("exponent", [1.0, pytest.param(1.5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("exponent", [1.0, 1.5])
 def test_damping_by_depth_has_the_restitution_of_hunt_and_crossley(exponent):
     """The implicit relation of the restitution, whatever the exponent; the error is of first order."""
     shares, dts = np.array([0.0, 0.1, 0.5, 2.0, 10.0]), np.array([1e-4, 5e-5])

@@ -35,6 +35,7 @@ def _folds(structure, q, params):
     return jnp.zeros(0), jnp.stack([0.3 - (q[3] + q[4] + 0.5 * q[2]), q[1] + q[5] + 0.2 * q[2] + 0.02])
 
 
+@pytest.mark.slow
 def test_other_limits_of_a_robot_than_those_of_its_joints():
     pytest.importorskip("mujoco")
     model = jc.models.half_cheetah()

@@ -259,6 +259,7 @@ def steps_of(model, steps, **options):
     return motion
 
 
+@pytest.mark.slow
 def test_a_robot_steps_as_by_xla_and_a_poisoned_world_is_flagged_alone():
     model = jc.models.half_cheetah()
     q, v = starts(model, 6)

@@ -168,6 +168,7 @@ def row_of_balls(count=4):
     return terms, jnp.eye(count)[0]
 
 
+@pytest.mark.slow
 def test_members_that_no_sample_comes_near_are_not_denied():
     """With small steps samples crowd: the outcomes of single impacts lie far off, and are still outcomes."""
     terms, v = landing_cheetah()
