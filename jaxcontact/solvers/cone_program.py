@@ -181,15 +181,15 @@ def _gate(
     return z, slope.at[heads].set(jnp.where(held, steep, slope[heads])), keep
 
 
-def respond(program: ConeProgram, z: jax.Array, u: jax.Array, p: jax.Array | None = None) -> Response:
+def respond(program: ConeProgram, z: jax.Array, u: jax.Array, impulses: jax.Array | None = None) -> Response:
     """Project z (nr,), taken at the rates u (nr,), on the impulses that each row can exert.
 
-    With impulses p (nr,) a contact may end at a gap of exactly zero; without, its gate gives way a little.
+    With `impulses` (nr,) a contact may end at a gap of exactly zero; without, its gate gives way a little.
     """
     equalities, singles = program.num_equalities, program.num_equalities + program.num_limits
     slope, keep = program.slope, program.keep
     if program.touch is not None:
-        z, slope, keep = _gate(program, z, u, p)
+        z, slope, keep = _gate(program, z, u, impulses)
     if program.potential is not None:
         z, slope = _linearise(program, z, u, slope)
     held, give, pushes = z[:equalities], slope[:equalities], z[equalities:singles] > 0
