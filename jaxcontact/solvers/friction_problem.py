@@ -16,7 +16,7 @@ from jaxcontact.arguments import is_concrete
 from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.friction_arguments import check_law, check_problem, is_sparse
-from jaxcontact.solvers.friction_dense import solve_dense
+from jaxcontact.solvers.friction_dense import TOLERANCE, DenseAnswer, solve_dense
 from jaxcontact.solvers.friction_directions import solve_directions
 from jaxcontact.solvers.friction_newton import FrictionInfo, solve_coulomb
 from jaxcontact.solvers.friction_search import (
@@ -95,14 +95,13 @@ def solve_friction(
     """
     by_code = law == "coulomb" and (settings is COULOMB_NEWTON or settings == COULOMB_NEWTON)
     answer = solve_dense(W, q, mu, dim, start) if by_code else None
-    if answer is not None:
-        if answer.is_solved:
-            solved: Any = FrictionSolution(answer.r, answer.u)  # type: ignore[arg-type]
-            return solved, _report(answer.status, answer.residual, answer.steps)
-        if np.all(answer.residual <= NEARLY):
-            start = answer.r  # type: ignore[assignment]
+    if answer is not None and answer.is_solved:
+        solved: Any = FrictionSolution(answer.r, answer.u)  # type: ignore[arg-type]
+        return solved, _report(answer.status, answer.residual, answer.steps)
     if isinstance(q, np.ndarray) and q.ndim == 2:
-        return _solve_one_by_one(W, q, mu, dim, law, start, settings)
+        return _solve_one_by_one(W, q, mu, dim, law, start, settings, answer)
+    if answer is not None and answer.residual <= NEARLY:
+        start = answer.r  # type: ignore[assignment]
     return _solve_checked(W, q, mu, dim=dim, law=law, start=start, settings=settings, by_code=answer is None)
 
 
@@ -165,9 +164,10 @@ def _solve_on_host(
 
 
 def _solve_one_by_one(
-    W: Any, q: np.ndarray, mu: Any, dim: int, law: str | int, start: Any, settings: CoulombNewton
-) -> tuple[FrictionSolution, FrictionInfo]:
-    """Solve the problems of a batch of NumPy arrays one after the other."""
+    W: Any, q: np.ndarray, mu: Any, dim: int, law: str | int, start: Any, settings: CoulombNewton,
+    answer: DenseAnswer | None,
+) -> tuple[FrictionSolution, FrictionInfo]:  # fmt: skip
+    """Solve the problems of a batch of NumPy arrays that `answer` leaves, one after the other."""
     if not isinstance(W, np.ndarray) or W.shape != (*q.shape, q.shape[1]):
         raise ValueError(
             f"W: expected shape {(*q.shape, q.shape[1])} beside q of shape {q.shape}, got {np.shape(W)}"
@@ -176,15 +176,16 @@ def _solve_one_by_one(
         raise ValueError(
             f"mu, start: expected a first axis of {len(q)}, got {np.shape(mu)} and {np.shape(start)}"
         )
-    answers = [
-        solve_friction(
-            W[k], q[k], mu[k] if np.ndim(mu) == 2 else mu,
-            dim=dim, law=law, start=None if start is None else start[k], settings=settings,
-        )
-        for k in range(len(q))
-    ]  # fmt: skip
-    answer: Any = jax.tree.map(lambda *rows: np.stack(rows), *answers)
-    return answer
+
+    def solve(k: int) -> Any:
+        if answer is not None and answer.residual[k] <= TOLERANCE:
+            solution: Any = (answer.r[k], answer.u[k])
+            return FrictionSolution(*solution), _report(0, answer.residual[k], answer.steps[k])
+        friction, first = mu[k] if np.ndim(mu) == 2 else mu, None if start is None else start[k]
+        return solve_friction(W[k], q[k], friction, dim=dim, law=law, start=first, settings=settings)
+
+    batch: Any = jax.tree.map(lambda *rows: np.stack(rows), *map(solve, range(len(q))))
+    return batch
 
 
 def _report(bits: Any, residual: Any, steps: Any) -> FrictionInfo:

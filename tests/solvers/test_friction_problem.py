@@ -328,6 +328,16 @@ def test_a_batch_of_numpy_arrays_has_the_bits_of_single_problems():
         np.testing.assert_array_equal(r[k], one)
         np.testing.assert_array_equal(u[k], rate)
         assert info.status[k] == single.status and info.num_iters[k] == single.num_iters
+    hard = q.copy()
+    hard[5] = np.random.default_rng(0).normal(size=12)  # outside of the range of W
+    friction = np.where(np.arange(9) == 5, 1e3, 0.3)[:, None]
+    friction = friction * np.ones(4)
+    assert not friction_dense.solve_dense(W, hard, friction, 3, None).is_solved
+    (some, _), status = jc.solve_friction(W, hard, friction)
+    for k in range(9):
+        (one, _), single = jc.solve_friction(W[k], hard[k], friction[k])
+        np.testing.assert_array_equal(some[k], one)
+        assert status.status[k] == single.status
     with pytest.raises(ValueError, match="W: expected shape"):
         jc.solve_friction(W[:3], q, mu)
     bad = q.copy()
