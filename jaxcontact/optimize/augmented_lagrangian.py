@@ -1,7 +1,8 @@
 """Optimisation by an augmented Lagrangian: entry `AugmentedLagrangian`, an `optimizer` of `trajectory`.
 
-Owns multipliers, penalties and the quasi-Newton steps between their updates (Nocedal & Wright, Numerical
-Optimization, 17.4; Lewis & Overton 2013 for kinks). Page: docs/methods/planning.md.
+Owns the approach to the constraints by Levenberg and Marquardt's steps, then multipliers, penalties and the
+quasi-Newton steps between their updates (Nocedal & Wright, Numerical Optimization, 10.3 and 17.4; Lewis &
+Overton 2013 for kinks). Page: docs/methods/planning.md.
 """
 
 from __future__ import annotations
@@ -17,15 +18,22 @@ from jaxcontact.optimize import quasi_newton
 
 GROWTH = 10.0  # factor of the penalty after a round that left the constraints far
 SHRINKAGE = 0.25  # fraction of the violation that may remain after a round without a larger penalty
-LARGEST_PENALTY = 1e8  # in the unit of `penalty`; beyond it is ill-conditioned
+LARGEST_PENALTY = 1e8  # as `penalty`; beyond it is ill-conditioned
 FIRST_SLOPE = 0.03  # of the first round's end, in the unit of the cost
 MAX_HALVINGS = 12  # of a line search; a motion that jumps has no better step beyond
 MAX_CROSSINGS = 6  # of a search; of jumps of the motion that stop a line search
 CROSSING = 0.1  # longest step across a jump, root of the mean square in scales of the controls
 ROUND_ITERS = 30  # steps of one round; multipliers of a rough minimum are better than none
+FIRST_RADIUS = 0.5  # longest first step of the approach, in scales of the controls
+LAST_RADIUS = 1e-4  # of the first radius; an approach with shorter steps has stalled
+BOUND_ROUNDS = 5  # in which controls at their bounds leave a step of the approach
+ARMIJO = 1e-3  # minimum fraction of the expected approach that a step must give
+NEAR = 1e-6  # of their units; constraints that hold so far need no approach
 
 # s, multipliers, penalty -> value, gradient, cost, residuals
 Lagrangian = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, np.ndarray, float, np.ndarray]]
+# s -> cost, residuals (k,), Jacobian (1 + k, n) of both
+Derivatives = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 
 
 @checked(slope=POSITIVE, penalty=POSITIVE)
@@ -33,19 +41,21 @@ Lagrangian = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, np.ndar
 class AugmentedLagrangian:
     """Minimise cost + lambda . r + sum rho r^2 / 2 within bounds, by BFGS; then update lambda and rho.
 
-    The gradient of the Lagrangian costs one motion in reverse mode, whatever the number of constraints.
+    First Levenberg and Marquardt's steps of minimum length lead from the start towards the constraints; with
+    each update, BFGS gets the constraints' part of the curvature. These take the derivative of every
+    constraint. The gradient of the Lagrangian between updates costs one motion in reverse mode.
 
     Attributes:
         bounds: pytree as the controls, with pairs (minimum, maximum) for leaves; None is none.
         slope: the search ends where the slope of the Lagrangian along free controls, in their scales, is
-            at most this fraction of the unit of the cost, and the constraints hold within `tol`.
-        penalty: first rho, in the unit of the cost over that of a constraint squared; the unit of either is
-            the larger of its size and of its change by one `scale` of the controls, at the start.
+            at most this fraction of the unit of the cost, and the constraints hold within `tol`. The unit is
+            the change of the cost by one `scale` of the controls along its slope, after the approach.
+        penalty: first curvature of a penalty along its constraint, in curvatures of the cost.
     """
 
     bounds: Any = None
     slope: float = 1e-4
-    penalty: float = 1.0
+    penalty: float = 10.0
 
 
 class SearchState(NamedTuple):
@@ -53,7 +63,9 @@ class SearchState(NamedTuple):
 
     `units` are (1 + k,) of cost and constraints; `limit` is the slope that ends a round;
     `violation` is the largest at the end of the last one, in `units`; `steps_left` are those of this round;
-    `ended` is 1 at a minimum, 2 at a kink or jump.
+    `ended` is 1 at a minimum, 2 at a kink or jump. `radius` bounds the steps of the approach, 0 after it;
+    `reached` are (1 + k, 1 + n) cost and constraints beside their Jacobian, where they were last computed;
+    `growth` is the factor of the penalties since the first round.
     """
 
     gradient: np.ndarray
@@ -67,37 +79,93 @@ class SearchState(NamedTuple):
     steps_left: np.ndarray
     crossings: np.ndarray
     ended: np.ndarray
+    radius: np.ndarray
+    reached: np.ndarray
+    growth: np.ndarray
 
 
 class AugmentedSearch:
     """The steps of `AugmentedLagrangian` on flat controls in their scales."""
 
     def __init__(
-        self, settings: AugmentedLagrangian, lagrangian: Lagrangian, bounds: tuple[np.ndarray, np.ndarray],
-        tol: float,
+        self, settings: AugmentedLagrangian, functions: tuple[Derivatives, Lagrangian],
+        bounds: tuple[np.ndarray, np.ndarray], tol: float, rounding: float,
     ) -> None:  # fmt: skip
-        self._settings, self._lagrangian, self._bounds, self._tol = settings, lagrangian, bounds, tol
+        self._settings, self._bounds, self._tol, self._rounding = settings, bounds, tol, rounding
+        self._derivatives, self._lagrangian = functions
 
-    def begin(self, s: np.ndarray, cost: float, residuals: np.ndarray, jacobian: np.ndarray) -> SearchState:
-        """Choose units and penalty from cost, constraints (k,) and their derivatives (1 + k, n)."""
-        values = np.concatenate([[cost], residuals])
-        slopes = np.maximum(np.abs(values), np.linalg.norm(jacobian, axis=1))
-        slopes = np.where(slopes > 0, slopes, 1.0)
-        penalty = self._settings.penalty * slopes[0] / slopes[1:] ** 2
-        multipliers = np.zeros(len(slopes) - 1)
-        point = self._point(s, multipliers, penalty)
-        return SearchState(
-            gradient=point.gradient,
-            curvature=point.curvature,
-            value=np.asarray(point.value),
+    def begin(self, s: np.ndarray, reached: np.ndarray) -> SearchState:
+        """Make the state of a search at its start, from `reached` there."""
+        zero, count, size = np.asarray(0.0), len(reached) - 1, s.size
+        state = SearchState(
+            gradient=reached[0, 1:], curvature=np.eye(size), value=reached[0, 0],
+            multipliers=np.zeros(count), penalty=np.zeros(count), units=_units(reached), limit=zero,
+            violation=np.asarray(np.inf), steps_left=zero, crossings=zero, ended=zero,
+            radius=np.asarray(FIRST_RADIUS), reached=reached, growth=np.asarray(1.0),
+        )  # fmt: skip
+        return state if self._is_far(state) else self._first_round(s, state, None)
+
+    @staticmethod
+    def _is_far(state: SearchState) -> bool:
+        return bool(np.any(np.abs(state.reached[1:, 0]) > NEAR * state.units[1:]))
+
+    def _approach(self, s: np.ndarray, state: SearchState) -> tuple[np.ndarray, SearchState]:
+        """Make one step of minimum length towards the constraints, no longer than the radius."""
+        old = state.reached[1:] / state.units[1:, None]
+        step = _step_towards(old[:, 0], old[:, 1:], float(state.radius), s, self._bounds)
+        new = np.clip(s + step, *self._bounds)
+        cost, residuals, jacobian = self._derivatives(new)
+        reached = join_reached(cost, residuals, jacobian)
+        before, length = float(np.linalg.norm(old[:, 0])), float(np.linalg.norm(new - s))
+        gain = before - float(np.linalg.norm(reached[1:, 0] / state.units[1:]))
+        expected = before - float(np.linalg.norm(old[:, 0] + old[:, 1:] @ (new - s)))
+        if np.all(np.isfinite(reached)) and gain > ARMIJO * expected > 0:
+            if gain > 0.5 * expected:
+                state = state._replace(radius=2.0 * state.radius)
+            last, s, state = (s, state.reached), new, state._replace(reached=reached)
+        else:
+            last, state = None, state._replace(radius=np.asarray(0.3 * length))
+        if not self._is_far(state) or state.radius < LAST_RADIUS * FIRST_RADIUS or not expected > 0:
+            state = self._first_round(s, state, last)
+        return s, state
+
+    def _first_round(
+        self, s: np.ndarray, state: SearchState, last: tuple[np.ndarray, np.ndarray] | None
+    ) -> SearchState:
+        """Choose units, multipliers, penalty and curvature at s; `last` is an earlier point."""
+        units, slopes = _units(state.reached), state.reached[:, 1:]
+        multipliers = -np.linalg.lstsq(slopes[1:].T, slopes[0], rcond=None)[0]
+        bend = float(np.linalg.norm(slopes[0]))
+        if last is not None:
+            moved = s - last[0]
+            seen = float(moved @ (slopes[0] - last[1][0, 1:])) / float(moved @ moved)
+            bend = seen if seen > 0 else bend
+        bend = bend if bend > 0 else 1.0
+        steepness = max(float(np.linalg.norm(slopes[0])), np.sqrt(self._rounding) * abs(state.reached[0, 0]))
+        units[0] = steepness if steepness > 0 else 1.0
+        state = state._replace(
+            curvature=np.eye(s.size) * bend,
+            units=units,
+            limit=np.asarray(max(FIRST_SLOPE, self._settings.slope) * units[0]),
+            radius=np.asarray(0.0),
+        )
+        steep = np.linalg.norm(slopes[1:], axis=1)
+        steep = np.where(steep > 0, steep, units[1:])
+        return self._start_round(s, state, multipliers, self._settings.penalty * bend / steep**2)
+
+    def _start_round(
+        self, s: np.ndarray, state: SearchState, multipliers: np.ndarray, penalty: np.ndarray
+    ) -> SearchState:
+        """Go on with other multipliers and penalties; the curvature changes by that of the penalties."""
+        value, gradient, *_ = self._lagrangian(s, multipliers, penalty)
+        slopes = state.reached[1:, 1:]
+        return state._replace(
+            gradient=gradient,
+            curvature=state.curvature + (slopes.T * (penalty - state.penalty)) @ slopes,
+            value=np.asarray(value),
             multipliers=multipliers,
             penalty=penalty,
-            units=slopes,
-            limit=np.asarray(max(FIRST_SLOPE, self._settings.slope) * slopes[0]),
-            violation=np.asarray(np.inf),
             steps_left=np.asarray(float(ROUND_ITERS)),
-            crossings=np.asarray(0.0),
-            ended=np.asarray(0.0),
         )
 
     def _point(self, s: np.ndarray, multipliers: np.ndarray, penalty: np.ndarray) -> quasi_newton.Point:
@@ -110,12 +178,14 @@ class AugmentedSearch:
         return float(np.linalg.norm(np.where(free, point.gradient, 0.0)))
 
     def advance(self, s: np.ndarray, state: SearchState) -> tuple[np.ndarray, SearchState]:
-        """Make one quasi-Newton step, and update multipliers and penalty if it ended a round."""
+        """Make one step of the approach or of a round; update multipliers and penalty if it ended a round."""
+        if state.radius > 0:
+            return self._approach(s, state)
         evaluate = lambda x: self._lagrangian(x, state.multipliers, state.penalty)[:2]  # noqa: E731
         start = quasi_newton.Point(s, float(state.value), state.gradient, state.curvature, 1)
         point = quasi_newton.minimise(
             evaluate, start, self._bounds, is_minimum=lambda p: self._slope(p) <= float(state.limit),
-            max_iters=1, rounding=float(np.finfo(float).eps), max_halvings=MAX_HALVINGS,
+            max_iters=1, rounding=self._rounding, max_halvings=MAX_HALVINGS,
         )  # fmt: skip
         state = state._replace(
             gradient=point.gradient,
@@ -151,24 +221,52 @@ class AugmentedSearch:
 
     def _next_round(self, point: quasi_newton.Point, state: SearchState) -> SearchState:
         """Update multipliers, and the penalty where the constraints are far; tell the end of the search."""
-        *_, residuals = self._lagrangian(point.x, state.multipliers, state.penalty)
+        reached = join_reached(*self._derivatives(point.x))
+        residuals = reached[1:, 0]
         violation = np.max(np.abs(residuals) / state.units[1:], initial=0.0)
         last = self._settings.slope * state.units[0]
         is_done = self._slope(point) <= last and np.max(np.abs(residuals), initial=0.0) <= self._tol
         if is_done:
             return state._replace(ended=np.asarray(1.0))
-        multipliers = state.multipliers + state.penalty * residuals
         penalty = state.penalty
-        largest = LARGEST_PENALTY * state.units[0] / state.units[1:] ** 2
-        if violation > SHRINKAGE * state.violation:
-            penalty = np.minimum(GROWTH * penalty, largest)
-        value, gradient, *_ = self._lagrangian(point.x, multipliers, penalty)
-        return state._replace(
-            gradient=gradient,
-            value=np.asarray(value),
-            multipliers=multipliers,
-            penalty=penalty,
-            limit=np.maximum(0.1 * state.limit, last),
-            violation=np.asarray(violation),
-            steps_left=np.asarray(float(ROUND_ITERS)),
+        may_grow = state.growth * GROWTH * self._settings.penalty <= LARGEST_PENALTY
+        if violation > SHRINKAGE * state.violation and may_grow:
+            penalty, state = GROWTH * penalty, state._replace(growth=GROWTH * state.growth)
+        state = state._replace(
+            limit=np.maximum(0.1 * state.limit, last), violation=np.asarray(violation), reached=reached
         )
+        return self._start_round(point.x, state, state.multipliers + state.penalty * residuals, penalty)
+
+
+def join_reached(cost: float, residuals: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
+    """Join cost and constraints (k,) with their Jacobian to (1 + k, 1 + n)."""
+    values = np.concatenate([np.atleast_1d(np.asarray(cost, float)), np.asarray(residuals, float)])
+    return np.concatenate([values[:, None], np.asarray(jacobian, float)], axis=1)
+
+
+def _units(reached: np.ndarray) -> np.ndarray:
+    """Return the larger of size and slope, of cost and of every constraint; 1 where both are zero."""
+    units = np.maximum(np.abs(reached[:, 0]), np.linalg.norm(reached[:, 1:], axis=1))
+    return np.where(units > 0, units, 1.0)
+
+
+def _step_towards(
+    residuals: np.ndarray, slopes: np.ndarray, radius: float, s: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
+) -> np.ndarray:  # fmt: skip
+    """Return the step (n,) that lessens residuals (k,) most within a radius, by controls free to make it."""
+    free = np.ones(s.size, bool)
+    for _ in range(BOUND_ROUNDS):
+        left, sizes, right = np.linalg.svd(slopes * free, full_matrices=False)
+        if sizes[0] == 0.0:
+            return np.zeros_like(s)
+        pulled = -(left.T @ residuals)
+        damping = 1e-6 * float(sizes[0])
+        while np.linalg.norm(sizes * pulled / (sizes**2 + damping**2)) > radius:
+            damping *= 1.5
+        step = right.T @ (sizes * pulled / (sizes**2 + damping**2))
+        is_stopped = ((s <= bounds[0]) & (step < 0)) | ((s >= bounds[1]) & (step > 0))
+        if not np.any(is_stopped & free):
+            break
+        free &= ~is_stopped
+    return step

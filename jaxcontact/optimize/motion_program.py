@@ -40,7 +40,7 @@ class MotionProgram:
         bounds: tuple[np.ndarray, np.ndarray],
     ) -> None:
         self.evaluations = self.corners = 0
-        self._scale, self._bounds = scale, bounds
+        self._scale, self._bounds, self.dtype = scale, bounds, scale.dtype
         self._rate: Any = None
 
         def joined(s: jax.Array, scale: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:

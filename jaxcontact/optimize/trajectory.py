@@ -79,8 +79,9 @@ class TrajectoryInfo(Record):
         evaluations: motions computed, with their derivatives.
         corners: steps at which the gradient did not descend as predicted: another direction was searched, or
             an augmented Lagrangian stepped across a kink or jump.
-        status: 0; UNTERMINATED if the constraints are not met within `tol`; KINK, a note, if the search of
-            an augmented Lagrangian ended at a kink or jump, where no step along its direction descends.
+        status: 0; UNTERMINATED if the constraints are not met within `tol`. Of an augmented Lagrangian also
+            MAX_ITERS if the steps ended before a minimum, and KINK, a note, if the search ended at a kink or
+            jump, where no step along its direction descends.
         best_step: number of the step whose controls were returned, 0 for the start.
     """
 
@@ -225,13 +226,13 @@ def _optimise(
         if progress is not None:
             progress(i + 1, num_steps, steps.costs[-1], steps.residuals[-1])
     end = (s, program.evaluate(s) if is_augmented else reached)
-    s, info = _report(program, steps, end, search.tol, walk.count_crossings(steps))
+    s, info = _report(program, steps, end, search.tol, walk)
     return unravel(s * scale), info.replace(path=np.array(steps.visited) * np.asarray(scale))
 
 
 def _report(
     program: MotionProgram, steps: resume.Steps, end: tuple[jax.Array, tuple[jax.Array, ...]], tol: float,
-    crossings: tuple[int, bool],
+    walk: TangentWalk | AugmentedWalk,
 ) -> tuple[jax.Array, TrajectoryInfo]:  # fmt: skip
     """Choose the best point, move it onto the constraints, and report the search in scaled controls."""
     s, (cost, r, jacobian) = end
@@ -244,17 +245,19 @@ def _report(
             s, (cost, r, jacobian) = point, reached
         else:
             best = last
-    status = 0 if largest(r) <= tol else int(Status.UNTERMINATED)
+    slope = program.slope_along(s, jacobian)
+    crossings, status = walk.end_status(steps, slope)
+    status |= 0 if largest(r) <= tol else int(Status.UNTERMINATED)
     return s, TrajectoryInfo(
         cost=float(cost),
         residual=largest(r),
-        slope=program.slope_along(s, jacobian),
+        slope=slope,
         costs=np.array(steps.costs),
         residuals=np.array(steps.residuals),
         path=np.array(steps.visited),
         evaluations=program.evaluations,
-        corners=program.corners + crossings[0],
-        status=np.uint32(status | (int(Status.KINK) if crossings[1] else 0)),
+        corners=program.corners + crossings,
+        status=np.uint32(status),
         best_step=best,
     )
 

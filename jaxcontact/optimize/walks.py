@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.optimize import resume
-from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian, AugmentedSearch
+from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian, AugmentedSearch, join_reached
 from jaxcontact.optimize.motion_program import MotionProgram, largest
+from jaxcontact.status import Status
 
 Reached = tuple[jax.Array, ...]  # cost, constraints, their Jacobian
 
@@ -44,9 +45,9 @@ class TangentWalk:
         return False
 
     @staticmethod
-    def count_crossings(steps: resume.Steps) -> tuple[int, bool]:
-        """Count steps across kinks; tell whether the search ended at one."""
-        return 0, False
+    def end_status(steps: resume.Steps, slope: float) -> tuple[int, int]:
+        """Count steps across kinks; return with them the status of an end with this slope."""
+        return 0, 0
 
 
 class AugmentedWalk:
@@ -56,12 +57,16 @@ class AugmentedWalk:
         self, program: MotionProgram, settings: AugmentedLagrangian, bounds: tuple[np.ndarray, np.ndarray],
         tol: float, start: tuple[jax.Array, Reached],
     ) -> None:  # fmt: skip
-        s, (cost, r, jacobian) = start
-        self._program, self._seen = program, {}  # type: ignore[var-annotated]
-        self._search = AugmentedSearch(settings, self._lagrangian, bounds, tol)
-        self.first_state = self._search.begin(
-            np.asarray(s, float), float(cost), np.asarray(r, float), np.asarray(jacobian, float)
-        )
+        s, reached = start
+        self._settings, self._program, self._seen = settings, program, {}  # type: ignore[var-annotated]
+        functions, eps = (self._derivatives, self._lagrangian), float(jnp.finfo(s.dtype).eps)
+        self._search = AugmentedSearch(settings, functions, bounds, tol, eps)
+        self.first_state = self._search.begin(np.asarray(s, float), join_reached(*reached))
+
+    def _derivatives(self, s: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        cost, r, jacobian = self._program.evaluate(jnp.asarray(s, self._program.dtype))
+        self._seen[s.tobytes()] = float(cost), largest(r)
+        return float(cost), np.asarray(r, float), np.asarray(jacobian, float)
 
     def _lagrangian(
         self, s: np.ndarray, multipliers: np.ndarray, penalty: np.ndarray
@@ -71,7 +76,7 @@ class AugmentedWalk:
         return value, gradient, cost, r
 
     def advance(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> tuple[jax.Array, Reached]:
-        """Make one quasi-Newton step."""
+        """Make one step of the augmented Lagrangian's search."""
         self._seen.clear()
         new, steps.state = self._search.advance(np.asarray(s, float), steps.state)
         if new.tobytes() not in self._seen:
@@ -86,7 +91,9 @@ class AugmentedWalk:
         """Tell whether the search is at its end."""
         return float(steps.state.ended) > 0
 
-    @staticmethod
-    def count_crossings(steps: resume.Steps) -> tuple[int, bool]:
-        """Count steps across kinks; tell whether the search ended at one."""
-        return int(steps.state.crossings), float(steps.state.crossings) > 0 and float(steps.state.ended) != 1
+    def end_status(self, steps: resume.Steps, slope: float) -> tuple[int, int]:
+        """Count steps across kinks; return with them the status of an end with this slope."""
+        crossings, ended = int(steps.state.crossings), int(steps.state.ended)
+        if ended == 1 or slope <= self._settings.slope * float(steps.state.units[0]):
+            return crossings, 0
+        return crossings, int(Status.KINK if crossings else Status.MAX_ITERS)
