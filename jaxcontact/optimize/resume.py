@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxcontact.io.run_store import load_state, save_state
 
-FORMAT = "jaxcontact optimisation, 4"
+FORMAT = "jaxcontact optimisation, 5"
 
 
 @dataclasses.dataclass
