@@ -35,7 +35,7 @@ def moments(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
     if not _has_paths(tree):
         return numbers.tendon_moment
     points, _, direction = _segments(tree, q, numbers)
-    joined = _owners(tree).any(axis=1)[:, None]  # False for the last point of each tendon
+    joined = np.sum(_owners(tree), axis=1)[:, None] > 0  # False for the last point of each tendon
     along = jnp.where(joined, direction, 0.0)
     pull = jnp.concatenate([jnp.zeros_like(along[:1]), along[:-1]]) - along
     if structure.dim == 2:

@@ -119,7 +119,6 @@ def test_pairs_are_those_of_mujoco(rng):
 
 
 REFUSED = {
-    "fluid": (robot(more='<option density="1"/>'), "fluid: option density or viscosity"),
     "spatial tendon": (
         robot(
             more='<tendon><spatial name="rope" frictionloss="1"><site site="a"/><site site="b"/></spatial></tendon>',
