@@ -236,6 +236,8 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
             raise ValueError(f"planar: joint {joint.name!r} ({joint.kind}) leaves the x-z plane")
     if abs(params.gravity[1]) > 0.0:
         raise ValueError(f"planar: gravity leaves the x-z plane, got {np.asarray(params.gravity)}")
+    if tree.drags and abs(numbers.wind[1]) > 0.0:
+        raise ValueError(f"planar: the wind leaves the x-z plane, got {np.asarray(numbers.wind)}")
     if any(loop.kind == "weld" for loop in tree.loops):
         raise ValueError("planar: a weld (equality) is not supported in the plane; load the robot in space")
     parent_turns = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
@@ -252,6 +254,7 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
             position=in_new_axes(parent_turns, numbers.position),
             orientation=jax.device_put(np.tile([1.0, 0.0, 0.0, 0.0], (len(turns), 1))),
             com=in_new_axes(turns, numbers.com),
+            drag_axes=jax.device_put(turns @ np.asarray(numbers.drag_axes)),
             anchor=in_new_axes(turns[owners], numbers.anchor),
             loop_anchor=_anchors_in_plane(tree, numbers, turns),
             axis=jax.device_put(np.where(np.abs(axis) < EXACT, 0.0, axis)),

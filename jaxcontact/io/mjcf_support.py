@@ -108,8 +108,6 @@ def _whole_elements(mj: Any) -> Iterator[str]:
         element = field.partition("_")[0]
         for i in np.flatnonzero(np.asarray(getattr(mj, field, np.zeros(0))) >= 0) if mj.nplugin else ():
             yield f"{element} {_name(mj, element, int(i))!r}: plugin"
-    if mj.opt.density or mj.opt.viscosity:
-        yield "fluid: option density or viscosity is not 0"
 
 
 def _attributes(mj: Any) -> Iterator[str]:

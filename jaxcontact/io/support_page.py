@@ -56,7 +56,6 @@ def _lines() -> Iterator[str]:
     )
     yield from (f"| {element} | all |" for element in WITHOUT)
     yield "| plugin | those of bodies, geoms and actuators |"
-    yield "| option | density, viscosity (fluids) |"
     for element in dict.fromkeys(element for _, element, _ in ABSENT):
         attributes = [attribute for _, name, attribute in ABSENT if name == element]
         if element == "tendon":
@@ -76,7 +75,8 @@ def _lines() -> Iterator[str]:
         "",
         "A position gain on a free or ball joint is refused. Fixed tendons, ranges of controls, forces,",
         "joints and tendons, frictionloss, gravcomp, armature of joints, tendons and actuators, and",
-        '`actuatorgroupdisable` are read. With `unsupported="skip"` an actuator keeps its control, without',
+        "`actuatorgroupdisable` are read, and so is a fluid (density, viscosity, wind) on the box of equal",
+        'inertia of a body. With `unsupported="skip"` an actuator keeps its control, without',
         "effect; one with a filter acts at once. Numbers that are infinite, and a negative mass, armature,",
         "damping, stiffness or friction, are refused by the name of their element.",
         "",

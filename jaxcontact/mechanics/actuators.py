@@ -1,4 +1,4 @@
-"""Forces at the joints of a tree: springs, dampers, tendons, actuators.
+"""Forces on a tree: springs, dampers, tendons, drag, actuators.
 
 An actuator pushes with the force gain u + b_0 + b_1 length + b_2 velocity along its gears (MuJoCo's motor,
 position, velocity and general actuators with fixed gain and affine bias). Its length is the sum of gear times
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.algebra import rotations
-from jaxcontact.mechanics import tendons
+from jaxcontact.mechanics import fluid, tendons
 from jaxcontact.mechanics.system import Params, Structure
 from jaxcontact.mechanics.tree import VELOCITIES, Tree, TreeParams, dofs, of_kind, scalar_places
 
@@ -49,11 +49,13 @@ def extensions(tree: Tree, q: jax.Array, numbers: TreeParams) -> jax.Array:
 
 
 def passive_forces(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
-    """Compute the generalized forces (nv,) of the springs and dampers of joints and tendons."""
+    """Compute the generalized forces (nv,) of springs and dampers of joints and tendons, and of drag."""
     tree, numbers = structure.tree, params.tree
     stiffness = numbers.stiffness[dofs(tree).joint]
     force = -stiffness * extensions(tree, q, numbers) - numbers.damping * v
-    return force + tendons.passive_forces(tree, q, v, numbers) if tree.tendons else force
+    if tree.tendons:
+        force = force + tendons.passive_forces(tree, q, v, numbers)
+    return force + fluid.forces(structure, q, v, params) if tree.drags else force
 
 
 def spring_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
@@ -93,7 +95,7 @@ def drive(structure: Structure, q: jax.Array, v: jax.Array, params: Params, cont
 def yielding(
     structure: Structure, q: jax.Array, v: jax.Array, params: Params, controls: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute the stiffness and damping matrices (nv, nv) of springs, dampers and actuators at a state.
+    """Compute the stiffness and damping matrices (nv, nv) of springs, dampers, drag, actuators at a state.
 
     Both matrices are positive semidefinite. An actuator at the end of its range pushes with a constant force,
     so it adds nothing. A gain that feeds energy into the motion adds nothing either: a step treats it
@@ -105,6 +107,8 @@ def yielding(
     if tree.tendons:
         tendon_stiffness, tendon_damping = tendons.yielding(tree, q, numbers)
         stiffness, damping = stiffness + tendon_stiffness, damping + tendon_damping
+    if tree.drags:
+        damping = damping + fluid.yielding(structure, q, v, params)
     if not tree.actuators:
         return stiffness, damping
     by_position, by_velocity = _slopes(tree, q, v, numbers, controls, jnp.maximum(-numbers.bias[:, 1:], 0.0))

@@ -78,6 +78,7 @@ class Tree:
         tendons: fixed tendons.
         rotors: whether an actuator has an inertia of its own.
         lifted: whether the weight of a body is compensated.
+        drags: whether a fluid resists the motion of bodies.
     """
 
     parents: tuple[int, ...]
@@ -89,6 +90,7 @@ class Tree:
     tendons: tuple[Tendon, ...] = ()
     rotors: bool = False
     lifted: bool = False
+    drags: bool = False
 
     def __post_init__(self) -> None:
         if any(not WORLD <= parent < body for body, parent in enumerate(self.parents)):
@@ -199,6 +201,10 @@ class TreeParams(Record):
         tendon_armature: (nt,) inertia that moves with the length of each tendon, kg m^2 or kg.
         actuator_armature: (nu,) inertia of each actuator before its gears, kg m^2 or kg.
         gravcomp: (nb,) compensated fraction of the weight of each body.
+        drag: (nb, 4, 3) resistance of a fluid along the axes of each body: force at the centre of mass per
+            velocity and per its square, torque per angular velocity and per its square.
+        drag_axes: (nb, 3, 3) these axes in body axes, as columns.
+        wind: (3,) velocity of the fluid, m/s.
     """
 
     position: jax.Array
@@ -231,6 +237,9 @@ class TreeParams(Record):
     tendon_armature: jax.Array
     actuator_armature: jax.Array
     gravcomp: jax.Array
+    drag: jax.Array
+    drag_axes: jax.Array
+    wind: jax.Array
 
 
 class Nodes(NamedTuple):
