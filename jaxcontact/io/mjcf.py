@@ -23,6 +23,7 @@ from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.robot import tree_system
 from jaxcontact.mechanics.system import Model, Params, State, Structure
+from jaxcontact.mechanics.tree import Tree
 
 
 class IgnoredOptionWarning(UserWarning):
@@ -256,10 +257,17 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
             com=in_new_axes(turns, numbers.com),
             drag_axes=jax.device_put(turns @ np.asarray(numbers.drag_axes)),
             anchor=in_new_axes(turns[owners], numbers.anchor),
+            tendon_points=in_new_axes(_turns_of(tree, turns), numbers.tendon_points),
             loop_anchor=_anchors_in_plane(tree, numbers, turns),
             axis=jax.device_put(np.where(np.abs(axis) < EXACT, 0.0, axis)),
         ),
     )
+
+
+def _turns_of(tree: Tree, turns: np.ndarray) -> np.ndarray:
+    """Return the turn (np, 3, 3) of the body of each point of a tendon's path."""
+    bodies = np.array([body for tendon in tree.tendons for body in tendon.path], int)
+    return np.concatenate([turns, np.eye(3)[None]])[bodies]
 
 
 def _anchors_in_plane(tree: Any, numbers: Any, turns: np.ndarray) -> Any:

@@ -59,7 +59,9 @@ def _lines() -> Iterator[str]:
     for element in dict.fromkeys(element for _, element, _ in ABSENT):
         attributes = [attribute for _, name, attribute in ABSENT if name == element]
         if element == "tendon":
-            attributes.append("spatial ones that pull")
+            attributes.append(
+                "spatial ones that pull over geoms or pulleys, or have frictionloss or armature"
+            )
         yield f"| {element} | {', '.join(attributes)} |"
     yield "| file | no joints |"
     yield from ("", "## Joints and actuators", "", "| | read | refused |", "|---|---|---|")
@@ -73,7 +75,7 @@ def _lines() -> Iterator[str]:
         yield f"| {label} | {', '.join(supported)} | {', '.join(lacking) or 'none'} |"
     yield from (
         "",
-        "A position gain on a free or ball joint is refused. Fixed tendons, ranges of controls, forces,",
+        "A position gain on a free or ball joint is refused. Tendons, ranges of controls, forces,",
         "joints and tendons, frictionloss, gravcomp, armature of joints, tendons and actuators, and",
         "`actuatorgroupdisable` are read, and so is a fluid (density, viscosity, wind) on the box of equal",
         'inertia of a body. With `unsupported="skip"` an actuator keeps its control, without',

@@ -54,7 +54,7 @@ def passive_forces(structure: Structure, q: jax.Array, v: jax.Array, params: Par
     stiffness = numbers.stiffness[dofs(tree).joint]
     force = -stiffness * extensions(tree, q, numbers) - numbers.damping * v
     if tree.tendons:
-        force = force + tendons.passive_forces(tree, q, v, numbers)
+        force = force + tendons.passive_forces(structure, q, v, params)
     return force + fluid.forces(structure, q, v, params) if tree.drags else force
 
 
@@ -62,7 +62,7 @@ def spring_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Arr
     """Compute the potential energy of the springs of joints and tendons, J."""
     tree, numbers = structure.tree, params.tree
     energy = 0.5 * jnp.sum(numbers.stiffness[dofs(tree).joint] * extensions(tree, q, numbers) ** 2)
-    return energy + tendons.spring_energy(tree, q, numbers) if tree.tendons else energy
+    return energy + tendons.spring_energy(structure, q, numbers) if tree.tendons else energy
 
 
 def _actuator_forces(
@@ -105,7 +105,7 @@ def yielding(
     stiffness = jnp.diag(numbers.stiffness[dofs(tree).joint])
     damping = jnp.diag(numbers.damping)
     if tree.tendons:
-        tendon_stiffness, tendon_damping = tendons.yielding(tree, q, numbers)
+        tendon_stiffness, tendon_damping = tendons.yielding(structure, q, params)
         stiffness, damping = stiffness + tendon_stiffness, damping + tendon_damping
     if tree.drags:
         damping = damping + fluid.yielding(structure, q, v, params)
