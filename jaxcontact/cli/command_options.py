@@ -164,7 +164,7 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
     run: argparse.ArgumentParser = commands.add_parser(
         "simulate",
         help="move a mechanism or a robot file in time, in one world or in many",
-        description="Move a mechanism in time from the state its example starts from, without controls; "
+        description="Move a mechanism in time from the state its example starts from; "
         "print a summary, and write the states as an .npz file and the heights of bodies as a picture.",
         epilog="example: jaxcontact simulate rocking_block --law routh --worlds 100 --duration 2",
     )
@@ -176,6 +176,10 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
     run.add_argument(
         "--law", choices=LAWS,
         help=f"impact law; routh draws an impulse order for every impact; compliant takes none [{LAWS[0]}]",
+    )  # fmt: skip
+    run.add_argument(
+        "--controls", type=Path, metavar="FILE",
+        help="of one world, numbers of its actuators: a row for each step or one for all, .npy or text [0]",
     )  # fmt: skip
     run.add_argument("--worlds", type=_count, default=1, metavar="N", help="how many, each with its key [1]")
     run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the keys [0]")
@@ -204,6 +208,8 @@ def check_simulate(options: argparse.Namespace) -> None:
     if options.stepper == "compliant" and options.law is not None:
         raise UsageError("--law: --stepper compliant takes none")
     options.law = options.law or LAWS[0]
+    if options.controls is not None and options.worlds > 1:
+        raise UsageError("--controls: only with --worlds 1")
     _check_numbers("duration", [options.duration], "a finite number > 0", 5e-324)
     _check_numbers("dt", [options.dt], "a finite number > 0", 5e-324)
     steps = options.duration / options.dt
