@@ -116,8 +116,9 @@ def test_thrown_boxes_are_solved_alone_as_in_a_batch_beside_a_poisoned_lane(box)
             np.testing.assert_allclose(states.v[lane, k], state.v, atol=1e-6)
 
 
-def test_derivatives_are_those_of_differences(box):
-    """Of a box that slides and turns on its four corners, by its state, both ways."""
+@pytest.mark.parametrize("mode", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
+def test_derivatives_are_those_of_differences(box, mode):
+    """Of a box that slides and turns on its four corners, by its velocity."""
     start = box.initial_state()
     start = start.replace(q=start.q.at[2].set(0.02 - 2e-4), v=jnp.array([1.0, 0.3, 0.0, 0.0, 0.0, 0.5]))
     memory = jc.compliant.StepMemory(forces=jnp.zeros(24))
@@ -126,14 +127,11 @@ def test_derivatives_are_those_of_differences(box):
     def end(v):
         return stepper()(box, start.replace(v=v), 0.01, memory)[0].v
 
-    forward = jax.jit(jax.jacfwd(end))(start.v)
-    reverse = jax.jit(jax.grad(lambda v: end(v) @ jnp.arange(1.0, 7.0)))(start.v)
     step = 1e-6
     differences = np.stack(
         [(end(start.v + step * e) - end(start.v - step * e)) / (2 * step) for e in np.eye(6)], axis=1
     )
-    np.testing.assert_allclose(forward, differences, atol=1e-8)
-    np.testing.assert_allclose(reverse, jnp.arange(1.0, 7.0) @ forward, atol=1e-10)
+    np.testing.assert_allclose(jax.jit(mode(end))(start.v), differences, atol=1e-8)
 
 
 def test_a_hopper_lands_on_its_foot():

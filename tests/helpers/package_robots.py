@@ -39,7 +39,6 @@ WHOLE = {
     "suite reacher": (SUITE, "reacher.xml"),
     "suite walker": (SUITE, "walker.xml"),
     "gymnasium swimmer": (GYMNASIUM, "swimmer.xml"),
-    "suite swimmer": (SUITE, "swimmer.xml"),
     "suite ball_in_cup": (SUITE, "ball_in_cup.xml"),
     "suite fish": (SUITE, "fish.xml"),
     "mjx convex": (MJX, "convex.xml"),
