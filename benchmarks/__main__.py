@@ -4,7 +4,8 @@ On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound by
 Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`,
 of motion `python -m benchmarks scenes` and `python -m benchmarks steppers_compared`,
 of random problems against independent oracles `python -m benchmarks fuzz [--minutes N] [--seed S]`,
-of friction problems `python -m benchmarks friction`, of loops `python -m benchmarks fixed_iterations`.
+of friction problems `python -m benchmarks friction`, of loops `python -m benchmarks fixed_iterations`,
+of gradients of many worlds `python -m benchmarks lanes`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from benchmarks import (
     gpu,
     hopper,
     impact,
+    lanes,
     lcp,
     missed_outcomes,
     motion,
@@ -57,6 +59,7 @@ def main() -> int:
         "robots": robots,
         "robot_files": robot_files,
         "gpu": gpu,
+        "lanes": lanes,
         "missed_outcomes": missed_outcomes,
         "polygon_sides": polygon_sides,
         "scenes": scenes,

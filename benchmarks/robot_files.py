@@ -146,9 +146,12 @@ def _with_pairs(model: Any, meeting: set[frozenset[str]]) -> Any:
     structure, owner = model.structure, _candidates_of_pairs(model)
     pairs = tuple(pair for pair in structure.pairs if frozenset(pair) in meeting)
     rows = np.concatenate([np.zeros(0, int), *(owner[frozenset(pair)] for pair in pairs)])
-    margin = None if model.params.margin is None else model.params.margin[rows]
+    numbers = {
+        name: None if getattr(model.params, name) is None else getattr(model.params, name)[rows]
+        for name in ("mu", "margin", "spin_friction")
+    }
     system = dataclasses.replace(model.system, structure=dataclasses.replace(structure, pairs=pairs))
-    return model.replace(system=system, params=model.params.replace(margin=margin))
+    return model.replace(system=system, params=model.params.replace(**numbers))
 
 
 def _world_corners(mj: Any, data: Any) -> dict[str, np.ndarray]:

@@ -34,6 +34,9 @@ from jaxcontact.arguments import (
 T = TypeVar("T", bound=Callable[..., Any])
 Check = Callable[[str, Any], Any]  # (name, value): raise TypeError or ValueError
 Rule = str | Check | tuple[str | Check, ...]
+# Part of the key of every program that JAX keeps, so a module has it that loads before anything is traced: if
+# one loads while a program is traced, JAX makes that program a second time at its next call.
+loops_are_static = jax.make_user_context(False)
 POSITIVE: Rule = ("", check_positive)
 NOT_NEGATIVE: Rule = ("", check_not_negative)
 PROBABILITY: Rule = ("", check_probability)

@@ -77,6 +77,7 @@ def test_without_an_accelerator_the_command_counts(programs, capsys, tmp_path):
     check_table(page, lines)
 
 
+@pytest.mark.slow
 def test_with_one_it_times(programs, capsys, tmp_path):
     page = page_of(tmp_path, "gpu speeds")
     options = ("--timed", "--worlds", "8", "-k", "box_and_wall|nobody", "--dtype", "float64")

@@ -194,6 +194,23 @@ assert not heavy, heavy
     assert done.returncode == 0, done.stderr
 
 
+def test_a_program_is_made_once_where_its_modules_load_while_it_is_traced():
+    """A context of the user that came into being then would be a new key, and the second call a new program."""
+    code = """
+import jax
+import jaxcontact as jc
+model = jc.models.box_on_incline(0.2)
+program = jax.jit(lambda v: jc.compliant.step(model, model.initial_state().replace(v=v), v, dt=0.01)[0].q)
+first, second = (program.trace(jax.ShapeDtypeStruct((6,), float)).jaxpr for _ in range(2))
+assert first is second
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT.parent)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-500:]
+
+
 def test_importing_changes_no_setting_and_starts_no_backend():
     code = """
 import jax

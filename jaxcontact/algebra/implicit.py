@@ -180,10 +180,9 @@ def _root_tangents(
         def rate(y: jax.Array) -> jax.Array:
             return ravel(by_root(unravel(y)))
 
-        def invert(b: jax.Array) -> jax.Array:
-            return ravel(correct(*fixed, unravel(b)))
-
         fixed = lax.stop_gradient((data, x))
+        # Linearised, so that factors of J are computed once, outside the solve and its transpose.
+        _, invert = jax.linearize(lambda b: ravel(correct(*fixed, unravel(b))), jnp.zeros_like(flat))
         rhs = ravel(jax.jvp(equations, ([data[i] for i in changing],), (changes,))[1])
         # JAX can transpose a linear solve only if its right-hand side depends linearly on the changes, so a
         # right-hand side that is constantly zero also gets a dependence.

@@ -15,12 +15,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.front_door import checked
+from jaxcontact.front_door import checked, loops_are_static
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_is_static = jax.make_user_context(False)  # part of the key of every program that JAX keeps
 
 
 @checked()
@@ -50,7 +48,7 @@ def fixed_iterations(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def static(*arguments: P.args, **options: P.kwargs) -> T:
-        with _is_static(True):
+        with loops_are_static(True):
             return function(*arguments, **options)
 
     return static
@@ -58,7 +56,7 @@ def fixed_iterations(function: Callable[P, T]) -> Callable[P, T]:
 
 def ends_early(early_exit: bool = True) -> bool:
     """Decide whether a loop with this setting may end early: not inside of `fixed_iterations`."""
-    return early_exit and not _is_static.value
+    return early_exit and not loops_are_static.value
 
 
 def bounded_loop(

@@ -164,7 +164,7 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
     run: argparse.ArgumentParser = commands.add_parser(
         "simulate",
         help="move a mechanism or a robot file in time, in one world or in many",
-        description="Move a mechanism in time from the state its example starts from, without controls; "
+        description="Move a mechanism in time from the state its example starts from; "
         "print a summary, and write the states as an .npz file and the heights of bodies as a picture.",
         epilog="example: jaxcontact simulate rocking_block --law routh --worlds 100 --duration 2",
     )
@@ -174,8 +174,12 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
     add_file_options(run)
     run.add_argument("--stepper", choices=STEPPERS, default=STEPPERS[0], help=f"[{STEPPERS[0]}]")
     run.add_argument(
-        "--law", choices=LAWS, default=LAWS[0],
+        "--law", choices=LAWS,
         help=f"impact law; routh draws an impulse order for every impact; compliant takes none [{LAWS[0]}]",
+    )  # fmt: skip
+    run.add_argument(
+        "--controls", type=Path, metavar="FILE",
+        help="of one world, numbers of its actuators: a row for each step or one for all, .npy or text [0]",
     )  # fmt: skip
     run.add_argument("--worlds", type=_count, default=1, metavar="N", help="how many, each with its key [1]")
     run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the keys [0]")
@@ -201,6 +205,11 @@ def check_simulate(options: argparse.Namespace) -> None:
     if not is_file(name) and not find_kind(name).dim:
         raise UsageError(f"{name} is not a mechanism; see `jaxcontact models`")
     check_file_options("MODEL", name, options)
+    if options.stepper == "compliant" and options.law is not None:
+        raise UsageError("--law: --stepper compliant takes none")
+    options.law = options.law or LAWS[0]
+    if options.controls is not None and options.worlds > 1:
+        raise UsageError("--controls: only with --worlds 1")
     _check_numbers("duration", [options.duration], "a finite number > 0", 5e-324)
     _check_numbers("dt", [options.dt], "a finite number > 0", 5e-324)
     steps = options.duration / options.dt
@@ -212,6 +221,38 @@ def check_simulate(options: argparse.Namespace) -> None:
     for folder in ("out", "checkpoint"):
         if getattr(options, folder) is not None:
             _check_folder(folder, getattr(options, folder))
+
+
+def add_compare(commands: Any) -> argparse.ArgumentParser:
+    """Add the sub-command `compare`."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "compare",
+        help="move a robot file under every stepper and in MuJoCo, and draw the difference",
+        description="Move a robot from its initial state, without controls, by every stepper and MuJoCo; "
+        "print height, energy, penetration and status of each, and draw the height of its first body.",
+        epilog="example: jaxcontact compare robot.xml --keyframe home --fall 1",
+    )
+    run.add_argument("model", metavar="FILE", help="an MJCF or URDF file")
+    add_file_options(run)
+    run.add_argument(
+        "--steppers", nargs="+", choices=STEPPERS, default=list(STEPPERS), metavar="NAME",
+        help=f"some of {', '.join(STEPPERS)} [all]",
+    )  # fmt: skip
+    run.add_argument("--duration", type=float, default=0.5, metavar="T", help="s [0.5]")
+    run.add_argument("--dt", type=float, default=0.002, metavar="H", help="step, s [0.002]")
+    _add_out(run)
+    run.set_defaults(check=check_compare)
+    return run
+
+
+def check_compare(options: argparse.Namespace) -> None:
+    """Raise UsageError if the options of `compare` cannot work."""
+    if not is_file(options.model):
+        raise UsageError(f"FILE: expected an MJCF or URDF file, got {options.model}")
+    check_file_options("FILE", options.model, options)
+    for name in ("duration", "dt"):
+        _check_numbers(name, [getattr(options, name)], "a finite number > 0", 5e-324)
+    _check_folder("out", options.out)
 
 
 def add_flow(commands: Any) -> argparse.ArgumentParser:

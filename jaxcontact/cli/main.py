@@ -1,4 +1,4 @@
-"""The command line: `impact`, `simulate`, `flow`, `gait`, `stability`, `inspect`, `view` and `models`.
+"""The command line: `impact`, `simulate`, `compare`, `flow`, `gait`, `stability` and others.
 
 This module owns the start and the end of a command: mistakes are reported before JAX is loaded, and an
 interrupt ends the process. Entry functions: `process` for a shell, `main` for a Python program.
@@ -108,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     listing.set_defaults(check=lambda _: None, run=_models)
     command_options.add_impact(commands).set_defaults(run=_impact)
     command_options.add_simulate(commands).set_defaults(run=_simulate)
+    command_options.add_compare(commands).set_defaults(run=_compare)
     command_options.add_flow(commands).set_defaults(run=_flow)
     command_options.add_gait(commands).set_defaults(run=_gait)
     command_options.add_stability(commands).set_defaults(run=_stability)
@@ -138,6 +139,13 @@ def _simulate(options: argparse.Namespace) -> int:
     from jaxcontact.cli import simulate
 
     return simulate.command(options)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    _start_jax()
+    from jaxcontact.cli import compare
+
+    return compare.command(options)
 
 
 def _flow(options: argparse.Namespace) -> int:

@@ -88,7 +88,7 @@ def fallen(model: Model, speed: float) -> Model:
         gaps, rates = np.asarray(terms.phi), np.asarray(terms.J_n @ down)
         approaching = rates < -1e-9
         if not approaching.any():
-            raise UsageError("--fall: nothing is below the robot")
+            raise UsageError("--fall: nothing is below the robot; --floor 0 adds a floor")
         height = float(np.min(gaps[approaching] / -rates[approaching]))
         if abs(height) < TOUCHES:
             break

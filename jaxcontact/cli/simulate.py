@@ -71,7 +71,10 @@ def _simulate(options: argparse.Namespace) -> int:
     shared = {"stepper": stepper_of(options, model), "dt": options.dt, "duration": options.duration}
     if options.worlds == 1:
         key = jax.random.key(options.seed)
-        trajectory = simulate.run(*start, **shared, key=key, check=False, run=Run(progress=progress.bar()))
+        control = None if options.controls is None else _controls(options, model)
+        trajectory = simulate.run(
+            *start, **shared, control=control, key=key, check=False, run=Run(progress=progress.bar())
+        )
         trajectory.save(data)
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
@@ -115,6 +118,17 @@ def _simulate(options: argparse.Namespace) -> int:
     }
     print(json.dumps(summary, indent=2) if options.json else _text(summary))
     return 1 if failed else 0
+
+
+def _controls(options: argparse.Namespace, model: Model) -> np.ndarray:
+    """Read the controls (steps, nu) of a file; one row serves all steps."""
+    path, steps = options.controls, max(1, round(options.duration / options.dt))
+    rows = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
+    rows = np.atleast_2d(np.asarray(rows, float))
+    if rows.shape not in ((1, model.num_controls), (steps, model.num_controls)):
+        expected = f"{steps} rows, or one, of {model.num_controls} numbers"
+        raise ValueError(f"--controls: expected {expected}, got {rows.shape[0]} of {rows.shape[1]}")
+    return np.broadcast_to(rows, (steps, model.num_controls)).copy()
 
 
 def _some_worlds(worlds: simulate.Ensemble) -> simulate.Trajectory | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,11 +17,13 @@ from jaxcontact.solvers import cone_newton
 from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.coulomb_program import DIGITS, TILE, solve_by_modes
-from jaxcontact.solvers.coulomb_rows import solve_by_rows
+from jaxcontact.solvers.coulomb_rows import relax_by_rows, solve_by_rows
+from jaxcontact.solvers.row_algebra import diagonal, multiply
 
 MODE_STEPS = 12  # of Newton's method from one start
 SWEEPS = 10  # convex problems whose solutions start Newton's method
 EDGE_DIGITS = 0.42  # of the precision; misfit of a solution whose modes interior points found, 3e-7
+PATH_DIGITS = 0.75  # of the precision; the point of the central path, relative to the energy, 2e-12
 MOST_AXES = 3  # rows of a contact that interior points know; more have torsional or rolling friction
 INTERIOR_STEPS = 200  # most iterations of interior points
 
@@ -75,45 +78,49 @@ def _settle(
     return found.replace(iterations=start.iterations + found.iterations)
 
 
-def _repair(
-    programs: _Programs, start: ConeSolution, num_dry: int, max_iters: int, early_exit: bool
-) -> ConeSolution:
-    """Solve a step that Newton's method did not settle from its velocities."""
+def _repairs(
+    programs: _Programs, num_dry: int, max_iters: int, early_exit: bool
+) -> list[Callable[[_Programs, ConeSolution], ConeSolution]]:
+    """List the searches for a step that Newton's method did not settle from its velocities, in order."""
+    limit = min(INTERIOR_STEPS, max_iters)
 
     def by_sweeps(programs: _Programs, start: ConeSolution) -> ConeSolution:
         return _sweep(programs, start, max_iters, early_exit)
 
     def by_rows(programs: _Programs, start: ConeSolution) -> ConeSolution:
-        found = solve_by_rows(programs.exact, num_dry, min(INTERIOR_STEPS, max_iters), early_exit)
+        found = solve_by_rows(programs.exact, num_dry, limit, early_exit)
         digits = jnp.where(found.converged, EDGE_DIGITS, DIGITS)
         settled = _settle(programs, found, max_iters, early_exit, digits)
+        return settled.replace(iterations=start.iterations + settled.iterations)
+
+    def by_path(programs: _Programs, start: ConeSolution) -> ConeSolution:
+        exact = programs.exact
+        energy = exact.v @ multiply(exact.M, exact.v) + exact.push @ (exact.push / diagonal(exact.M))
+        smoothing = jnp.maximum(
+            jnp.finfo(energy.dtype).eps ** PATH_DIGITS * energy, jnp.finfo(energy.dtype).tiny
+        )
+        found = relax_by_rows(exact, num_dry, smoothing, limit, early_exit)
+        settled = _settle(programs, found, max_iters, early_exit)
         return settled.replace(iterations=start.iterations + settled.iterations)
 
     exact = programs.exact
     rows_of_contacts = exact.offset.shape[0] - exact.num_equalities - exact.num_limits
     if exact.potential is not None or rows_of_contacts > MOST_AXES * exact.mu.shape[0]:
-        return by_sweeps(programs, start)
+        return [by_sweeps]
     # The code of interior points for one world at a time would be too long.
-    return lax.cond(compiles_one_world(), by_sweeps, by_rows, programs, start)
+    return [
+        lambda *data: lax.cond(compiles_one_world(), by_sweeps, by_rows, *data),
+        lambda *data: lax.cond(compiles_one_world(), lambda _, start: start, by_path, *data),
+    ]
 
 
-def solve_coulomb_step(
-    exact: ConeProgram, convex: ConeProgram, num_dry: int, max_iters: int, early_exit: bool
-) -> tuple[jax.Array, ...]:
-    """Find (v+, p, iterations, converged) of the law with friction bounded by mu times this step's impulse.
-
-    Newton's method starts from the velocities before the step, where contacts that slide go on sliding, and
-    without impulses; no impulse of an earlier step enters. If it does not settle, interior points find the
-    modes. `exact` and `convex` are one step with two caps on its slopes; the last `num_dry` equality rows
-    are dry joints.
-
-    Derivative: none.
-    """
-    programs = _Programs(coupled(exact), convex)
-    begin = ConeSolution(
-        x=exact.v, p=jnp.zeros_like(exact.offset), iterations=jnp.int32(0), converged=jnp.asarray(False)
-    )
-    first = _settle(programs, begin, max_iters, early_exit)
+def _repair(
+    search: Callable[[_Programs, ConeSolution], ConeSolution],
+    programs: _Programs,
+    start: ConeSolution,
+    early_exit: bool,
+) -> ConeSolution:
+    """Search for the step if `start` is no solution of it, and finite."""
 
     def running(carry: tuple) -> jax.Array:
         tries, solution = carry
@@ -121,9 +128,9 @@ def solve_coulomb_step(
 
     def once(programs: _Programs, carry: tuple) -> tuple:
         tries, solution = carry
-        repaired = _repair(programs, solution, num_dry, max_iters, early_exit)
         ends = ~running(carry)
-        return jax.tree.map(lambda new, old: jnp.where(ends, old, new), (tries + 1, repaired), carry)
+        found = (tries + 1, search(programs, solution))
+        return jax.tree.map(lambda new, old: jnp.where(ends, old, new), found, carry)
 
     def one(programs: _Programs, carry: tuple) -> tuple:
         return bounded_loop(
@@ -135,6 +142,29 @@ def solve_coulomb_step(
             running, jax.vmap(once), lambda _, carry: carry, programs, carry, wide=TILE
         )
 
-    carry = (jnp.int32(0), first)
+    carry = (jnp.int32(0), start)
     _, found = batch_first(one, many if ends_early(early_exit) else jax.vmap(one), programs, carry)
+    solution: ConeSolution = found
+    return solution
+
+
+def solve_coulomb_step(
+    exact: ConeProgram, convex: ConeProgram, num_dry: int, max_iters: int, early_exit: bool
+) -> tuple[jax.Array, ...]:
+    """Find (v+, p, iterations, converged) of the law with friction bounded by mu times this step's impulse.
+
+    Newton's method starts from the velocities before the step, where contacts that slide go on sliding, and
+    without impulses; no impulse of an earlier step enters. If it does not settle, interior points find the
+    modes, and if they get lost a point near the end of the central path. `exact` and `convex` are one step
+    with two caps on its slopes; the last `num_dry` equality rows are dry joints.
+
+    Derivative: none.
+    """
+    programs = _Programs(coupled(exact), convex)
+    begin = ConeSolution(
+        x=exact.v, p=jnp.zeros_like(exact.offset), iterations=jnp.int32(0), converged=jnp.asarray(False)
+    )
+    found = _settle(programs, begin, max_iters, early_exit)
+    for search in _repairs(programs, num_dry, max_iters, early_exit):
+        found = _repair(search, programs, found, early_exit)
     return found.x, found.p, found.iterations, found.converged

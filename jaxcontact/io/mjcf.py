@@ -23,6 +23,7 @@ from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.robot import tree_system
 from jaxcontact.mechanics.system import Model, Params, State, Structure
+from jaxcontact.mechanics.tree import Tree
 
 
 class IgnoredOptionWarning(UserWarning):
@@ -236,6 +237,8 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
             raise ValueError(f"planar: joint {joint.name!r} ({joint.kind}) leaves the x-z plane")
     if abs(params.gravity[1]) > 0.0:
         raise ValueError(f"planar: gravity leaves the x-z plane, got {np.asarray(params.gravity)}")
+    if tree.drags and abs(numbers.wind[1]) > 0.0:
+        raise ValueError(f"planar: the wind leaves the x-z plane, got {np.asarray(numbers.wind)}")
     if any(loop.kind == "weld" for loop in tree.loops):
         raise ValueError("planar: a weld (equality) is not supported in the plane; load the robot in space")
     parent_turns = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
@@ -252,11 +255,19 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
             position=in_new_axes(parent_turns, numbers.position),
             orientation=jax.device_put(np.tile([1.0, 0.0, 0.0, 0.0], (len(turns), 1))),
             com=in_new_axes(turns, numbers.com),
+            drag_axes=jax.device_put(turns @ np.asarray(numbers.drag_axes)),
             anchor=in_new_axes(turns[owners], numbers.anchor),
+            tendon_points=in_new_axes(_turns_of(tree, turns), numbers.tendon_points),
             loop_anchor=_anchors_in_plane(tree, numbers, turns),
             axis=jax.device_put(np.where(np.abs(axis) < EXACT, 0.0, axis)),
         ),
     )
+
+
+def _turns_of(tree: Tree, turns: np.ndarray) -> np.ndarray:
+    """Return the turn (np, 3, 3) of the body of each point of a tendon's path."""
+    bodies = np.array([body for tendon in tree.tendons for body in tendon.path], int)
+    return np.concatenate([turns, np.eye(3)[None]])[bodies]
 
 
 def _anchors_in_plane(tree: Any, numbers: Any, turns: np.ndarray) -> Any:

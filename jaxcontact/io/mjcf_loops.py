@@ -17,6 +17,11 @@ from jaxcontact.mechanics.tree import WORLD, Loop, Tendon
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import BILATERAL
 
+# Numbers that make a spatial tendon pull; one without any of these only measures, and is left out silently.
+PULLS = (
+    "tendon_stiffness", "tendon_damping", "tendon_frictionloss", "tendon_limited", "tendon_armature",
+    "tendon_stiffnesspoly", "tendon_dampingpoly",
+)  # fmt: skip
 LOOPS = ("connect", "weld", "joint", "tendon")
 CLOSING_TIME = 5e-4  # s; an open loop closes so, critically damped: motors open it less than one of MuJoCo
 IMMOBILE = 1e-9  # of the largest mobility of a row; a row that nothing moves
@@ -102,10 +107,10 @@ def _relative_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def dry_frictions(mj: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest dry friction of every velocity (nv,) and of every fixed tendon (nt,)."""
+    """Return the largest dry friction of every velocity (nv,) and of every supported tendon (nt,)."""
     factor = 0.0 if is_disabled(mj, "frictionloss", "constraint") else 1.0
     return factor * np.array(mj.dof_frictionloss), factor * np.array(mj.tendon_frictionloss)[
-        fixed_tendons(mj)
+        supported_tendons(mj)
     ]
 
 
@@ -120,8 +125,36 @@ def fixed_tendons(mj: Any) -> list[int]:
     ]
 
 
+def is_path(mj: Any, tendon: int) -> bool:
+    """Tell whether a tendon runs straight from site to site, without dry friction or inertia."""
+    first = int(mj.tendon_adr[tendon])
+    kinds = np.asarray(mj.wrap_type)[first : first + int(mj.tendon_num[tendon])]
+    armature = getattr(mj, "tendon_armature", np.zeros(mj.ntendon))
+    straight = np.all(kinds == int(mujoco_package("load_mjcf").mjtWrap.mjWRAP_SITE))
+    return bool(straight) and not (mj.tendon_frictionloss[tendon] or armature[tendon])
+
+
+def pulls(mj: Any, tendon: int) -> bool:
+    """Tell whether a tendon has a force of its own; one without only measures."""
+    return any(np.any(np.asarray(getattr(mj, field))[tendon]) for field in PULLS if hasattr(mj, field))
+
+
+def supported_tendons(mj: Any) -> list[int]:
+    """List the indices of the tendons that a tree has: fixed ones, then paths that pull."""
+    fixed = fixed_tendons(mj)
+    spatial = [t for t in range(mj.ntendon) if t not in fixed and pulls(mj, t) and is_path(mj, t)]
+    return [*fixed, *spatial]
+
+
+def _sites_of(mj: Any, tendon: int) -> np.ndarray:
+    """Return the indices of the sites of a path; none for a fixed tendon."""
+    first, count = int(mj.tendon_adr[tendon]), int(mj.tendon_num[tendon])
+    empty = tendon in fixed_tendons(mj)
+    return np.asarray(mj.wrap_objid)[first : first + (0 if empty else count)]
+
+
 def tendons_of(mj: Any) -> tuple[Tendon, ...]:
-    """Return the fixed tendons, in the order of the file."""
+    """Return the supported tendons."""
     limits_off = is_disabled(mj, "limit", "constraint")
     rubbing, heavy = dry_frictions(mj)[1], tendon_armature(mj)
     return tuple(
@@ -130,14 +163,15 @@ def tendons_of(mj: Any) -> tuple[Tendon, ...]:
             limited=bool(mj.tendon_limited[t]) and not limits_off,
             dry=bool(rubbing[index]),
             heavy=bool(heavy[index]),
+            path=tuple(int(mj.site_bodyid[site]) - 1 for site in _sites_of(mj, t)),
         )
-        for index, t in enumerate(fixed_tendons(mj))
+        for index, t in enumerate(supported_tendons(mj))
     )
 
 
 def tendon_armature(mj: Any) -> np.ndarray:
-    """Return the inertia (nt,) of the fixed tendons; an older MuJoCo has none."""
-    return np.asarray(getattr(mj, "tendon_armature", np.zeros(mj.ntendon)))[fixed_tendons(mj)]
+    """Return the inertia (nt,) of the supported tendons; an older MuJoCo has none."""
+    return np.asarray(getattr(mj, "tendon_armature", np.zeros(mj.ntendon)))[supported_tendons(mj)]
 
 
 def tendon_moments(mj: Any) -> np.ndarray:
@@ -152,11 +186,14 @@ def tendon_moments(mj: Any) -> np.ndarray:
 
 
 def tendon_numbers(mj: Any, springs: float, dampers: float) -> dict[str, np.ndarray]:
-    """Return the numbers of fixed tendons; `springs`, `dampers` are 0 if the file disables them, else 1."""
-    tendons = fixed_tendons(mj)
+    """Return the numbers of tendons; `springs`, `dampers` are 0 if the file disables them, else 1."""
+    tendons = supported_tendons(mj)
+    paths = len(tendons) - len(fixed_tendons(mj))
+    sites = np.concatenate([np.zeros(0, int), *(_sites_of(mj, t) for t in tendons)])
     inward = np.asarray(mj.tendon_margin)[tendons, None] * np.array([1.0, -1.0])
     return {
-        "tendon_moment": tendon_moments(mj),
+        "tendon_moment": np.concatenate([tendon_moments(mj), np.zeros((paths, mj.nv))]),
+        "tendon_points": np.asarray(mj.site_pos).reshape(-1, 3)[sites],
         "tendon_stiffness": springs * np.asarray(mj.tendon_stiffness)[tendons],
         "tendon_damping": dampers * np.asarray(mj.tendon_damping)[tendons],
         "tendon_dry_friction": dry_frictions(mj)[1],

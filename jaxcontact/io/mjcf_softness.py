@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact.io.mjcf_loops import fixed_tendons
+from jaxcontact.io.mjcf_loops import supported_tendons
 from jaxcontact.io.mjcf_pairs import Pair
 from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 from jaxcontact.mechanics.scaled_springs import ScaledSprings
@@ -87,7 +87,7 @@ def _limits_of_joints(mj: Any, tree: Tree) -> list[tuple[float, np.ndarray]]:
 
 def _limits_of_tendons(mj: Any, tree: Tree) -> list[tuple[float, np.ndarray]]:
     """List mobility and softness of the limits of tendons: lower bounds, then upper ones."""
-    limited = [t for t, tendon in zip(fixed_tendons(mj), tree.tendons, strict=True) if tendon.limited]
+    limited = [t for t, tendon in zip(supported_tendons(mj), tree.tendons, strict=True) if tendon.limited]
     return [
         (float(mj.tendon_invweight0[t]), np.append(mj.tendon_solref_lim[t], mj.tendon_solimp_lim[t]))
         for t in (*limited, *limited)

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from jaxcontact.io.mjcf_actuators import KINDS, unsupported_reasons
-from jaxcontact.io.mjcf_loops import LOOPS, active_loops, file_kind, fixed_tendons, on_spatial_tendon
+from jaxcontact.io.mjcf_loops import (
+    LOOPS,
+    active_loops,
+    file_kind,
+    on_spatial_tendon,
+    pulls,
+    supported_tendons,
+)
 from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 
 # Attributes of `<option>` that MuJoCo's solver reads and the methods of this package ignore.
@@ -34,11 +41,6 @@ ABSENT = (
     ("tendon_actfrclimited", "tendon", "actuatorfrcrange"),
     ("tendon_plasticadr", "tendon", "plasticity"),
 )
-# Numbers that make a spatial tendon pull; one without any of these only measures, and is left out silently.
-PULLS = (
-    "tendon_stiffness", "tendon_damping", "tendon_frictionloss", "tendon_limited", "tendon_armature",
-    "tendon_stiffnesspoly", "tendon_dampingpoly",
-)  # fmt: skip
 # (field, element, attribute): numbers that must be finite and not negative.
 NOT_NEGATIVE = (
     ("body_mass", "body", "mass"),
@@ -108,8 +110,6 @@ def _whole_elements(mj: Any) -> Iterator[str]:
         element = field.partition("_")[0]
         for i in np.flatnonzero(np.asarray(getattr(mj, field, np.zeros(0))) >= 0) if mj.nplugin else ():
             yield f"{element} {_name(mj, element, int(i))!r}: plugin"
-    if mj.opt.density or mj.opt.viscosity:
-        yield "fluid: option density or viscosity is not 0"
 
 
 def _attributes(mj: Any) -> Iterator[str]:
@@ -128,11 +128,12 @@ def _attributes(mj: Any) -> Iterator[str]:
 
 
 def _tendons(mj: Any) -> Iterator[str]:
-    spatial = sorted(set(range(mj.ntendon)) - set(fixed_tendons(mj)))
-    for tendon in spatial:
-        pulls = any(np.any(np.asarray(getattr(mj, field))[tendon]) for field in PULLS if hasattr(mj, field))
-        if pulls:
-            yield f"tendon {_name(mj, 'tendon', tendon)!r}: spatial"
+    for tendon in sorted(set(range(mj.ntendon)) - set(supported_tendons(mj))):
+        if pulls(mj, tendon):
+            yield (
+                f"tendon {_name(mj, 'tendon', tendon)!r}: spatial, over a geom or a pulley, "
+                "or with frictionloss or armature"
+            )
 
 
 def _loops(mj: Any) -> Iterator[str]:

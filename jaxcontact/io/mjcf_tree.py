@@ -24,6 +24,8 @@ from jaxcontact.io.mjcf_loops import (
 from jaxcontact.io.mujoco_package import is_disabled
 from jaxcontact.mechanics.tree import Joint, Tree, TreeParams
 
+LEAST_INERTIA = 1e-15  # kg or kg m^2, MuJoCo's smallest number, below which a body has no drag
+
 
 def names_of(mj: Any, count: int, element: Any, kind: str) -> tuple[str, ...]:
     """Return the name of each element; element i without a name in the file is called `kind`_i."""
@@ -58,7 +60,8 @@ def tree_of(mj: Any) -> Tree:
         loops=loops_of(mj),
         tendons=tendons_of(mj),
         rotors=bool(np.any(actuator_armature(mj))),
-        lifted=bool(np.any(mj.body_gravcomp)),
+        lifted=bool(np.any(_gravcomp(mj))),
+        drags=bool(np.any(_drag(mj))),
     )
 
 
@@ -80,12 +83,54 @@ def tree_numbers(mj: Any) -> TreeParams:
         "limits": mj.jnt_range + inward,
         "joint_force_range": ranges_of(mj.jnt_actfrclimited, mj.jnt_actfrcrange)[of_dof],
         "dry_friction": dry_frictions(mj)[0],
-        "gravcomp": mj.body_gravcomp[1:],
+        "gravcomp": _gravcomp(mj),
+        "drag": _drag(mj),
+        "drag_axes": np.stack([rotation(quaternion) for quaternion in mj.body_iquat[1:]]),
+        "wind": mj.opt.wind,
         **actuator_numbers(mj),
         **loop_numbers(mj),
         **tendon_numbers(mj, springs, dampers),
     }
     return TreeParams(**jax.device_put({name: np.array(value, float) for name, value in numbers.items()}))
+
+
+def _is_passive_off(mj: Any) -> bool:
+    """Tell whether MuJoCo skips drag and gravcomp: both flags of its passive forces are off."""
+    return is_disabled(mj, "spring") and is_disabled(mj, "damper")
+
+
+def _gravcomp(mj: Any) -> np.ndarray:
+    return np.array(mj.body_gravcomp[1:]) * (not _is_passive_off(mj))
+
+
+def _drag(mj: Any) -> np.ndarray:
+    """Compute the coefficients (nb, 4, 3) of a fluid on the box of equal inertia of each body.
+
+    Viscosity acts as on a sphere, density on the area across (MuJoCo's documentation, fluid forces, "inertia
+    model"). A body without mass has no box; one with a `fluidshape` has a model of its own.
+    """
+    mass = np.asarray(mj.body_mass[1:])
+    inertia = np.asarray(mj.body_inertia[1:])
+    square = np.maximum(inertia.sum(axis=1, keepdims=True) - 2.0 * inertia, LEAST_INERTIA)
+    massless = mass < LEAST_INERTIA
+    box = np.sqrt(6.0 * square / np.where(massless, 1.0, mass)[:, None])
+    diameter, product = box.mean(axis=1, keepdims=True) * np.ones((1, 3)), box.prod(axis=1, keepdims=True)
+    fourth = (box**4).sum(axis=1, keepdims=True) - box**4
+    drag = np.stack(
+        [
+            3.0 * np.pi * mj.opt.viscosity * diameter,
+            0.5 * mj.opt.density * product / box,
+            np.pi * mj.opt.viscosity * diameter**3,
+            mj.opt.density * box * fourth / 64.0,
+        ],
+        axis=1,
+    )
+    bodies = np.arange(1, mj.nbody)
+    shaped = np.isin(bodies, np.asarray(mj.geom_bodyid)[np.any(mj.geom_fluid, axis=1)])
+    drag[shaped | massless] = 0.0
+    if _is_passive_off(mj):
+        drag[:] = 0.0
+    return drag
 
 
 def inertia_tensors(mj: Any) -> np.ndarray:

@@ -56,11 +56,12 @@ def _lines() -> Iterator[str]:
     )
     yield from (f"| {element} | all |" for element in WITHOUT)
     yield "| plugin | those of bodies, geoms and actuators |"
-    yield "| option | density, viscosity (fluids) |"
     for element in dict.fromkeys(element for _, element, _ in ABSENT):
         attributes = [attribute for _, name, attribute in ABSENT if name == element]
         if element == "tendon":
-            attributes.append("spatial ones that pull")
+            attributes.append(
+                "spatial ones that pull over geoms or pulleys, or have frictionloss or armature"
+            )
         yield f"| {element} | {', '.join(attributes)} |"
     yield "| file | no joints |"
     yield from ("", "## Joints and actuators", "", "| | read | refused |", "|---|---|---|")
@@ -74,9 +75,10 @@ def _lines() -> Iterator[str]:
         yield f"| {label} | {', '.join(supported)} | {', '.join(lacking) or 'none'} |"
     yield from (
         "",
-        "A position gain on a free or ball joint is refused. Fixed tendons, ranges of controls, forces,",
+        "A position gain on a free or ball joint is refused. Tendons, ranges of controls, forces,",
         "joints and tendons, frictionloss, gravcomp, armature of joints, tendons and actuators, and",
-        '`actuatorgroupdisable` are read. With `unsupported="skip"` an actuator keeps its control, without',
+        "`actuatorgroupdisable` are read, and so is a fluid (density, viscosity, wind) on the box of equal",
+        'inertia of a body. With `unsupported="skip"` an actuator keeps its control, without',
         "effect; one with a filter acts at once. Numbers that are infinite, and a negative mass, armature,",
         "damping, stiffness or friction, are refused by the name of their element.",
         "",

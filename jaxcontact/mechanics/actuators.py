@@ -1,4 +1,4 @@
-"""Forces at the joints of a tree: springs, dampers, tendons, actuators.
+"""Forces on a tree: springs, dampers, tendons, drag, actuators.
 
 An actuator pushes with the force gain u + b_0 + b_1 length + b_2 velocity along its gears (MuJoCo's motor,
 position, velocity and general actuators with fixed gain and affine bias). Its length is the sum of gear times
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.algebra import rotations
-from jaxcontact.mechanics import tendons
+from jaxcontact.mechanics import fluid, tendons
 from jaxcontact.mechanics.system import Params, Structure
 from jaxcontact.mechanics.tree import VELOCITIES, Tree, TreeParams, dofs, of_kind, scalar_places
 
@@ -49,18 +49,20 @@ def extensions(tree: Tree, q: jax.Array, numbers: TreeParams) -> jax.Array:
 
 
 def passive_forces(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
-    """Compute the generalized forces (nv,) of the springs and dampers of joints and tendons."""
+    """Compute the generalized forces (nv,) of springs and dampers of joints and tendons, and of drag."""
     tree, numbers = structure.tree, params.tree
     stiffness = numbers.stiffness[dofs(tree).joint]
     force = -stiffness * extensions(tree, q, numbers) - numbers.damping * v
-    return force + tendons.passive_forces(tree, q, v, numbers) if tree.tendons else force
+    if tree.tendons:
+        force = force + tendons.passive_forces(structure, q, v, params)
+    return force + fluid.forces(structure, q, v, params) if tree.drags else force
 
 
 def spring_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
     """Compute the potential energy of the springs of joints and tendons, J."""
     tree, numbers = structure.tree, params.tree
     energy = 0.5 * jnp.sum(numbers.stiffness[dofs(tree).joint] * extensions(tree, q, numbers) ** 2)
-    return energy + tendons.spring_energy(tree, q, numbers) if tree.tendons else energy
+    return energy + tendons.spring_energy(structure, q, numbers) if tree.tendons else energy
 
 
 def _actuator_forces(
@@ -93,7 +95,7 @@ def drive(structure: Structure, q: jax.Array, v: jax.Array, params: Params, cont
 def yielding(
     structure: Structure, q: jax.Array, v: jax.Array, params: Params, controls: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute the stiffness and damping matrices (nv, nv) of springs, dampers and actuators at a state.
+    """Compute the stiffness and damping matrices (nv, nv) of springs, dampers, drag, actuators at a state.
 
     Both matrices are positive semidefinite. An actuator at the end of its range pushes with a constant force,
     so it adds nothing. A gain that feeds energy into the motion adds nothing either: a step treats it
@@ -103,8 +105,10 @@ def yielding(
     stiffness = jnp.diag(numbers.stiffness[dofs(tree).joint])
     damping = jnp.diag(numbers.damping)
     if tree.tendons:
-        tendon_stiffness, tendon_damping = tendons.yielding(tree, q, numbers)
+        tendon_stiffness, tendon_damping = tendons.yielding(structure, q, params)
         stiffness, damping = stiffness + tendon_stiffness, damping + tendon_damping
+    if tree.drags:
+        damping = damping + fluid.yielding(structure, q, v, params)
     if not tree.actuators:
         return stiffness, damping
     by_position, by_velocity = _slopes(tree, q, v, numbers, controls, jnp.maximum(-numbers.bias[:, 1:], 0.0))

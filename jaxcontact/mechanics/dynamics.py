@@ -86,12 +86,16 @@ def wrenches(structure: Structure, kinematics: Kinematics, params: Params) -> ja
     push, torque = (
         (rows[:3], rows[3:]) if structure.dim == 3 else ((rows[0], zero, rows[1]), (zero, -rows[2], zero))
     )
-    arm = add(
+    wrench = add(torque, cross3(arms_of_centres(kinematics, params), push)), push
+    return power(kinematics.motions, sum_along(dofs(structure.tree).moves, wrench))
+
+
+def arms_of_centres(kinematics: Kinematics, params: Params) -> Vector:
+    """Compute the centres of mass of the bodies from the origin of their tree, in world axes, m."""
+    return add(
         components(kinematics.position - kinematics.origin),
         transform(components(kinematics.rotation), components(params.tree.com)),
     )
-    wrench = add(torque, cross3(arm, push)), push
-    return power(kinematics.motions, sum_along(dofs(structure.tree).moves, wrench))
 
 
 def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
@@ -116,7 +120,7 @@ def momentum_and_pull(
     """
     table = dofs(structure.tree)
     screws, inertias = kinematics.motions, kinematics.inertias
-    velocity = _body_velocities(structure.tree, kinematics, v)
+    velocity = body_velocities(structure.tree, kinematics, v)
     zero = jnp.zeros_like(inertias.mass)
     falling = (zero, zero, zero), _gravity(structure, params)
     carried, pulled = sum_along(table.moves, (momentum(inertias, velocity), momentum(inertias, falling)))
@@ -137,7 +141,7 @@ def momentum_rate(structure: Structure, kinematics: Kinematics, v: jax.Array) ->
     """
     table = dofs(structure.tree)
     screws, inertias = kinematics.motions, kinematics.inertias
-    velocity = _body_velocities(structure.tree, kinematics, v)
+    velocity = body_velocities(structure.tree, kinematics, v)
     composite, carried = sum_along(table.moves, (inertias, momentum(inertias, velocity)))
     swept = _swept(table, screws, v)
     rate = add_screws(force_cross(screws, carried), momentum(composite, swept))
@@ -147,7 +151,8 @@ def momentum_rate(structure: Structure, kinematics: Kinematics, v: jax.Array) ->
     return (table.before + level) * above + table.before.T * powers(screws, rate)
 
 
-def _body_velocities(tree: Tree, kinematics: Kinematics, v: jax.Array) -> Screw:
+def body_velocities(tree: Tree, kinematics: Kinematics, v: jax.Array) -> Screw:
+    """Compute the motions of the bodies, about the origin of their tree."""
     moved = jax.tree.map(lambda x: x * v, kinematics.motions)
     velocities: Screw = sum_along(dofs(tree).moves.T, moved)
     return velocities

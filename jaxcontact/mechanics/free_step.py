@@ -287,14 +287,14 @@ def _drive(data: _Data, w: jax.Array) -> jax.Array:
 
 def _tendon_lag(system: System, data: _Data, q: jax.Array, w: jax.Array) -> jax.Array:
     """Correct the forces of tendons at (q, w) to those of springs that stay slack or tight in the step."""
-    tree, numbers, start = system.structure.tree, data.params.tree, data.state
-    if tree is None or not tree.tendons:
+    structure, params, start = system.structure, data.params, data.state
+    if structure.tree is None or not structure.tree.tendons:
         return jnp.zeros_like(w)
     changes = position_rate(system, start.q, 0.5 * data.dt * w), w - start.v
     force, change = jax.jvp(
-        lambda q, v: tendons.passive_forces(tree, q, v, numbers), (start.q, start.v), changes
+        lambda q, v: tendons.passive_forces(structure, q, v, params), (start.q, start.v), changes
     )
-    return force + change - tendons.passive_forces(tree, q, w, numbers)
+    return force + change - tendons.passive_forces(structure, q, w, params)
 
 
 def _momentum_and_pull(

@@ -52,15 +52,17 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tendon:
-    """A fixed tendon, whose length is a sum of joint positions.
+    """A tendon, whose length is a sum of joint positions, or of the distances of points along its `path`.
 
-    It may be `limited` by bounds, `dry` by friction, `heavy` by an inertia that moves with its length.
+    A path lists the bodies of the points, -1 for the world; without one the tendon is fixed. It may be
+    `limited` by bounds, `dry` by friction, `heavy` by an inertia that moves with its length.
     """
 
     name: str
     limited: bool = False
     dry: bool = False
     heavy: bool = False
+    path: tuple[int, ...] = ()
 
 
 @checked()
@@ -75,9 +77,10 @@ class Tree:
         springs: whether a ball or free joint has a spring; hinges and slides always have one.
         dry: indices of the velocities with dry friction, ascending.
         loops: constraints that close loops or couple joints.
-        tendons: fixed tendons.
+        tendons: fixed tendons, then those with paths.
         rotors: whether an actuator has an inertia of its own.
         lifted: whether the weight of a body is compensated.
+        drags: whether a fluid resists the motion of bodies.
     """
 
     parents: tuple[int, ...]
@@ -89,6 +92,7 @@ class Tree:
     tendons: tuple[Tendon, ...] = ()
     rotors: bool = False
     lifted: bool = False
+    drags: bool = False
 
     def __post_init__(self) -> None:
         if any(not WORLD <= parent < body for body, parent in enumerate(self.parents)):
@@ -192,13 +196,18 @@ class TreeParams(Record):
         loop_turn: (ne, 4) quaternion of the second body of a weld in the axes of the first.
         loop_polynomial: (ne, 5) coefficients of a loop of joints or tendons, by ascending power: the position
             of the first as a polynomial of that of the second, both counted from the reference.
-        tendon_moment: (nt, nv) length of each tendon per position of each joint.
+        tendon_moment: (nt, nv) length of each fixed tendon per position of each joint, else zero.
+        tendon_points: (np, 3) points of all paths in the axes of their bodies, m.
         tendon_stiffness, tendon_damping, tendon_dry_friction: (nt,) as of joints, per length.
         tendon_rest: (nt, 2) interval of lengths in which the spring is relaxed.
         tendon_limits: (nt, 2) bounds of lengths that are limited.
         tendon_armature: (nt,) inertia that moves with the length of each tendon, kg m^2 or kg.
         actuator_armature: (nu,) inertia of each actuator before its gears, kg m^2 or kg.
         gravcomp: (nb,) compensated fraction of the weight of each body.
+        drag: (nb, 4, 3) resistance of a fluid along the axes of each body: force at the centre of mass per
+            velocity and per its square, torque per angular velocity and per its square.
+        drag_axes: (nb, 3, 3) these axes in body axes, as columns.
+        wind: (3,) velocity of the fluid, m/s.
     """
 
     position: jax.Array
@@ -223,6 +232,7 @@ class TreeParams(Record):
     loop_turn: jax.Array
     loop_polynomial: jax.Array
     tendon_moment: jax.Array
+    tendon_points: jax.Array
     tendon_stiffness: jax.Array
     tendon_damping: jax.Array
     tendon_dry_friction: jax.Array
@@ -231,6 +241,9 @@ class TreeParams(Record):
     tendon_armature: jax.Array
     actuator_armature: jax.Array
     gravcomp: jax.Array
+    drag: jax.Array
+    drag_axes: jax.Array
+    wind: jax.Array
 
 
 class Nodes(NamedTuple):

@@ -14,7 +14,7 @@ from jaxcontact.algebra import rotations
 from jaxcontact.mechanics import joints
 from jaxcontact.mechanics.actuators import turns_from
 from jaxcontact.mechanics.system import Params, Structure, System
-from jaxcontact.mechanics.tendons import lengths
+from jaxcontact.mechanics.tendons import fixed_lengths, lengths
 from jaxcontact.mechanics.tree import WORLD, Tree, TreeParams, scalar_places
 
 
@@ -37,7 +37,7 @@ def _couplings(tree: Tree, q: jax.Array, numbers: TreeParams) -> list[jax.Array]
     """Compute the deviations of joints and tendons that follow another one, or that stay at a constant."""
     _, at_q, _ = scalar_places(tree)
     joint_positions = (q - numbers.reference)[np.array(tree.position_starts, int)]
-    tendon_lengths = lengths(tree, (q - numbers.reference)[at_q], numbers)
+    tendon_lengths = fixed_lengths(tree, (q - numbers.reference)[at_q], numbers)
     rows = []
     for k, loop in enumerate(tree.loops):
         if loop.kind in ("joint", "tendon"):
@@ -55,9 +55,8 @@ def constraints(structure: Structure, q: jax.Array, params: Params) -> tuple[jax
     limited_tendons = [index for index, tendon in enumerate(tree.tendons) if tendon.limited]
     rows = _joint_limits(tree, q, numbers)
     if limited_tendons:
-        _, at_q, _ = scalar_places(tree)
         length, bounds = (
-            lengths(tree, q[at_q], numbers)[np.array(limited_tendons)],
+            lengths(structure, q, numbers)[np.array(limited_tendons)],
             numbers.tendon_limits[np.array(limited_tendons)],
         )
         rows += [length - bounds[:, 0], bounds[:, 1] - length]

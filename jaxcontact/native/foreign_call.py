@@ -52,7 +52,7 @@ def register(
     digest = hashlib.sha256("\n".join([code.digest, writer.text(0)]).encode()).hexdigest()
     name = f"jaxcontact_simd_{digest[:40]}"
     if name not in _TARGETS:
-        engine = llvm_worker.linked([llvm_worker.machine_code(writer.text(code.address))])
+        engine = llvm_worker.linked([llvm_worker.machine_code(writer.text(code.address), 1)])
         handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("handler"))
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
         _TARGETS[name] = engine, handler, code

@@ -32,6 +32,8 @@ class Interpreter:
         self.ops = Operations(nan)
         self.index_kind = index_kind
         self.going: int | None = None
+        self.earlier: dict[Any, Any] = {}  # what held of each inner loop, in the run before of a loop's body
+        self.settled: dict[Any, Any] = {}  # what holds of each, in this run
 
     def constants(self, values: Any) -> Numbers:
         """Return the numbers of known values."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-OPTIMISATION = 1  # LLVM's level: 2 takes longer for no quicker code, because `operations` has simplified it
 
-
-def target_machine() -> Any:
-    """Return LLVM's description of the CPU of this machine."""
+def target_machine(level: int) -> Any:
+    """Return LLVM's description of the CPU of this machine, which compiles at a level of optimisation."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -21,15 +19,15 @@ def target_machine() -> Any:
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
-        opt=OPTIMISATION,
+        opt=level,
     )
 
 
-def machine_code(text: str) -> bytes:
-    """Compile LLVM text; return the object file."""
+def machine_code(text: str, level: int) -> bytes:
+    """Compile LLVM text at a level of optimisation; return the object file."""
     import llvmlite.binding as llvm
 
-    machine = target_machine()
+    machine = target_machine(level)
     module = llvm.parse_assembly(text)
     code: bytes = machine.emit_object(module)
     return code
@@ -39,7 +37,7 @@ def linked(objects: list[bytes]) -> Any:
     """Link object files; return an engine that holds their code."""
     import llvmlite.binding as llvm
 
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(0))
     for code in objects:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -47,4 +45,4 @@ def linked(objects: list[bytes]) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(machine_code(sys.stdin.buffer.read().decode()))
+    sys.stdout.buffer.write(machine_code(sys.stdin.buffer.read().decode(), int(sys.argv[1])))

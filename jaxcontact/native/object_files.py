@@ -28,50 +28,51 @@ DIGEST_BYTES = hashlib.sha256().digest_size  # bytes of the digest at the start 
 POLL_SECONDS = 0.005  # between two looks at a process; short beside its start, a tenth of a second
 
 
-def object_name(text: str) -> str:
-    """Return the digest of a module, of this CPU and of the compiler."""
+def object_name(text: str, level: int) -> str:
+    """Return the digest of a module, of this CPU, of the compiler and of its level of optimisation."""
     import llvmlite
     from llvmlite import binding
 
     cpu = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
-    settings = f"{llvmlite.__version__} {cpu} {llvm_worker.OPTIMISATION}"
+    settings = f"{llvmlite.__version__} {cpu} {level}"
     return hashlib.sha256(f"{settings}\n{text}".encode()).hexdigest()
 
 
-def object_files(modules: list[str], workers: int) -> list[bytes]:
+def object_files(modules: list[str], workers: int, level: int) -> list[bytes]:
     """Read the object files of modules from the folder or compile them; an interrupt ends all processes."""
     store = _Store.of_jax()
     codes: dict[int, bytes] = {}
-    for k, text in enumerate(modules):
-        code = store.read(object_name(text)) if store else None
+    names = [object_name(text, level) for text in modules]
+    for k, name in enumerate(names):
+        code = store.read(name) if store else None
         if code is not None:
             codes[k] = code
     missing = [k for k in range(len(modules)) if k not in codes]
-    for k, code, seconds in _compiled({k: modules[k] for k in missing}, workers):
+    for k, code, seconds in _compiled({k: modules[k] for k in missing}, workers, level):
         codes[k] = code
         if store:
-            store.write(object_name(modules[k]), code, seconds)
+            store.write(names[k], code, seconds)
     return [codes[k] for k in range(len(modules))]
 
 
-def _compiled(modules: dict[int, str], workers: int) -> Iterator[tuple[int, bytes, float]]:
+def _compiled(modules: dict[int, str], workers: int, level: int) -> Iterator[tuple[int, bytes, float]]:
     """Compile modules; yield the key, the code and the seconds of each."""
     waiting = [k for k, text in modules.items() if len(text) >= APART]
     running: dict[int, _Process] = {}
     try:
         while waiting and len(running) < workers:
             k = waiting.pop(0)
-            running[k] = _Process(modules[k])
+            running[k] = _Process(modules[k], level)
         for k, text in modules.items():
             if len(text) < APART:
                 begin = time.perf_counter()
-                yield k, llvm_worker.machine_code(text), time.perf_counter() - begin
+                yield k, llvm_worker.machine_code(text, level), time.perf_counter() - begin
         while running:
             for k in [k for k, process in running.items() if process.has_ended()]:
                 code, seconds = running.pop(k).result()
                 if waiting:
                     following = waiting.pop(0)
-                    running[following] = _Process(modules[following])
+                    running[following] = _Process(modules[following], level)
                 yield k, code, seconds
             time.sleep(POLL_SECONDS)
     finally:
@@ -82,13 +83,13 @@ def _compiled(modules: dict[int, str], workers: int) -> Iterator[tuple[int, byte
 class _Process:
     """A process that compiles a module."""
 
-    def __init__(self, text: str) -> None:
-        self._text, self._begin = text, time.perf_counter()
+    def __init__(self, text: str, level: int) -> None:
+        self._text, self._level, self._begin = text, level, time.perf_counter()
         self._files: list[IO[bytes]] = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115 - closed at the end
         source, target = self._files
         source.write(text.encode())
         source.seek(0)
-        worker = [sys.executable, "-I", llvm_worker.__file__]
+        worker = [sys.executable, "-I", llvm_worker.__file__, str(level)]
         self._process: subprocess.Popen[bytes] | None = None
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(worker, stdin=source, stdout=target, stderr=subprocess.DEVNULL)
@@ -104,7 +105,7 @@ class _Process:
         self._close()
         if self._process is None or self._process.returncode:
             code = llvm_worker.machine_code(
-                self._text
+                self._text, self._level
             )  # a frozen program, say, has no interpreter of its own
         return code, time.perf_counter() - self._begin
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -128,13 +129,15 @@ class _Body:
 
 def _settled(
     program: Interpreter,
+    function: Function,
     carry: list[Numbers],
     body: Callable[[list[Numbers]], tuple[list[Numbers], Any, bool]],
 ) -> _Body:
     """Run the body of a loop until it is settled which cells change and which are the same for all worlds.
 
-    `body` returns the next carry, further results, and whether all worlds end in the same iteration: if not,
-    none of its cells is the same for all.
+    `body` runs `function` and returns the next carry, further results, and whether all worlds end in the same
+    iteration: if not, none of its cells is the same for all. An outer loop runs its body several times, each
+    time with less assumed: so an inner loop assumes no more than what held of it the time before.
     """
     ops, first = program.ops, _flat(carry)
 
@@ -146,13 +149,21 @@ def _settled(
         results, beside, together = body(_as_arrays(cells, carry))
         return cells, _flat(results), beside, together
 
-    stays, uniform = [True] * len(first), [ops.uniform[n] for n in first]
+    outer = program.earlier, program.settled
+    name = next((function, k) for k in itertools.count() if (function, k) not in program.settled)
+    free = [True] * len(first)
+    stays, bound, inner = program.earlier.get(name, (free, free, {}))
+    uniform = [u and ops.uniform[n] for u, n in zip(bound, first, strict=True)]
     while True:
+        program.earlier, program.settled = inner, {}
         assumed = functools.partial(turn, stays, uniform)
         block, (cells, then, beside, together) = _inside(program, assumed, program.going)
         stay = [s and a == b for s, a, b in zip(stays, first, then, strict=True)]
         same = [together and u and ops.uniform[n] for u, n in zip(uniform, then, strict=True)]
+        inner = program.settled
         if stay == stays and same == uniform:
+            program.earlier, program.settled = outer
+            program.settled[name] = stays, uniform, inner
             return _Body(block, cells, first, then, beside)
         stays, uniform = stay, same
 
@@ -196,7 +207,7 @@ def _while(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> l
         program.going = outer
         return results, (condition, going), ops.uniform[going]
 
-    body = _settled(program, carry, turn)
+    body = _settled(program, p["body_jaxpr"], carry, turn)
     condition, going = body.beside
     ops.now.items.append(While(condition, going, body.block, body.moving, ops.uniform[going]))
     return _after(program, body, carry)
@@ -262,7 +273,7 @@ def _turn_by_turn(
         outputs = program.run(p["jaxpr"], [*fixed, *cells, *row_numbers])
         return outputs[: p["num_carry"]], outputs[p["num_carry"] :], True
 
-    body = _settled(program, carry, turn)
+    body = _settled(program, p["jaxpr"], carry, turn)
     written = [
         (Table(length * output.size, kind_of(array.dtype)), _flat([output]))
         for output, array in zip(body.beside, shapes, strict=True)

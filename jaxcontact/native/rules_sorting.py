@@ -11,7 +11,7 @@ from jaxcontact.native.interpreter import Interpreter
 from jaxcontact.native.jaxprs import Equation
 from jaxcontact.native.kinds import is_float, kind_of
 from jaxcontact.native.operations import FROM_TABLE, Operations
-from jaxcontact.native.registry import Numbers, rule
+from jaxcontact.native.registry import RULES, Numbers, Rule, rule
 
 MOST_SORTED = 256  # entries; a longer list would take thousands of exchanges
 
@@ -86,6 +86,24 @@ def _largest(program: Interpreter, equation: Equation, inputs: list[Numbers]) ->
     if is_float(kind):
         values = program.each(lambda n: ops.same_bits(_in_total_order(ops, n), kind), values)
     return [values, program.each(lambda n: ops.convert(n, "i4"), places)]
+
+
+def _compared(op: str) -> Rule:
+    """Make the rule of a comparison by the total order of floats."""
+
+    def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
+        ops, kind = program.ops, kind_of(equation.inputs[0].dtype)
+        if is_float(kind):
+            inputs = [
+                program.each(lambda n: _in_total_order(ops, ops.same_bits(n, f"i{kind[1]}")), x)
+                for x in inputs
+            ]
+        return program.each(lambda a, b: ops.binary(op, a, b), *inputs)
+
+    return apply
+
+
+RULES["lt_to"], RULES["le_to"] = _compared("lt"), _compared("le")
 
 
 def _in_total_order(ops: Operations, bits: int) -> int:

@@ -85,7 +85,8 @@ def contact_terms(model: Model, state: State, *, limits: bool = False) -> Contac
     Derivative: exact by q and params, any order; `active` is piecewise constant.
     """
     check_mechanism(model, state)
-    return _contact_terms(model, state, bool(limits))
+    # The start of a model is static: without it models that differ in it share one program.
+    return _contact_terms(model.replace(initial=None), state, bool(limits))
 
 
 @functools.partial(jit, static_argnums=2)

@@ -27,6 +27,7 @@ def test_right_hand_sides_in_lanes(rng, lanes, transposed):
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_jacobian_of_friction_is_that_of_differences(rng):
     """Jacobians have one matrix and a lane for every column."""
     rows = rng.standard_normal((6, 8))

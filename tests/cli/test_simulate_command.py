@@ -68,3 +68,22 @@ def test_the_catalogue_has_the_steppers_and_laws_of_the_library():
         assert hasattr(simulate, name.title().replace("-", ""))
     for name in catalogue.LAWS:
         assert hasattr(impact, name.title().replace("-", ""))
+
+
+def test_controls_of_a_file_push(capsys, tmp_path):
+    """A force of 2 N on 1 kg for 0.05 s, without contact: v = 0.1 m/s."""
+    robot, controls = tmp_path / "cart.xml", tmp_path / "push.txt"
+    robot.write_text("""<mujoco><worldbody><body><joint name="slide" type="slide" axis="1 0 0"/>
+    <geom type="sphere" size="0.1" mass="1" contype="0" conaffinity="0"/></body></worldbody>
+    <actuator><motor joint="slide"/></actuator></mujoco>""")
+    controls.write_text("2.0\n")
+    stepping = ("--stepper", "compliant", "--duration", "0.05", "--out", str(tmp_path))
+    code, _, err = run(capsys, str(robot), *stepping, "--controls", str(controls))
+    assert code == 0, err
+    found = simulate.Trajectory.load(tmp_path / "cart_motion.npz")
+    np.testing.assert_allclose(found.states.v[-1], [0.1], rtol=1e-6)
+    controls.write_text("2.0\n1.0\n")
+    code, _, err = run(capsys, str(robot), *stepping, "--controls", str(controls))
+    assert code == 2 and "--controls: expected 5 rows, or one, of 1 numbers, got 2 of 1" in err
+    code, _, err = run(capsys, str(robot), "--worlds", "2", "--controls", str(controls))
+    assert code == 2 and "--controls: only with --worlds 1" in err

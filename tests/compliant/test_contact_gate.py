@@ -36,7 +36,7 @@ def fall(model, speed, dt, time=0.2, law=None):
     return start, np.asarray(states.q[:, 2]) - 0.1, np.asarray(states.v[:, 2]), np.asarray(info.lam[:, 0])
 
 
-@pytest.mark.parametrize("dt", [0.01, 0.001])
+@pytest.mark.parametrize("dt", [0.01, pytest.param(0.001, marks=pytest.mark.slow)])
 def test_a_ball_is_first_pushed_where_it_touches(ball, dt):
     before, after, v, force = fall(ball, 2.0, dt)
     first = int(np.argmax(force > 0))

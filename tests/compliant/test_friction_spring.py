@@ -152,6 +152,7 @@ def four_feet(spring):
 SPATIAL = jc.compliant.FrictionSpring(stiffness=jnp.array(500.0), damping=jnp.array(5.0))
 
 
+@pytest.mark.slow
 def test_four_feet_in_space_hold_a_box():
     model = four_feet(SPATIAL)
     tau = jnp.zeros((300, 6))
@@ -184,6 +185,7 @@ def end_of_block(stiffness, dtype=jnp.float64):
     return states.q[-1, 0] + infos.stretch[-1, 0, 0]
 
 
+@pytest.mark.slow
 def test_derivatives_through_springs():
     end = end_of_block
     slope, difference = jax.grad(end)(STIFF), (end(STIFF + 0.5) - end(STIFF - 0.5))

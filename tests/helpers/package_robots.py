@@ -38,6 +38,9 @@ WHOLE = {
     "suite point_mass": (SUITE, "point_mass.xml"),
     "suite reacher": (SUITE, "reacher.xml"),
     "suite walker": (SUITE, "walker.xml"),
+    "gymnasium swimmer": (GYMNASIUM, "swimmer.xml"),
+    "suite ball_in_cup": (SUITE, "ball_in_cup.xml"),
+    "suite fish": (SUITE, "fish.xml"),
     "mjx convex": (MJX, "convex.xml"),
     "mjx humanoid": (MJX, "humanoid/humanoid.xml"),
     "mjx three humanoids": (MJX, "humanoid/03_humanoids.xml"),
@@ -52,10 +55,6 @@ WHOLE = {
 }
 # What a file has that is refused.
 REFUSED = {
-    "gymnasium swimmer": ((GYMNASIUM, "swimmer.xml"), "fluid: option density or viscosity"),
-    "suite swimmer": ((SUITE, "swimmer.xml"), "fluid: option density or viscosity"),
-    "suite fish": ((SUITE, "fish.xml"), "fluid: option density or viscosity"),
-    "suite ball_in_cup": ((SUITE, "ball_in_cup.xml"), "tendon 'string': spatial"),
     "suite dog": ((SUITE, "dog.xml"), "actuator 'lumbar_extend': dyntype 'filter'"),
     "suite quadruped": ((SUITE, "quadruped.xml"), "actuator 'yaw_front_left': dyntype 'filter'"),
     "mjx barkour": ((MJX, "barkour_v0/assets/barkour_v0_mjx.xml"), "no shape here for a hfield"),

@@ -119,10 +119,9 @@ def test_pairs_are_those_of_mujoco(rng):
 
 
 REFUSED = {
-    "fluid": (robot(more='<option density="1"/>'), "fluid: option density or viscosity"),
     "spatial tendon": (
         robot(
-            more='<tendon><spatial name="rope" stiffness="1"><site site="a"/><site site="b"/></spatial></tendon>',
+            more='<tendon><spatial name="rope" frictionloss="1"><site site="a"/><site site="b"/></spatial></tendon>',
         ),
         "tendon 'rope': spatial",
     ),

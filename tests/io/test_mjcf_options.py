@@ -64,9 +64,8 @@ def test_contacts_that_cannot_be_are_named(contacts, error, message):
 
 
 SKIPPED = {
-    "fluid": robot(more='<option density="1.2"/>'),
     "tendon 'rope': spatial": robot(
-        more='<tendon><spatial name="rope" stiffness="1"><site site="a"/><site site="b"/></spatial></tendon>'
+        more='<tendon><spatial name="rope" frictionloss="1"><site site="a"/><site site="b"/></spatial></tendon>'
     ),
     "equality 'far': distance": robot(
         more='<equality><distance name="far" geom1="foot" geom2="stone"/></equality>'

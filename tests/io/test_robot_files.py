@@ -9,7 +9,7 @@ import jaxcontact as jc
 from benchmarks.robot_files import FOLDER, listed, path_of
 
 pytestmark = pytest.mark.slow
-REFUSED = {"ball_in_cup.xml": "tendon 'string': spatial", "point.xml": "actuator 'x': transmission 'site'"}
+REFUSED = {"point.xml": "actuator 'x': transmission 'site'"}
 
 
 @pytest.mark.parametrize(("package", "name"), listed())

@@ -205,3 +205,24 @@ def test_gradients(small_programs):
     x = np.random.default_rng(1).normal(size=(9, 3))
     close(jax.value_and_grad(loss), x, rtol=1e-11, atol=1e-12)
     close(jax.jacfwd(jax.grad(loss)), x, rtol=1e-10, atol=1e-11)
+
+
+def test_loops_in_loops_are_run_a_few_times_each(monkeypatch):
+    """An inner loop begins with what held of it in the run before, so depth does not multiply the runs."""
+    made, find_needed = [], jc.native.machine_code.find_needed
+
+    def watched(ops, results):
+        made.append(len(ops.op))
+        return find_needed(ops, results)
+
+    def nested(depth, x):
+        if not depth:
+            return jnp.sin(x)
+        return jax.lax.while_loop(lambda y: jnp.abs(y) > 0.5**depth, lambda y: nested(depth - 1, y) / 2, x)
+
+    monkeypatch.setattr(jc.native.machine_code, "find_needed", watched)
+    for depth in (3, 6):
+        x = np.linspace(0.1, 3.0, 5)
+        expected = jax.vmap(lambda x, depth=depth: nested(depth, x))(x)
+        np.testing.assert_allclose(jc.simd(lambda x, depth=depth: nested(depth, x))(x), expected, rtol=1e-14)
+    assert made[1] < 4 * made[0]

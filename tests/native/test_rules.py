@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax._src.lax.lax import le_to_p, lt_to_p
 
 import jaxcontact as jc
 from tests.helpers.by_lanes import close
@@ -276,6 +277,14 @@ def test_sorting(size):
         return jnp.sort(x), jnp.argsort(x), by_two, lax.top_k(x, min(3, size)), lax.top_k(-x, size)
 
     close(function, values)
+
+
+def test_comparisons_by_the_total_order():
+    """`jnp.searchsorted` compares so, and laws by Routh's paths use it."""
+    odd = np.array([-0.0, 0.0, 1.0, np.nan, -0.0, -np.nan, -np.inf, np.inf])
+    pairs = np.stack(np.meshgrid(odd, odd), axis=-1).reshape(-1, 2)
+    close(lambda x: (le_to_p.bind(x[0], x[1]), lt_to_p.bind(x[0], x[1])), pairs)
+    close(lambda n: jnp.searchsorted(jnp.array([1, 4, 4, 7]), n), WHOLE)
 
 
 @pytest.mark.float32

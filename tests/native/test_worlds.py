@@ -85,6 +85,24 @@ def test_a_long_program_warns_the_caller(monkeypatch):
     assert caught[0].filename == __file__
 
 
+def test_a_large_program_is_compiled_quickly(monkeypatch):
+    """Its code differs, its results by rounding at most."""
+    levels, compiled = [], machine_code.object_files.object_files
+
+    def watched(modules, workers, level):
+        levels.append(level)
+        return compiled(modules, workers, level)
+
+    monkeypatch.setattr(machine_code.object_files, "object_files", watched)
+    x = np.random.default_rng(0).normal(size=(9, 5, 5))
+    products = []
+    for large in (100_000, 100):
+        monkeypatch.setattr(machine_code, "LARGE", large)
+        products.append(jc.simd(lambda x: jnp.sin(x @ x) @ x)(x))
+    assert levels == [1, 0]
+    np.testing.assert_allclose(products[0], products[1], rtol=1e-13, atol=1e-14)
+
+
 @pytest.mark.parametrize("setting", ["jax_enable_x64", "jax_threefry_partitionable"])
 def test_a_program_follows_the_settings_of_jax(setting):
     def function(key, x):
@@ -178,7 +196,7 @@ def test_an_interrupt_ends_the_compiling(monkeypatch, settings, tmp_path):
     assert processes and all(process.poll() is not None for process in processes)
 
 
-def none(text):
+def none(text, level):
     raise AssertionError("compiled again")
 
 

@@ -36,22 +36,21 @@ def ends(x):
     return found.states.q[-1], jnp.bitwise_or.reduce(found.status)
 
 
-def test_an_elastic_chain_has_the_end_and_the_derivative_of_its_collision():
+@pytest.mark.parametrize("mode", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
+def test_an_elastic_chain_has_the_end_and_the_derivative_of_its_collision(mode):
     """Equal balls swap speeds at (x2 - x1 - 2 r) / v, wherever in a step that is, at its ends as well."""
     gaps = np.array([0.1, 0.1 + 1e-15, 0.1 - 1e-15, 0.1 + 1e-10, 0.1 - 1e-10, 0.12, 0.149, 0.0])
     starts = jnp.stack([jnp.array([0.0, 0.2 + gap, 1.0, 0.0]) for gap in gaps])
 
-    @jax.jit
-    def three(x):
-        (end, status), back = jax.vjp(ends, x)[0], jax.jacrev(lambda x: ends(x)[0])(x)
-        return end, status, jax.jacfwd(lambda x: ends(x)[0])(x), back
+    def ends_twice(x):
+        end, status = ends(x)
+        return end, (end, status)
 
-    end, status, forward, reverse = jax.vmap(three)(starts)
+    slope, (end, status) = jax.jit(jax.vmap(mode(ends_twice, has_aux=True)))(starts)
     assert not np.any(status)
     np.testing.assert_allclose(end, np.stack([gaps, 0.4 + 0.0 * gaps], axis=1), rtol=0, atol=1e-9)
     right = np.tile([[0.0, 1.0, 0.0, 0.2], [1.0, 0.0, 0.2, 0.0]], (len(gaps), 1, 1))
-    np.testing.assert_allclose(forward, right, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(reverse, right, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(slope, right, rtol=0, atol=1e-9)
 
 
 @jax.jit

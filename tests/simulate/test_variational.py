@@ -114,6 +114,7 @@ def test_sliding_friction_is_coulomb_until_the_ball_rolls():
     assert not np.any(np.asarray(found.status)) and int(found.impacts.count) == 0
 
 
+@pytest.mark.slow
 def test_a_growing_pull_lifts_the_ball():
     """At the time when it exceeds the weight, wherever in a step that is; from then on exact but for h^2."""
     ramp = 40.0

@@ -145,7 +145,7 @@ def differences(W, q, mu, of, direction, h=1e-6):
     return (ends[0] - ends[1]) / (2.0 * h)
 
 
-@pytest.mark.parametrize("softness", [0.0, 1e-4])
+@pytest.mark.parametrize("softness", [0.0, pytest.param(1e-4, marks=pytest.mark.slow)])
 def test_derivatives_of_velocities_against_differences(softness):
     rng = np.random.default_rng(9)
     J = rng.normal(size=(12, 6))

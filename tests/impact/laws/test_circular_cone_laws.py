@@ -106,7 +106,7 @@ def test_many_contacts_in_the_plane_rest_together():
     np.testing.assert_allclose(jnp.sum(info.impulse, axis=0), [2.0, -0.8], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["anitescu_potra", "poisson"])
+@pytest.mark.parametrize("name", ["anitescu_potra", pytest.param("poisson", marks=pytest.mark.slow)])
 def test_derivatives_are_those_of_differences(name):
     law, _ = LAWS[name]
     v, mu = jnp.array([*(2.0 * WAY), -1.0]), 0.3

@@ -101,6 +101,7 @@ def test_resuming_gives_the_same_chunks(
         assert all(same_bits(a.samples, b.samples) for a, b in zip(chunks[k:], rest, strict=True))
 
 
+@pytest.mark.slow
 def test_a_sample_that_meets_a_new_mode_goes_on_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the table of all modes, and from before the step: all outcomes are those of "all"."""
     model = jc.models.disk_stack()

@@ -1,0 +1,47 @@
+"""`jaxcontact compare`: what it says of a ball that falls, and how it refuses."""
+
+import json
+
+import pytest
+
+from jaxcontact.cli.main import main
+
+BALL = """<mujoco><worldbody><geom type="plane" size="5 5 1"/><body name="ball" pos="0 0 1"><freejoint/>
+<geom type="sphere" size="0.1" mass="2"/></body></worldbody></mujoco>"""
+
+
+@pytest.fixture
+def ball(tmp_path):
+    path = tmp_path / "ball.xml"
+    path.write_text(BALL)
+    return path
+
+
+def test_a_free_fall_is_that_of_mujoco(ball, capsys, tmp_path):
+    """Before it lands the height is the closed form 1 - g t^2 / 2; MuJoCo's step is of first order."""
+    steppers = ("--steppers", "compliant", "--duration", "0.1", "--json", "--out", str(tmp_path))
+    assert main(["compare", str(ball), *steppers]) == 0
+    said = json.loads(capsys.readouterr().out)
+    own, peer = said["rows"]
+    assert own["height m"] == pytest.approx(1 - 9.81 * 0.1**2 / 2, abs=1e-9)
+    assert own["lost J"] == pytest.approx(0.0, abs=1e-9) and own["deepest m"] == 0.0
+    assert peer["height m"] == pytest.approx(own["height m"], abs=9.81 * 0.1 * 0.002)
+    assert own["apart"] == pytest.approx(own["height m"] - peer["height m"], rel=1e-6)
+    assert (tmp_path / "ball_compare.png").stat().st_size > 5000
+
+
+@pytest.mark.slow
+def test_a_landing_under_every_stepper(ball, capsys, tmp_path):
+    assert main(["compare", str(ball), "--fall", "1", "--duration", "0.1", "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:6]] == [
+        "time-stepping", "compliant", "variational", "event-driven", "MuJoCo",
+    ]  # fmt: skip
+    assert all("SUCCESS" in line for line in lines[1:6])
+
+
+def test_it_refuses_what_has_no_effect(ball, capsys):
+    assert main(["compare", "rocking_block"]) == 2
+    assert "expected an MJCF or URDF file" in capsys.readouterr().err
+    assert main(["simulate", str(ball), "--stepper", "compliant", "--law", "plastic"]) == 2
+    assert "--law: --stepper compliant takes none" in capsys.readouterr().err
