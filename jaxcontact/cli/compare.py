@@ -58,10 +58,8 @@ def command(options: argparse.Namespace) -> int:
     picture = options.out / f"{stem}_compare.png"
     times = np.arange(len(next(iter(heights.values())))) * options.dt
     curves = {name: (times, height) for name, height in heights.items()}
-    labels = {"xlabel": "time (s)", "ylabel": f"height of {model.structure.bodies[0]} (m)"}
-    viz.plot_curves(curves, **labels, title=f"{stem}: one motion, {len(paths)} ways to compute it").savefig(
-        picture, dpi=110
-    )
+    title, height = f"{stem}: one motion, {len(paths)} ways", f"height of {model.structure.bodies[0]} (m)"
+    viz.plot_curves(curves, xlabel="time (s)", ylabel=height, title=title).savefig(picture, dpi=110)
     summary = {"model": stem, "dt": options.dt, "duration": options.duration, "rows": rows}
     print(json.dumps(summary | {"files": [str(picture)]}, indent=2) if options.json else _text(rows, picture))
     failed = [np.bitwise_or.reduce(status) for _, _, status in paths.values()]
@@ -93,7 +91,7 @@ def _measured(model: Model, paths: dict[str, Any]) -> tuple[list[dict[str, Any]]
     def at(q: jax.Array, v: jax.Array) -> tuple[jax.Array, ...]:
         terms = contact_terms(model, model.initial_state().replace(q=q, v=v))
         height = body_frames(model, q)[0][0, -1]
-        return height, sum(energies(model, q, v)), jnp.min(terms.phi, initial=jnp.inf)
+        return height, sum(energies(model, q, v), jnp.zeros(())), jnp.min(terms.phi, initial=jnp.inf)
 
     over_time = jax.jit(jax.vmap(at))
     found = {name: tuple(map(np.asarray, over_time(q, v))) for name, (q, v, _) in paths.items()}

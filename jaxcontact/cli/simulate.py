@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import impact, simulate, viz
@@ -71,7 +72,7 @@ def _simulate(options: argparse.Namespace) -> int:
     shared = {"stepper": stepper_of(options, model), "dt": options.dt, "duration": options.duration}
     if options.worlds == 1:
         key = jax.random.key(options.seed)
-        control = None if options.controls is None else _controls(options, model)
+        control = None if options.controls is None else jnp.asarray(_controls(options, model))
         trajectory = simulate.run(
             *start, **shared, control=control, key=key, check=False, run=Run(progress=progress.bar())
         )

@@ -29,10 +29,10 @@ from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import all_digits, jit
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 
 
-class BDerivativeInfo(Record):
+class BDerivativeInfo(Info):
     """The crossings and corners that a direction meets.
 
     Attributes:
@@ -43,6 +43,8 @@ class BDerivativeInfo(Record):
         num_corners: number of times at which several guards are crossed together.
         largest_corner: largest number of guards crossed together.
         grazed: the guard of the first GRAZING, -1 if none.
+        num_iters: number of steps taken, including crossings.
+        residual: as `FlowInfo.residual`.
         status: bits of `Status`.
     """
 
@@ -53,7 +55,6 @@ class BDerivativeInfo(Record):
     num_corners: jax.Array
     largest_corner: jax.Array
     grazed: jax.Array
-    status: jax.Array
 
 
 class _Carry(NamedTuple):
@@ -294,6 +295,8 @@ def _b_derivative(
         num_corners=end.corners,
         largest_corner=end.largest,
         grazed=jnp.where(plan.grazed >= 0, plan.grazed, end.grazed),
+        num_iters=plan.num_steps,
+        residual=plan.residual,
         status=status,
     )
 

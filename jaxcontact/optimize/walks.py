@@ -61,7 +61,9 @@ class AugmentedWalk:
         self._settings, self._program, self._seen = settings, program, {}  # type: ignore[var-annotated]
         functions, eps = (self._derivatives, self._lagrangian), float(jnp.finfo(s.dtype).eps)
         self._search = AugmentedSearch(settings, functions, bounds, tol, eps)
-        self.first_state = self._search.begin(np.asarray(s, float), join_reached(*reached))
+        cost, r, jacobian = reached
+        first = join_reached(float(cost), np.asarray(r, float), np.asarray(jacobian, float))
+        self.first_state = self._search.begin(np.asarray(s, float), first)
 
     def _derivatives(self, s: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         cost, r, jacobian = self._program.evaluate(jnp.asarray(s, self._program.dtype))

@@ -202,7 +202,7 @@ def _run(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedP
     info = AugmentedInfo(
         status=end.status | flag(short, Status.MAX_ITERS),
         residual=end.residual,
-        num_pieces=end.pieces,
+        num_iters=end.pieces,
         num_impacts=end.impacts,
         num_without_collision=end.jolts,
     )

@@ -28,7 +28,7 @@ def block(v, q=(0.0, 1.0, 0.0), *, length, mu=1.0, **settings):
 def run(model, state, **settings):
     """Path and info, in NumPy, without the rows that are not needed."""
     path, info = jax.device_get(time_augmented(model, state, **settings))
-    n = int(info.num_pieces)
+    n = int(info.num_iters)
     nodes = {name: getattr(path, name)[: n + 1] for name in ("s", "t", "q", "v")}
     pieces = {name: getattr(path, name)[:n] for name in ("lam", "t_rate", "kind", "impact", "collision")}
     return path.replace(**nodes, **pieces), info
@@ -311,7 +311,7 @@ def test_bad_arguments_are_named():
 
 def test_too_few_pieces_are_told():
     _, info = block((-H / 2, W / 2, 1.0), length=32.0, longest=1e-3)
-    assert int(info.status) == int(jc.Status.MAX_ITERS) and int(info.num_pieces) == PIECES
+    assert int(info.status) == int(jc.Status.MAX_ITERS) and int(info.num_iters) == PIECES
 
 
 @pytest.mark.slow

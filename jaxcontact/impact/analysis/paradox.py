@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import static
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_rows
 from jaxcontact.front_door import checked
@@ -22,7 +22,7 @@ from jaxcontact.impact.laws.contact_enumeration import check_enumeration
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_choice
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
 MOST = 16  # largest number of solutions that are returned; fixes the shape of the result
@@ -36,13 +36,14 @@ class Paradox(enum.IntEnum):
     INCONSISTENT = 2
 
 
-class ParadoxInfo(Record):
+class ParadoxInfo(Info):
     """The solutions of a state.
 
     Attributes:
         status: uint32 bits of `Status`.
         residual: smallest violation of the inequalities by a mode, relative to the size of accelerations; 0
             without a solution.
+        num_iters: number of contact modes tried.
         count: number of distinct solutions; 0 is `INCONSISTENT`, 2 and more `INDETERMINATE`.
         force: (16, nc, 1 + nt) contact forces (n, t1, t2) of the solutions in the order of a score, N; NaN
             after the last.
@@ -52,8 +53,6 @@ class ParadoxInfo(Record):
         complete: as `ImpactInfo.complete`.
     """
 
-    status: jax.Array
-    residual: jax.Array
     count: jax.Array
     force: jax.Array
     acceleration: jax.Array
@@ -150,6 +149,7 @@ def _paradox(
     info = ParadoxInfo(
         status=status | flag(jnp.any(approaches), Status.UNTERMINATED) | flag(count > MOST, Status.OVERFLOW),
         residual=jnp.where(count > 0, jnp.min(violation), 0.0),
+        num_iters=jnp.int32(violation.shape[0]),
         count=count,
         force=force,
         acceleration=acceleration,

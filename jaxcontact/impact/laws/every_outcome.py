@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact._pytree import Record
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra
@@ -31,23 +30,21 @@ from jaxcontact.impact.laws.contact_space import (
 from jaxcontact.impact.laws.routh_law import RouthStep
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_choice
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
 DEFAULT_SIDES = 8  # of a friction cone whose sides the law leaves open; the modes of a circle are a continuum
 MOST_OUTCOMES = 64  # largest number returned for a step in space; bounds the close comparison of modes
 
 
-class OutcomesInfo(Record):
+class OutcomesInfo(Info):
     """Info returned with all outcomes of a law.
 
     Attributes:
         status: uint32 bits of `Status`; STALLED if no outcome was found, although each law has one.
         residual: the largest of the valid outcomes, as in `ImpactInfo`; 0 if no outcome is valid.
+        num_iters: number of contact modes tried.
     """
-
-    status: jax.Array
-    residual: jax.Array
 
 
 @checked(v="nv")
@@ -159,5 +156,6 @@ def all_outcomes(
     info = OutcomesInfo(
         status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
         residual=jnp.max(jnp.where(feasible & good, misfit[order], 0.0)),
+        num_iters=jnp.int32(violation.shape[0]),
     )
     return velocities[first], valid, info

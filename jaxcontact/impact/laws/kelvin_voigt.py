@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_rows
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
@@ -23,7 +22,7 @@ from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.precision import jit
-from jaxcontact.status import Status
+from jaxcontact.status import Info, Status
 from jaxcontact.terms import contact_terms
 
 METHODS = ("BDF", "Radau")
@@ -32,7 +31,7 @@ STARTED = 1e-12  # fraction of the total impulse above which a contact has start
 BISECTIONS = 60  # halvings of the last solver step at most; they exhaust the 53 bits of float64
 
 
-class CompliantInfo(Record):
+class CompliantInfo(Info):
     """Info that `kelvin_voigt` returns with v_plus; the path has one row per step of the solver, or is None.
 
     Attributes:
@@ -42,19 +41,18 @@ class CompliantInfo(Record):
         first_contact_share: fraction of its impulse that the contact which pushes first has transmitted
             when the second one starts; 0 if they start together, 1 if none follows.
         num_evaluations: evaluations of the equations of motion, without those of their Jacobian.
-        num_steps: steps of the solver.
+        num_iters: steps of the solver.
+        residual: largest speed at which a penetrating contact approaches at the end, m/s.
         time: (n,) s since the start of the impact; the last row is its end.
         q_path: (n, nq) configurations.
         v_path: (n, nv) velocities.
         impulse_path: (n, nc) normal impulses so far, N s.
     """
 
-    status: jax.Array
     duration: jax.Array
     impulse: jax.Array
     first_contact_share: jax.Array
     num_evaluations: jax.Array
-    num_steps: jax.Array
     time: jax.Array | None = None
     q_path: jax.Array | None = None
     v_path: jax.Array | None = None
@@ -177,7 +175,8 @@ def _outcome(impact: _Impact, end: _End, keep_path: bool, dtype: Any) -> tuple[j
         impulse=jnp.asarray(impulses[-1], dtype),
         first_contact_share=jnp.asarray(_first_share(impulses), dtype),
         num_evaluations=jnp.asarray(evaluations, jnp.int32),
-        num_steps=jnp.asarray(len(time) - 1, jnp.int32),
+        num_iters=jnp.asarray(len(time) - 1, jnp.int32),
+        residual=jnp.asarray(impact.approach(path[-1]), dtype),
     )
     if keep_path:
         paths = {"time": time, "q_path": q, "v_path": v, "impulse_path": impulses}
@@ -278,7 +277,11 @@ class _Impact:
         """Tell whether no penetrating contact approaches and every contact has had its minimum impulse."""
         if np.any(y[self.sizes[1] :] < self.min_impulse):
             return False
-        return bool(_approach(*self.problem, y) >= -self.stop_speed)
+        return bool(self.approach(y) <= self.stop_speed)
+
+    def approach(self, y: np.ndarray) -> float:
+        """Compute the largest speed at which a penetrating contact approaches, at least 0."""
+        return max(0.0, -float(_approach(*self.problem, y)))
 
     def integrate(self, span: float, method: str, max_steps: int, **tolerances: float) -> _End:
         """Solve up to the end of the impact; return times (n,), rows y (n, ny), status and evaluations."""

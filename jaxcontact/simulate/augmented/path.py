@@ -7,6 +7,7 @@ import enum
 import jax
 
 from jaxcontact._pytree import Record
+from jaxcontact.status import Info
 
 
 class PieceKind(enum.IntEnum):
@@ -46,20 +47,17 @@ class AugmentedPath(Record):
     collision: jax.Array
 
 
-class AugmentedInfo(Record):
+class AugmentedInfo(Info):
     """The info of a path.
 
     Attributes:
         status: uint32 bits of `Status`.
         residual: the largest violation of the inequalities of a mode at its choice, relative to the size of
             accelerations or of impulse rates.
-        num_pieces: int32, pieces in use.
+        num_iters: int32, pieces in use.
         num_impacts: int32.
         num_without_collision: int32, impacts without a collision.
     """
 
-    status: jax.Array
-    residual: jax.Array
-    num_pieces: jax.Array
     num_impacts: jax.Array
     num_without_collision: jax.Array
