@@ -147,7 +147,7 @@ def kelvin_voigt(
         tolerances = _tolerances(rtol, 0.1 * slip_speed if atol is None else atol)
         impact = _Impact(model, state, law, speed, impulse_bound)
         end = impact.integrate(span, method, int(max_steps), **tolerances)
-    return _outcome(impact, end, keep_path, dtype)
+        return _outcome(impact, end, keep_path, dtype)
 
 
 def _check_call(model: Model, state: State, numbers: Any, method: str, max_steps: int) -> None:
