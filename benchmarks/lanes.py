@@ -1,10 +1,11 @@
 """`python -m benchmarks lanes`: the gradient of a motion by all its controls, for a batch of robots.
 
-Each world starts with other velocities; the gradient is that of a height after `--steps` steps by the
-controls of every step. "jc.simd" and "XLA" are the reverse mode of jaxcontact, "MuJoCo differences" one
-motion for every control by MuJoCo's C on all cores, "MJX forward" one tangent for every control. Contacts
-of peers yield by another law, so their gradients are others. `difference` is relative: to XLA's gradient for
-`jc.simd`, to those of a step ten times as long for differences. Peers run fewer worlds; times are per world.
+Each world starts with other velocities; the gradient is that of the third coordinate (height in space, pitch
+in the plane) after `--steps` steps by the controls of every step. "jc.simd" and "XLA" are the reverse mode of
+jaxcontact, "MuJoCo differences" one motion for every control by MuJoCo's C on all cores, "MJX forward" one
+tangent for every control. Contacts of peers yield by another law, so their gradients are others.
+`difference` is relative: to XLA's gradient for `jc.simd`, to those of a step ten times as long for
+differences. Peers run fewer worlds; times are per world.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from benchmarks.robots import GROUP, ROBOTS, Robot, scene_of, steps_of
 NAMES = ("half_cheetah", "quadruped", "humanoid")
 PEER_WORLDS = {"MuJoCo differences": 4, "MJX forward": 1}  # worlds that a peer runs
 DIFFERENCE = 1e-6  # of a control, of one-sided differences
-HEIGHT = 2  # place in q: the height in space, the pitch of a robot in the plane
+HEIGHT = 2  # place in q
 
 Run = Callable[[], dict[str, Any]]
 
 
 def _cost(robot: Robot, steps: int) -> Callable[..., jax.Array]:
-    """The cost of one world, of (push, q, v)."""
+    """Make the cost of one world, of (push, q, v)."""
     march = steps_of(Robot(**{**vars(robot), "steps": steps}))
     return lambda push, q, v: march(q, v, jnp.asarray(robot.dt), push)[0].q[-1, HEIGHT]
 
@@ -134,7 +135,7 @@ ENGINES: dict[str, Callable[..., Run]] = {
 
 
 def table(lines: list[dict[str, Any]]) -> str:
-    """The table of the results, in the order of the lines."""
+    """Make the table of the results, in the order of the lines."""
     first = lines[0]
     rows = [
         "| robot | engine | worlds | processor ms a world | wall ms | first call, cpu s | difference |",

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import impact, simulate, viz
+from jaxcontact import simulate, viz
 from jaxcontact.cli import robot_file
-from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.catalogue import LAWS, UsageError
+from jaxcontact.cli.simulate import stepper_of
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.mechanics.motion_equations import body_frames, energies
@@ -33,21 +34,11 @@ def command(options: argparse.Namespace) -> int:
         UsageError: the file cannot be loaded, or nothing can be written.
     """
     model = robot_file.ready(options.model, options)
-    steppers: dict[str, Any] = {
-        "compliant": simulate.Compliant(),
-        **{
-            name: kind(impact=impact.AnitescuPotra())
-            for name, kind in (
-                ("time-stepping", simulate.TimeStepping),
-                ("variational", simulate.Variational),
-                ("event-driven", simulate.EventDriven),
-            )
-        },
-    }
     paths = {}
     for name in options.steppers:
+        stepper = stepper_of(argparse.Namespace(**vars(options) | {"stepper": name, "law": LAWS[0]}), model)
         run = simulate.run(
-            model, model.initial_state(), stepper=steppers[name],
+            model, model.initial_state(), stepper=stepper,
             duration=options.duration, dt=options.dt, check=False,
         )  # fmt: skip
         paths[name] = (np.asarray(run.states.q), np.asarray(run.states.v), np.asarray(run.status))

@@ -163,13 +163,13 @@ class _Notes(NamedTuple):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of `Model.notes`."""
+        """Return the lines of `Model.notes`."""
         lines = [f"ignored: {text}" for text in self.ignored]
         return (*lines, *(f"left out: {text}" for text in self.left_out), *self.unusual)
 
     @property
     def sentence(self) -> str:
-        """The text after the name `load_mjcf` in a warning."""
+        """Return the text after the name `load_mjcf` in a warning."""
         verbs = {"ignores": self.ignored, "leaves out": self.left_out, "notes": self.unusual}
         return ". It ".join(f"{verb} {'; '.join(texts)}" for verb, texts in verbs.items() if texts)
 

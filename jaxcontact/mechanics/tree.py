@@ -115,17 +115,17 @@ class Tree:
 
     @property
     def closes(self) -> bool:
-        """Whether loops are closed between bodies."""
+        """Tell whether loops are closed between bodies."""
         return any(loop.kind in ("connect", "weld") for loop in self.loops)
 
     @property
     def rubs(self) -> bool:
-        """Whether a joint or a tendon has dry friction."""
+        """Tell whether a joint or a tendon has dry friction."""
         return bool(self.dry) or any(tendon.dry for tendon in self.tendons)
 
     @property
     def limits_apart(self) -> bool:
-        """Whether every bound is that of a hinge or slide, which moves one velocity alone."""
+        """Tell whether every bound is that of a hinge or slide, which moves one velocity alone."""
         limited = [joint.kind for joint in self.joints if joint.limited]
         return "ball" not in limited and not any(tendon.limited for tendon in self.tendons)
 

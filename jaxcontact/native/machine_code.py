@@ -20,7 +20,7 @@ from jaxcontact.native.storage import make_storage
 MANY = 750_000  # operations; compiling more may take minutes, so that a warning is given
 LARGE = 100_000  # operations; LLVM compiles a larger program at level 0, eight times as quickly
 # Level 2 takes longer for no quicker code, because `operations` has simplified it. Code of level 0 takes 1.3
-# times as long for 49 000 operations, and as long as level 1 for 150 000, which pass through memory anyway.
+# times as long for 49 000 operations, as long for 140 000, and perhaps a third longer for 435 000.
 
 Run = Callable[[int, int, int, int], None]
 

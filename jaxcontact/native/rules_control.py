@@ -122,7 +122,7 @@ class _Body:
 
     @property
     def moving(self) -> list[tuple[int, int, int]]:
-        """The cells that change: (cell, first, next)."""
+        """List the cells that change: (cell, first, next)."""
         triples = zip(self.cells, self.first, self.then, strict=True)
         return [(cell, first, then) for cell, first, then in triples if cell != first]
 

@@ -280,8 +280,8 @@ class _Impact:
         return bool(self.approach(y) <= self.stop_speed)
 
     def approach(self, y: np.ndarray) -> float:
-        """Compute the largest speed at which a penetrating contact approaches, at least 0."""
-        return max(0.0, -float(_approach(*self.problem, y)))
+        """Compute the largest speed at which a penetrating contact approaches, at least 0; NaN of a NaN."""
+        return float(np.maximum(0.0, -float(_approach(*self.problem, y))))
 
     def integrate(self, span: float, method: str, max_steps: int, **tolerances: float) -> _End:
         """Solve up to the end of the impact; return times (n,), rows y (n, ny), status and evaluations."""

@@ -316,6 +316,14 @@ def test_penetration_within_the_tolerance_carries_no_force():
     np.testing.assert_allclose(below.impulse, touching.impulse, rtol=1e-8)
 
 
+def test_an_approach_that_is_no_number_ends_no_impact(monkeypatch):
+    module = importlib.import_module("jaxcontact.impact.laws.kelvin_voigt")
+    monkeypatch.setattr(module, "_approach", lambda *_: np.nan)
+    model = jc.Model(system=bouncer(), params=make_params(2))
+    _, info = kelvin_voigt(model, make_state([0.0], [-0.4]), 1e6, 5.0, duration=1e-3, min_impulse=0.0)
+    assert jc.Status.UNTERMINATED & int(info.status)
+
+
 def test_nothing_approaches():
     v_plus, info = kelvin_voigt(
         jc.Model(system=bouncer(), params=make_params(2)), make_state([0.0], [0.1]), 1e6, 5.0, keep_path=True
