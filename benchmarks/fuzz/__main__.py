@@ -26,6 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the first round, or of --case")
     parser.add_argument("--case", metavar="NAME", help="one round of one check")
     parser.add_argument("--only", metavar="NAME,...", help="these checks alone")
+    parser.add_argument("--rounds", type=int, metavar="N", help="of each check, instead of minutes")
+    parser.add_argument("--first", action="store_true", help="end at the first failure")
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
     warnings.filterwarnings("ignore", message="single precision")  # it is tried out on purpose
@@ -44,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def take_turns() -> None:
         while True:
-            name = min(checks, key=lambda n: spent[n])
+            name = min(checks, key=lambda n: rounds[n] if options.rounds else spent[n])
             seed = options.seed + rounds[name]
             start = time.perf_counter()
             try:
@@ -58,7 +60,10 @@ def main(arguments: list[str] | None = None) -> int:
                 when = f"{time.perf_counter() - begin:6.0f} s, {time.process_time():.0f} s of CPU"
                 print(f"{when}  python -m benchmarks.fuzz --case {name} --seed {seed}   # {line}", flush=True)
             total[name].add(found)
-            if options.case or time.perf_counter() - begin > 60.0 * options.minutes:
+            late = time.perf_counter() - begin > 60.0 * options.minutes
+            if min(rounds.values()) == options.rounds if options.rounds else late:
+                return
+            if options.case or (options.first and found.failures):
                 return
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
