@@ -157,8 +157,8 @@ def _disc(rng: np.random.Generator, slides: bool) -> tuple[jc.Model, float, floa
     disc = from_tests("helpers.sliding_disc")
     mu, radius = float(rng.uniform(0.1, 0.9)), float(rng.uniform(0.05, 0.3))
     params = disc.PARAMS.replace(
-        mu=jnp.array(mu if slides else 0.0), mass=jnp.array([rng.uniform(0.5, 3.0)]), inertia=jnp.array([1e12 if slides else 0.01]),
-        constants={"radius": jnp.array(radius)},
+        mu=jnp.array(mu if slides else 0.0), mass=jnp.array([rng.uniform(0.5, 3.0)]),
+        inertia=jnp.array([1e12 if slides else 0.01]), constants={"radius": jnp.array(radius)},
     )  # fmt: skip
     return jc.Model(system=disc.SYSTEM, params=params), mu, radius
 
