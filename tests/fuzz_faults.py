@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.mutant_list import Mutant
 from tests.mutants import apply, copy_to
 
-ROUNDS = 12  # of a check at most
+ROUNDS = 10  # of a check at most
 
 FAULTS = [  # in the place of a test: the check that must find it
     # geometry
@@ -26,9 +26,8 @@ FAULTS = [  # in the place of a test: the check that must find it
         "phi = distance - radius_a - radius_b", "phi = distance - radius_a", "shapes"),
     Mutant("cylinders: the cap is nearer than it is", "geometry/cylinders.py",
         "cap_sign * point[2] - sizes[1]]", "cap_sign * point[2] - 0.9 * sizes[1]]", "shapes"),
-    Mutant("ellipsoids: support without the square of the axes", "geometry/ellipsoids.py",
-        "return semi_axes * scaled / jnp.sqrt(dot(scaled, scaled))",
-        "return semi_axes * normal / jnp.sqrt(dot(normal, normal))", "shapes"),
+    Mutant("ellipsoids: the axes of another", "geometry/ellipsoids.py",
+        "    square = semi_axes**2\n", "    square = 1.02 * semi_axes**2\n", "shapes"),
     # rows of contacts
     Mutant("contacts: the other body does not move", "terms/contacts.py",
         "sides = zip((1.0, -1.0), bodies, (places.point, places.point_b), strict=True)",
@@ -48,10 +47,10 @@ FAULTS = [  # in the place of a test: the check that must find it
         "product = dot3(rotation[i], turned[j]) + mass * centre[i] * centre[j]", "trees"),
     Mutant("mechanics: the weight pulls with half its force", "mechanics/motion_equations.py",
         "-jnp.sum(model.params.mass * (x @ model.params.gravity))",
-        "-0.5 * jnp.sum(model.params.mass * (x @ model.params.gravity))", "trees"),
+        "-0.5 * jnp.sum(model.params.mass * (x @ model.params.gravity))", "energies"),
     # impacts
     Mutant("contact problem: sliding friction forgets mu", "solvers/contact_problem.py",
-        "(problem.mu[:, None] * modes.direction)[:, :, None]", "modes.direction[:, :, None]", "simultaneous"),
+        "(problem.mu[:, None] * modes.direction)[:, :, None]", "modes.direction[:, :, None]", "motions"),
     Mutant("inputs: NaN in v passes", "impact/inputs.py",
         "finite = numbers_finite & jnp.all(jnp.isfinite(v)) & jnp.isfinite(v @ (terms.M @ v))",
         "finite = numbers_finite", "simultaneous"),
@@ -61,17 +60,16 @@ FAULTS = [  # in the place of a test: the check that must find it
     Mutant("Routh: an impulse beyond its largest", "impact/laws/routh_steps.py",
         "cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)",
         "cap = jnp.where(space.active, 1.5 * impulse_max / space.scale[::rows], 0.0)", "step"),
-    Mutant("outcomes: the last mode is not tried", "impact/laws/every_outcome.py",
+    Mutant("outcomes: a third of the modes is not tried", "impact/laws/every_outcome.py",
         "feasible = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed",
-        "feasible = (violation <= contact_modes.feasibility_tolerance(v.dtype) * speed).at[-1].set(False)",
+        "feasible = (violation <= contact_modes.feasibility_tolerance(v.dtype) * speed).at[::3].set(False)",
         "every_outcome"),
     Mutant("restitution: gives back more than was stored", "impact/laws/energetic_restitution.py",
         "spent = jnp.where(spends, 2.0 * stored /", "spent = jnp.where(spends, 2.2 * stored /", "sample"),
     Mutant("reflections: a hundredth too far", "impact/laws/reflections.py",
         "return weights * (-2.0 * (weights @ rate)", "return weights * (-2.02 * (weights @ rate)", "elastic"),
-    Mutant("containment: one family for all", "impact/analysis/containment.py",
-        "groups = families(terms if tolerance is None else None, start, v_plus[good])",
-        "groups = families(None, start, v_plus[good])", "contains"),
+    Mutant("containment: samples in another metric", "impact/analysis/containment.py",
+        "    points = (v_plus[good] - start) @ root.T\n", "    points = v_plus[good] - start\n", "contains"),
     # compliant steps
     Mutant("compliant: the damper does not see the end of the step", "compliant/problem.py",
         "base = -springs * phi - rate * drift", "base = -springs * phi", "compliant"),

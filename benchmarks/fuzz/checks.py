@@ -35,6 +35,7 @@ CHECKS: dict[str, Check] = {
     "spin": stiff.spin,
     "variational": motion.variational,
     "trees": mechanics.trees,
+    "energies": mechanics.energies,
     "rows": mechanics.rows,
     "motions": mechanics.motions,
     "programs": programs.programs,
