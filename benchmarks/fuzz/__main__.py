@@ -17,6 +17,11 @@ import warnings
 import jax
 
 SHOWN = 24  # failures of a check that are printed; all are counted
+SCRIPT = """
+import jax
+jax.config.update("jax_enable_x64", True)
+from benchmarks.fuzz.checks import CHECKS
+print(*CHECKS["{name}"]({seed}).failures, sep="\\n")"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     total = {name: Tally() for name in checks}
     spent, rounds = dict.fromkeys(checks, 0.0), dict.fromkeys(checks, 0)
     begin = time.perf_counter()
+    first: dict[str, int] = {}  # seed of the first failure of each check
 
     def take_turns() -> None:
         while True:
@@ -60,6 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
                 when = f"{time.perf_counter() - begin:6.0f} s, {time.process_time():.0f} s of CPU"
                 print(f"{when}  python -m benchmarks.fuzz --case {name} --seed {seed}   # {line}", flush=True)
             total[name].add(found)
+            if found.failures:
+                first.setdefault(name, seed)
             late = time.perf_counter() - begin > 60.0 * options.minutes
             if min(rounds.values()) == options.rounds if options.rounds else late:
                 return
@@ -70,6 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         take_turns()
     print(table(total, spent, rounds))
+    for name, seed in first.items():
+        print(SCRIPT.format(name=name, seed=seed))
     print(f"\n{time.perf_counter() - begin:.0f} s, {time.process_time():.0f} s of CPU")
     return 1 if any(tally.failures for tally in total.values()) else 0
 
