@@ -26,7 +26,6 @@ def friction_damping_of(mass: Any) -> Any:
     return FRICTION_DAMPING * jnp.maximum(jnp.asarray(mass, float), 1.0)
 
 
-
 @checked(stiffness=check_not_negative, damping=check_not_negative)
 class FrictionSpring(Record):
     """A spring and a damper side by side along the tangents of a contact, in series with friction.
