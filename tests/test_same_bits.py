@@ -57,7 +57,7 @@ def main():
         return found.states, found.status
 
     def step(v):
-        return jc.compliant.step(model, start.replace(v=v), jnp.zeros(0), dt=0.01)[0].v
+        return jc.compliant.step(model, start.replace(v=v), jnp.zeros(model.num_controls), dt=0.01)[0].v
 
     speeds = jnp.asarray(np.random.default_rng(0).standard_normal((61, 3)))
     with tempfile.TemporaryDirectory() as folder:

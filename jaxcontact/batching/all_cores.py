@@ -42,7 +42,7 @@ def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
 
     The result compiles `function` for a share, once for each size of batch, and runs the shares in threads,
     one per core. A batch has eight shares of one size, or one per core if there are more cores, so that the
-    bits are the same on one to eight cores; if it does not divide evenly, the last share repeats a few worlds.
+    bits are the same on one to eight cores; if it does not divide evenly, the last share repeats some worlds.
     On other devices the whole batch is one share.
 
     Args:
