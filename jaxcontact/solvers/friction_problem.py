@@ -190,7 +190,7 @@ def _solve_one_by_one(
 
 
 def _report(bits: Any, residual: Any, steps: Any) -> FrictionInfo:
-    """Make the record without its constructor, as JAX does: that takes as long as a problem of one contact."""
+    """Make the record without its constructor, which takes as long as a problem of one contact."""
     info = object.__new__(FrictionInfo)
     fields = info.__dict__
     fields["status"] = NO_BITS if type(bits) is int and not bits else np.uint32(bits)

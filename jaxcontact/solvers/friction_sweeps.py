@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-ALLOCATES: Any = {"cache": True, "nogil": True, "error_model": "numpy"}
-PLAIN = ALLOCATES | {"_nrt": False}  # without counts of references, a third of the time of one contact
-SWEEPS = np.array([8, 8, 48, 0, 144, 192])  # before each try of Newton's method
+ALLOCATES: Any = {"cache": True, "no_cfunc_wrapper": True, "nogil": True, "error_model": "numpy"}
+# Functions that do not allocate need no counts of references, which are a third of the time of one contact.
+PLAIN = ALLOCATES | {"_nrt": False, "no_cpython_wrapper": True}
+SWEEPS = np.array([8, 8, 48, 0, 96, 192])  # before each try of Newton's method
 PATIENCE = np.array([1, 1, 4, 4, 4, 4])  # steps in a row that miss end a try
 STICKS = 4  # the first try after sweeps that prefer sticking
 STILL = 2  # sweeps in a row without a change of mode, after which Newton's method is tried first
 NEWTON_STEPS = 24  # of a try
 SLOPE_STEPS = 60  # of the search for the ratio of sliding velocity and friction
 ROOT = 1e-6  # of friction; a ratio that is nearer than that is improved once in a sweep
-RATIOS = np.array(
-    [8.0, 2.0, 0.5, 0.1, 0.0]
-)  # of sliding velocity and friction, in units of the mobility; 0 sticks
+RATIOS = np.array([8.0, 2.0, 0.5, 0.1, 0.0])  # of sliding velocity and friction, over the mobility; 0 sticks
 HALF = 0.5  # of the merit; a step of Newton's method that leaves more is a miss
 LENGTHS = 6  # of steps that a try halves
 EPS = float(np.finfo(float).eps)
@@ -35,11 +34,17 @@ LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
 SHIFT_FACTOR = 10.0  # by which the shift falls after a good step and rises after a miss
 SLOW = 0.7  # of the change of impulses; where a round of sweeps leaves more, Newton's method is tried
 CHECK = 8  # sweeps in a round
+NEARLY = 1e-6  # merit from which Newton's method finishes a proximal search, and its square
+PROXIMAL_STEPS = 2  # of Newton's method, in a proximal step
+PROXIMAL_SHARE = 0.7  # of the merit times the weight; a proximal step ends with less
+PROXIMAL_LIMIT = 600  # steps of Newton's method in a proximal search
+EXTRAPOLATION = 0.5  # of the last proximal step, for the next centre
+WEIGHT_RISE, WEIGHT_FALL = 1.6, 0.6  # of the proximal weight after a step that failed, or succeeded early
 
 
 @njit(**PLAIN)
 def _rub(block, c0, c1, rate, mu, x):  # type: ignore[no-untyped-def]
-    """Solve (A + x) r_t = -c; return r_n, r_t (two), |r_t| - mu r_n, |r_t| and the slope of mu r_n / |r_t|."""
+    """Solve (A + x) r_t = -c; return r_n, r_t (two), |r_t| - mu r_n, |r_t|, the slope of mu r_n / |r_t|."""
     a, f = block[1] + x, block[4] + x
     scale = 1.0 / (a * f - block[2] * block[3])
     t0, t1 = -(f * c0 - block[2] * c1) * scale, -(a * c1 - block[3] * c0) * scale
@@ -99,7 +104,7 @@ def _slide(block, c0, c1, rate, mu, sticks, ratio):  # type: ignore[no-untyped-d
 
 @njit(**PLAIN)
 def _reduce(W, dim, blocks):  # type: ignore[no-untyped-def]
-    """Compute 1 / w, A (four), the coupling and the normal column over w (two each) of all contacts, in place."""
+    """Compute 1 / w, A (four), the coupling and the normal column over w (two each) of contacts, in place."""
     for k in range(blocks.shape[0]):
         s, block = k * dim, blocks[k]
         block[0] = 1.0 / W[s, s] if W[s, s] > 0.0 else 0.0
@@ -185,7 +190,9 @@ def _misfit(mu, dim, r, u, value):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def _linearise(W, mu, dim, s, r, u, shift, value, pull, active, count, a, matrix, x):  # type: ignore[no-untyped-def]
+def _linearise(  # type: ignore[no-untyped-def]
+    W, mu, dim, s, r, u, shift, value, pull, active, count, a, matrix, x
+):
     """Linearise the equations of a closed contact as H + L (W + shift), in rows a of the matrix and of x."""
     bound, size = mu * (r[s] - u[s]), 0.0
     for j in range(1, dim):
@@ -234,13 +241,13 @@ def _solve_linear(matrix, x, count, dim):  # type: ignore[no-untyped-def]
                     for j in range(p + 1, count):
                         matrix[i, j] -= factor * matrix[p, j]
                     x[i] -= factor * x[p]
-        inverse0, inverse1, inverse2 = 1.0 / matrix[k, k], 1.0 / matrix[k + 1, k + 1], 1.0 / matrix[last, last]
+        over0, over1, over2 = 1.0 / matrix[k, k], 1.0 / matrix[k + 1, k + 1], 1.0 / matrix[last, last]
         for i in range(k + dim, count):
-            f0 = matrix[i, k] * inverse0
-            f1 = (matrix[i, k + 1] - f0 * matrix[k, k + 1]) * inverse1
+            f0 = matrix[i, k] * over0
+            f1 = (matrix[i, k + 1] - f0 * matrix[k, k + 1]) * over1
             f2 = 0.0
             if dim == 3:
-                f2 = (matrix[i, last] - f0 * matrix[k, last] - f1 * matrix[k + 1, last]) * inverse2
+                f2 = (matrix[i, last] - f0 * matrix[k, last] - f1 * matrix[k + 1, last]) * over2
             if f0 != 0.0 or f1 != 0.0 or f2 != 0.0:
                 for j in range(k + dim, count):
                     matrix[i, j] -= f0 * matrix[k, j] + f1 * matrix[k + 1, j] + f2 * matrix[last, j]
@@ -277,14 +284,14 @@ def _newton_step(W, mu, dim, r, u, value, shift, matrix, active, x, pull, change
 
 
 @njit(**PLAIN)
-def _newton(W, q, mu, dim, r, u, matrix, active, rows, patience):  # type: ignore[no-untyped-def]
-    """Do Newton's method from (r, u) in place; return the number of steps and the merit."""
+def _newton(W, q, mu, dim, r, u, matrix, active, rows, patience, limit, goal):  # type: ignore[no-untyped-def]
+    """Do Newton's method from (r, u) in place, until the merit is the goal; return steps and merit."""
     n = r.shape[0]
     value, trial, rate, after = rows[0], rows[1], rows[2], rows[3]
     change, x, pull = rows[4], rows[5], rows[6]
     merit = _misfit(mu, dim, r, u, value)
     smallest, misses, steps, shift = merit, 0, 0, LEAST_SHIFT
-    while steps < NEWTON_STEPS and misses < patience and merit > GOAL:
+    while steps < limit and misses < patience and merit > goal:
         steps += 1
         _newton_step(W, mu, dim, r, u, value, shift, matrix, active, x, pull, change)
         length, best, best_length = 1.0, math.inf, 0.0
@@ -315,6 +322,43 @@ def _newton(W, q, mu, dim, r, u, matrix, active, rows, patience):  # type: ignor
         shift = min(max(shift / SHIFT_FACTOR if good else shift * SHIFT_FACTOR, LEAST_SHIFT), LARGEST_SHIFT)
         smallest = min(smallest, merit)
     return steps, merit
+
+
+@njit(**PLAIN)
+def _proximal(W, q, mu, dim, r, u, matrix, active, rows):  # type: ignore[no-untyped-def]
+    """Do Newton's method for u + weight (r - centre), a few steps for each centre; return the steps.
+
+    Newton's method without a weight finishes near the end, and once more at the end where it did not.
+    """
+    n, weight, steps, level = r.shape[0], 1.0, 0, NEARLY
+    move, before, rate, diagonal = rows[7], rows[8], rows[9], rows[15]
+    for i in range(n):
+        move[i], diagonal[i] = 0.0, W[i, i]
+    while steps < PROXIMAL_LIMIT:
+        _respond(W, q, r, u)
+        merit = _misfit(mu, dim, r, u, rows[0])
+        _copy(r, before)
+        if not merit > level:
+            count, after = _newton(W, q, mu, dim, r, u, matrix, active, rows, 4, NEWTON_STEPS, GOAL)
+            steps += count
+            if after <= GOAL:
+                break
+            level *= NEARLY
+            _copy(before, r)
+        aim = PROXIMAL_SHARE * min(weight, 1.0) * merit
+        for i in range(n):
+            rate[i] = q[i] - weight * (r[i] + EXTRAPOLATION * move[i])
+            W[i, i] = diagonal[i] + weight
+        _respond(W, rate, r, u)
+        count, after = _newton(W, rate, mu, dim, r, u, matrix, active, rows, 4, PROXIMAL_STEPS, aim)
+        steps += max(count, 1)
+        for i in range(n):
+            move[i], W[i, i] = r[i] - before[i], diagonal[i]
+        if after > aim:
+            weight = min(weight * WEIGHT_RISE, 1.0)
+        elif count < PROXIMAL_STEPS:
+            weight = max(weight * WEIGHT_FALL, LEAST_SHIFT)
+    return steps
 
 
 @njit(**PLAIN)
@@ -350,20 +394,24 @@ def _search(W, q, mu, dim, best, space):  # type: ignore[no-untyped-def]
     _reduce(W, dim, blocks)
     smallest, steps = math.inf, 0
     for attempt in range(SWEEPS.shape[0]):
-        if attempt == 0 or attempt == STICKS - 1 or attempt == STICKS:  # the others continue sweeps
+        if attempt == 0 or attempt == STICKS - 1 or attempt == STICKS:
             _copy(start, swept)
             for k in range(mu.shape[0]):
                 ratios[k] = -1.0
+        elif attempt > STICKS:  # the second and the third continue sweeps, this one Newton's method
+            _copy(r, swept)
         _sweep_often(W, q, mu, dim, blocks, attempt, swept, ratios, u, rows[0])
         _copy(swept, r)
-        count, merit = _newton(W, q, mu, dim, r, u, matrix, active, rows, PATIENCE[attempt])
+        count, merit = _newton(
+            W, q, mu, dim, r, u, matrix, active, rows, PATIENCE[attempt], NEWTON_STEPS, GOAL
+        )
         steps += count
         if merit < smallest:
             smallest = merit
             _copy(r, best)
         if smallest <= GOAL:
-            break
-    return steps
+            return steps
+    return steps + _proximal(W, q, mu, dim, best, u, matrix, active, rows)
 
 
 @njit(**PLAIN)
@@ -463,12 +511,12 @@ def _solve(W, q, mu, dim, r, u, scaled, space):  # type: ignore[no-untyped-def]
 @njit(**ALLOCATES)
 def _space(n, nc):  # type: ignore[no-untyped-def]
     """Make arrays that the search writes to."""
-    return np.empty((n, n)), np.empty((15, n)), np.empty((nc, 9)), np.empty(nc), np.empty(n, np.int64)
+    return np.empty((n, n)), np.empty((16, n)), np.empty((nc, 9)), np.empty(nc), np.empty(n, np.int64)
 
 
 @njit(**ALLOCATES)
 def solve_compiled(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
-    """Improve impulses r (n,) and compute velocities u = W r + q, in place; return iterations and residual."""
+    """Improve impulses r (n,) and compute velocities u = W r + q, in place; return steps and residual."""
     n = q.shape[0]
     return _solve(W, q, mu, dim, r, u, np.empty((n, n)), _space(n, mu.shape[0]))
 
