@@ -228,7 +228,7 @@ def measure_memory(count: int, num_workers: int) -> str:
         M=two, J_n=two[1:], J_t=two[None, :1], phi=0.0 * one, mu=0.5 * one, active=one > 0.0
     )
     law, v = jc.impact.Routh(impulse_step=4.0, max_steps=2), jnp.array([1.0, -1.0])
-    lines = ["| samples | s | peak memory of the host, MB | mean of v |", "|---|---|---|---|"]
+    lines = ["| samples | s | peak memory of the host, MB | mean of v, m/s |", "|---|---|---|---|"]
     quiet = {"dashboard_address": ":0", "silence_logs": "CRITICAL", "threads_per_worker": 1}
     with LocalCluster(n_workers=num_workers, **quiet) as cluster, Client(cluster) as client:
         run = jc.Run(executor=client.get_executor())
