@@ -13,7 +13,6 @@ import jaxcontact as jc
 from .falling import TIGHT, until
 from .scene import (
     COMPLIANT,
-    DEPTH,
     EVENTS,
     FRICTIONLESS,
     PLANE,
