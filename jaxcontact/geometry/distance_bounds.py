@@ -44,9 +44,10 @@ def distance_bounds(
     heights: dict[str, np.ndarray | None] = {}
     for name in dict.fromkeys(name for pair in pairs for name in pair):
         shape = shapes[name]
-        body = None if getattr(shape, "body", None) is None else bodies.index(shape.body)
-        position = np.zeros(3) if body is None else positions[body]
-        orientation = np.eye(3) if body is None else orientations[body]
+        owner = getattr(shape, "body", None)
+        position, orientation = np.zeros(3), np.eye(3)
+        if owner is not None:
+            position, orientation = positions[bodies.index(owner)], orientations[bodies.index(owner)]
         local = _heights(shape, directions @ orientation, constants)
         heights[name] = None if local is None else local + directions @ position
     bounds = np.full(len(pairs), -np.inf)
