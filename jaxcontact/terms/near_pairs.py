@@ -17,8 +17,8 @@ from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
 
 
-def only_pairs(model: Model, kept: np.ndarray) -> Model:
-    """Keep the pairs of shapes where `kept` (np,) is true, with the numbers of their contacts, for impacts.
+def only_pairs(model: Model, is_wanted: np.ndarray) -> Model:
+    """Keep the pairs of shapes where `is_wanted` (np,) is true, with the numbers of their contacts, for impacts.
 
     Material and symmetry are left out: they belong to all contacts, and impacts use no material.
     """
@@ -26,10 +26,10 @@ def only_pairs(model: Model, kept: np.ndarray) -> Model:
     counts = [
         geometry.num_contacts(structure.dim, structure.shape_table, (pair,)) for pair in structure.pairs
     ]
-    contacts = np.flatnonzero(np.repeat(kept, counts))
-    pairs = tuple(pair for pair, keeps in zip(structure.pairs, kept, strict=True) if keeps)
+    contacts = np.flatnonzero(np.repeat(is_wanted, counts))
+    pairs = tuple(pair for pair, keeps in zip(structure.pairs, is_wanted, strict=True) if keeps)
 
-    def of_kept(array: Any, rank: int) -> Any:
+    def of_pairs(array: Any, rank: int) -> Any:
         return array if array is None or np.ndim(array) < rank else array[contacts]
 
     system = dataclasses.replace(model.system, structure=dataclasses.replace(structure, pairs=pairs))
@@ -37,9 +37,9 @@ def only_pairs(model: Model, kept: np.ndarray) -> Model:
         system=system,
         symmetry=None,
         params=params.replace(
-            mu=of_kept(params.mu, 1),
-            margin=of_kept(params.margin, 1),
-            spin_friction=of_kept(params.spin_friction, 2),
+            mu=of_pairs(params.mu, 1),
+            margin=of_pairs(params.margin, 1),
+            spin_friction=of_pairs(params.spin_friction, 2),
             law=None,
         ),
     )
@@ -48,7 +48,7 @@ def only_pairs(model: Model, kept: np.ndarray) -> Model:
 def only_near(model: Model, q: Any, within: float) -> Model:
     """Keep the pairs of shapes that may be nearer than `within`, m, at a configuration q (nq,).
 
-    Pairs in the plane, and those with a half-space, are kept.
+    Pairs in the plane, and those with a half-space, stay.
     """
     structure, constants = model.structure, model.params.constants
     if structure.dim == 2:

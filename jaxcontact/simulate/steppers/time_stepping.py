@@ -153,8 +153,8 @@ class TimeStepping(Record):
         self, model: Model, state: State, tau: jax.Array, key: Any, dt: jax.Array
     ) -> tuple[State, Answer]:
         """Move a state by dt, without the removal of depth; return it and the account of the laws."""
-        held, kept = constraint_values(model, state.q)
-        if not held.shape[0] and not kept.shape[0] and dry_rows(model) is None:
+        deviations, gaps = constraint_values(model, state.q)
+        if not deviations.shape[0] and not gaps.shape[0] and dry_rows(model) is None:
             kinematics = kinematics_of(model, state.q)
             free = free_step(model, state, tau, dt, mass_matrix_at(model, state.q, kinematics), kinematics)
             q = retract(model.system, state.q, dt * free.rate)
