@@ -18,9 +18,9 @@ from jaxcontact.mechanics.system import Model
 
 
 def only_pairs(model: Model, is_wanted: np.ndarray) -> Model:
-    """Keep the pairs of shapes where `is_wanted` (np,) is true, with the numbers of their contacts, for impacts.
+    """Keep the pairs of shapes where `is_wanted` (np,) is true, with the numbers of their contacts.
 
-    Material and symmetry are left out: they belong to all contacts, and impacts use no material.
+    For impacts: material and symmetry are left out, which belong to all contacts.
     """
     structure, params = model.structure, model.params
     counts = [
