@@ -292,8 +292,7 @@ def _begin(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[_Fixed, _S
     misfit = _misfit(fixed, x, p, _law_at(fixed, x, p))
     stiffest = jnp.full((), STIFFEST, x.dtype)
     begin = (stiffest, jnp.ones_like(misfit), jnp.asarray(False), jnp.int32(0), jnp.int32(0))
-    begin = (*begin, jnp.int32(STAGE_STEPS))
-    return fixed, _Search(x, p, misfit, x, p, misfit, *begin)
+    return fixed, _Search(x, p, misfit, x, p, misfit, *begin, jnp.int32(STAGE_STEPS))
 
 
 def _solution(fixed: _Fixed, now: _Search, tolerance: jax.Array) -> ConeSolution:

@@ -326,23 +326,25 @@ def _newton(W, q, mu, dim, r, u, matrix, active, rows, patience, limit, goal):  
 
 @njit(**PLAIN)
 def _proximal(W, q, mu, dim, r, u, matrix, active, rows):  # type: ignore[no-untyped-def]
-    """Do Newton's method for u + weight (r - centre), a few steps for each centre; return the steps.
+    """Do Newton's method for u + weight (r - centre), some steps for each centre; return steps and merit.
 
     Newton's method without a weight finishes near the end, and once more at the end where it did not.
     """
     n, weight, steps, level = r.shape[0], 1.0, 0, NEARLY
-    move, before, rate, diagonal = rows[7], rows[8], rows[9], rows[15]
+    move, before, rate, diagonal = rows[7], rows[8], rows[15], rows[16]
     for i in range(n):
         move[i], diagonal[i] = 0.0, W[i, i]
-    while steps < PROXIMAL_LIMIT:
+    while True:
         _respond(W, q, r, u)
         merit = _misfit(mu, dim, r, u, rows[0])
+        if steps >= PROXIMAL_LIMIT or not merit < math.inf:
+            return steps, merit
         _copy(r, before)
         if not merit > level:
             count, after = _newton(W, q, mu, dim, r, u, matrix, active, rows, 4, NEWTON_STEPS, GOAL)
             steps += count
             if after <= GOAL:
-                break
+                return steps, after
             level *= NEARLY
             _copy(before, r)
         aim = PROXIMAL_SHARE * min(weight, 1.0) * merit
@@ -358,7 +360,6 @@ def _proximal(W, q, mu, dim, r, u, matrix, active, rows):  # type: ignore[no-unt
             weight = min(weight * WEIGHT_RISE, 1.0)
         elif count < PROXIMAL_STEPS:
             weight = max(weight * WEIGHT_FALL, LEAST_SHIFT)
-    return steps
 
 
 @njit(**PLAIN)
@@ -382,8 +383,8 @@ def _sweep_often(W, q, mu, dim, blocks, attempt, r, ratios, u, value):  # type: 
 
 
 @njit(**PLAIN)
-def _search(W, q, mu, dim, best, space):  # type: ignore[no-untyped-def]
-    """Improve scaled impulses (n,) in place; return the number of steps of Newton's method.
+def _search(W, q, mu, dim, best, best_rate, space):  # type: ignore[no-untyped-def]
+    """Improve scaled impulses (n,) and their velocities in place; return the steps of Newton's method.
 
     Newton's method is tried as soon as sweeps change no mode, after more sweeps, from the start, and after
     sweeps that prefer sticking. Sweeps prefer small impulses before.
@@ -392,26 +393,33 @@ def _search(W, q, mu, dim, best, space):  # type: ignore[no-untyped-def]
     start, swept, r, u = rows[7], rows[8], rows[9], rows[10]
     _copy(best, start)
     _reduce(W, dim, blocks)
-    smallest, steps = math.inf, 0
-    for attempt in range(SWEEPS.shape[0]):
+    for i in range(q.shape[0]):
+        best_rate[i] = math.nan
+    smallest, steps, count = math.inf, 0, 0
+    for attempt in range(SWEEPS.shape[0] + 1):
         if attempt == 0 or attempt == STICKS - 1 or attempt == STICKS:
             _copy(start, swept)
             for k in range(mu.shape[0]):
                 ratios[k] = -1.0
         elif attempt > STICKS:  # the second and the third continue sweeps, this one Newton's method
             _copy(r, swept)
-        _sweep_often(W, q, mu, dim, blocks, attempt, swept, ratios, u, rows[0])
-        _copy(swept, r)
-        count, merit = _newton(
-            W, q, mu, dim, r, u, matrix, active, rows, PATIENCE[attempt], NEWTON_STEPS, GOAL
-        )
+        if attempt < SWEEPS.shape[0]:
+            _sweep_often(W, q, mu, dim, blocks, attempt, swept, ratios, u, rows[0])
+            _copy(swept, r)
+            count, merit = _newton(
+                W, q, mu, dim, r, u, matrix, active, rows, PATIENCE[attempt], NEWTON_STEPS, GOAL
+            )
+        else:
+            _copy(best, r)
+            count, merit = _proximal(W, q, mu, dim, r, u, matrix, active, rows)
         steps += count
         if merit < smallest:
             smallest = merit
             _copy(r, best)
+            _copy(u, best_rate)
         if smallest <= GOAL:
-            return steps
-    return steps + _proximal(W, q, mu, dim, best, u, matrix, active, rows)
+            break
+    return steps
 
 
 @njit(**PLAIN)
@@ -483,12 +491,16 @@ def _solve(W, q, mu, dim, r, u, scaled, space):  # type: ignore[no-untyped-def]
         if not 0.0 <= mu[k] < math.inf:
             return 0, math.inf
     _units(W, mu, dim, velocity, mobility)
-    _respond(W, q, r, u)
-    residual, highest = _natural_residual(q, mu, dim, mobility, r, u), 0.0
-    if residual <= GOAL:
-        return 0, residual
+    highest, largest, rests = 0.0, 0.0, True
     for i in range(n):
-        highest = max(highest, abs(q[i]) / velocity[i])
+        highest, largest = max(highest, abs(q[i]) / velocity[i]), max(largest, abs(q[i]))
+    for k in range(nc):
+        rests = rests and (q[k * dim] >= -GOAL * largest or r[k * dim] != 0.0)
+    if rests:  # the start may be the answer
+        _respond(W, q, r, u)
+        residual = _natural_residual(q, mu, dim, mobility, r, u)
+        if residual <= GOAL:
+            return 0, residual
     unit = _power_of_two(highest) if highest > 0.0 else 1.0
     for i in range(n):
         rate[i] = q[i] / (velocity[i] * unit)
@@ -501,17 +513,17 @@ def _solve(W, q, mu, dim, r, u, scaled, space):  # type: ignore[no-untyped-def]
     for i in range(n):
         for j in range(n):
             scaled[i, j] = W[i, j] * (u[i] * u[j])
-    steps = _search(scaled, rate, friction, dim, r, space)
-    for i in range(n):
+    steps = _search(scaled, rate, friction, dim, r, u, space)
+    for i in range(n):  # by powers of two: no round-off
         r[i] *= unit / velocity[i]
-    _respond(W, q, r, u)
+        u[i] *= unit * velocity[i]
     return steps, _natural_residual(q, mu, dim, mobility, r, u)
 
 
 @njit(**ALLOCATES)
 def _space(n, nc):  # type: ignore[no-untyped-def]
     """Make arrays that the search writes to."""
-    return np.empty((n, n)), np.empty((16, n)), np.empty((nc, 9)), np.empty(nc), np.empty(n, np.int64)
+    return np.empty((n, n)), np.empty((17, n)), np.empty((nc, 9)), np.empty(nc), np.empty(n, np.int64)
 
 
 @njit(**ALLOCATES)
