@@ -31,6 +31,9 @@ def prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
         elif name != "stdin" and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+            if name == "stdout" and getattr(stream, "write_through", False) and stream == sys.__stdout__:
+                # Without a buffer argparse loses the error of a full disk; lines still come at once.
+                sys.stdout = open(1, "w", 1, stream.encoding, "backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def ending(number: int, hint: str) -> str:

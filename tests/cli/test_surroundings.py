@@ -28,9 +28,10 @@ def lines(run):
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", ["--help", pytest.param("models", marks=pytest.mark.slow)])
-def test_a_full_disk_under_the_output_is_one_line(command):
-    run = shell(f"$J {command} > /dev/full")
+def test_a_full_disk_under_the_output_is_one_line(command, unbuffered):
+    run = shell(f"$J {command} > /dev/full", PYTHONUNBUFFERED=unbuffered)
     assert run.returncode == 2
     assert lines(run) == ["jaxcontact: cannot write the output: No space left on device"]
 
