@@ -320,7 +320,8 @@ def first_memory(model: Model, state: State, memory: StepMemory = START) -> Step
         return memory.replace(forces=lax.stop_gradient(memory.forces))
     spins = model.params.spin_friction is not None
     terms = rows_by_body if kept_by_body(model.system) and not spins else constraint_terms
-    rows = jax.eval_shape(terms, model, state).phi
+    # A function that lasts would keep each call in a cache of JAX; a lambda takes its entry along.
+    rows = jax.eval_shape(lambda at: terms(model, at), state).phi
     return memory.replace(forces=jnp.zeros(rows.shape, rows.dtype))
 
 
