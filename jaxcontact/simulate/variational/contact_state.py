@@ -85,16 +85,20 @@ def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Nod
 
 
 def land(
-    model: Model, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array
-) -> tuple[Node, jax.Array, jax.Array]:
+    model: Model, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array,
+    is_known: bool = False,
+) -> tuple[Node, jax.Array, jax.Array]:  # fmt: skip
     """Make the node at the end (q, p) of a step from `node`.
+
+    Args:
+        guess: (nc, dim) impulses at the end, and with `is_known` the solution.
 
     Returns:
         The node, the impulses (nc, dim) at the end, and whether their modes were found.
     """
     terms = terms_at(model, q, node.t)
     stay = node.closed & touching(terms)
-    p, second, is_solved = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess)
+    p, second, is_solved = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess, is_known)
     return arrive(terms, q, p, t), second, is_solved
 
 

@@ -165,6 +165,7 @@ class _Guess(NamedTuple):
     """Mean velocity and impulses that an iteration starts from, momenta at both ends, slopes.
 
     `look` returns the mean velocities (nc, dim) in contacts and their derivative (nc, dim, nv) by w.
+    `is_known`: whether the impulses are those of the step.
     """
 
     w: jax.Array
@@ -172,6 +173,7 @@ class _Guess(NamedTuple):
     momenta: tuple[jax.Array, jax.Array]
     slopes: Slopes
     look: Callable[[], tuple[jax.Array, jax.Array]]
+    is_known: bool = False
 
 
 class _Iteration(NamedTuple):
@@ -247,7 +249,7 @@ def repeat_step(
     """Repeat the step from its mean velocity w, with a derivative.
 
     Args:
-        impulse: (nc, dim), to find the modes of contact from.
+        impulse: (nc, dim) of the step, from which the modes of contact follow.
         slopes: those of the step.
 
     Derivative: of the solution, first order, forward and reverse, by everything but `w`, `impulse`, `slopes`
@@ -258,12 +260,12 @@ def repeat_step(
     def look() -> tuple[jax.Array, jax.Array]:
         return mean_velocities(model, start.q, w, h), slopes.contacts
 
-    return _newton(model, start, _Guess(w, impulse, values, slopes, look), contacts, h)
+    return _newton(model, start, _Guess(w, impulse, values, slopes, look, True), contacts, h)
 
 
 def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: jax.Array) -> MidpointStep:
     """Make one iteration from the guess, and the step that it leads to."""
-    w, impulse, momenta, slopes, look = guess
+    w, impulse, momenta, slopes, look, is_known = guess
     inverse = slopes.inverse
     free = w + inverse @ (start.p - momenta[0])
 
@@ -274,7 +276,7 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
         response = inverse @ flat.T
         pushes, settled = contact_impulses(
             slope.reshape(nc * dim, nv) @ response, mean + slope @ (free - w), contacts.mu, contacts.closed,
-            lax.stop_gradient(impulse),
+            lax.stop_gradient(impulse), is_known,
         )  # fmt: skip
         return free + response @ pushes.reshape(-1), pushes, settled, slope
 
@@ -298,9 +300,12 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
 
 
 def onto_closed_contacts(
-    mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array
+    mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array, is_known: bool = False
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Make the momentum (nv,) at the end of a step tangent to the contacts that stay closed.
+
+    Args:
+        guess: (nc, dim) impulses, and with `is_known` the solution.
 
     Returns:
         p + J^T lam with 0 <= lam_n, J_n v >= 0 complementary and friction of maximal dissipation;
@@ -313,7 +318,7 @@ def onto_closed_contacts(
         response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
         velocity = (flat @ response[:, -1]).reshape(nc, dim)
         pushes, is_solved = contact_impulses(
-            flat @ response[:, :-1], velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess)
+            flat @ response[:, :-1], velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess), is_known
         )
         return p + flat.T @ pushes.reshape(-1), pushes, is_solved
 

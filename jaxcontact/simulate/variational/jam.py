@@ -27,7 +27,9 @@ def stopped(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
     return node.closed & slides & left & (impulse[:, 0] > 0)
 
 
-def jolt(node: Node, closed: jax.Array, guess: jax.Array) -> tuple[Node, jax.Array, jax.Array]:
+def jolt(
+    node: Node, closed: jax.Array, guess: jax.Array, is_known: bool = False
+) -> tuple[Node, jax.Array, jax.Array]:
     """Find the impact without approach; return the node after it, its impulses (nc, dim), and if it exists.
 
     Inelastic, with friction: 0 <= lam_n, u_n >= 0 complementary, lam_t opposing u_t with maximal dissipation,
@@ -36,6 +38,7 @@ def jolt(node: Node, closed: jax.Array, guess: jax.Array) -> tuple[Node, jax.Arr
     Args:
         closed: (nc,) bool, contacts that take part.
         guess: (nc, dim) impulses of a step that found it.
+        is_known: whether the guess is its solution, as in a replay.
 
     Derivative: by the node, in the modes found.
     """
@@ -44,7 +47,7 @@ def jolt(node: Node, closed: jax.Array, guess: jax.Array) -> tuple[Node, jax.Arr
     response = implicit.solve_spd(node.terms.M, rows.T)
     delassus = rows @ response
     u = (rows @ node.v).reshape(nc, dim)
-    push, found = contact_impulses(delassus, u, node.terms.mu, closed, guess)
+    push, found = contact_impulses(delassus, u, node.terms.mu, closed, guess, is_known)
     push = jnp.where(closed[:, None], push, 0.0)
     change = jnp.abs(delassus @ push.reshape(-1)).reshape(nc, dim)
     slip = jnp.max(jnp.where(closed[:, None], jnp.abs(u[:, 1:]), 0.0), initial=0.0)
