@@ -87,7 +87,7 @@ def contact_impulses(
     reference = jnp.max(jnp.abs(law[1] / scale), initial=0.0)
 
     def modes_of(lam: jax.Array, matrix: jax.Array, free: jax.Array) -> _Modes:
-        z = lam - (free + _product(matrix, lam.reshape(-1)).reshape(nc, dim)) / scale
+        z = lam - (free + small_dense.apply_matrix(matrix, lam.reshape(-1)).reshape(nc, dim)) / scale
         normal, length = _lengths(z, closed)
         return _Modes(normal > 0, length > friction * normal, z)
 
@@ -105,7 +105,10 @@ def contact_impulses(
         rows, rhs = _equations(matrix, free, friction, scale, modes)
         inverse, _ = small_dense.generalized_inverse(rows)
         # If a load can be shared in many ways, its distribution does not change.
-        lam = c.lam + _product(inverse, rhs - _product(rows, c.lam.reshape(-1))).reshape(nc, dim)
+        flat = c.lam.reshape(-1)
+        lam = c.lam + small_dense.apply_matrix(inverse, rhs - small_dense.apply_matrix(rows, flat)).reshape(
+            nc, dim
+        )
         found, there, plain = good(lam, matrix, free), good(lam, *law), c.rate == 0
         ends = found | (c.left == 1)
         rate = jnp.where(plain, 1.0, jnp.where(found, c.rate / LONGER, c.rate * SHORTER))
@@ -135,11 +138,6 @@ def contact_impulses(
     # Nearly singular equations may lead away from the solution that was found.
     away = jnp.where(good(lax.stop_gradient(exact), *law), 0.0, lax.stop_gradient(end.lam - exact))
     return exact + away, end.settled
-
-
-def _product(matrix: jax.Array, x: jax.Array) -> jax.Array:
-    """Multiply a small matrix by a vector (n,), as a sum that XLA compiles with its neighbours."""
-    return jnp.sum(matrix * x[None], axis=1)
 
 
 def _lengths(z: jax.Array, closed: jax.Array) -> tuple[jax.Array, jax.Array]:

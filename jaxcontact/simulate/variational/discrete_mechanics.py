@@ -267,18 +267,19 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
     """Make one iteration from the guess, and the step that it leads to."""
     w, impulse, momenta, slopes, look, is_known = guess
     inverse = slopes.inverse
-    free = w + inverse @ (start.p - momenta[0])
+    free = w + small_dense.apply_matrix(inverse, start.p - momenta[0])
 
     def pushed() -> tuple[jax.Array, ...]:
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
         mean, slope = look()
         response = inverse @ flat.T
+        velocity = mean + small_dense.apply_matrix(slope, free - w)
         pushes, settled = contact_impulses(
-            slope.reshape(nc * dim, nv) @ response, mean + slope @ (free - w), contacts.mu, contacts.closed,
+            slope.reshape(nc * dim, nv) @ response, velocity, contacts.mu, contacts.closed,
             lax.stop_gradient(impulse), is_known,
         )  # fmt: skip
-        return free + response @ pushes.reshape(-1), pushes, settled, slope
+        return free + small_dense.apply_matrix(response, pushes.reshape(-1)), pushes, settled, slope
 
     def alone() -> tuple[jax.Array, ...]:
         return free, jnp.zeros_like(impulse), jnp.array(True), slopes.contacts
@@ -291,10 +292,10 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
         w=new,
         impulse=pushes,
         q=retract(model.system, start.q, h * new + closes),
-        p=momenta[1] + slopes.end @ (new - w),
+        p=momenta[1] + small_dense.apply_matrix(slopes.end, new - w),
         solved=settled,
         residual=lax.stop_gradient(_change(w, new, free)),
-        closed_by=contacts.rows[:, 0] @ closes,
+        closed_by=small_dense.apply_matrix(contacts.rows[:, 0], closes),
         slopes=slopes._replace(contacts=slope),
     )
 
@@ -316,11 +317,16 @@ def onto_closed_contacts(
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
         response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
-        velocity = (flat @ response[:, -1]).reshape(nc, dim)
+        velocity = small_dense.apply_matrix(flat, response[:, -1]).reshape(nc, dim)
         pushes, is_solved = contact_impulses(
-            flat @ response[:, :-1], velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess), is_known
+            flat @ response[:, :-1],
+            velocity,
+            contacts.mu,
+            contacts.closed,
+            lax.stop_gradient(guess),
+            is_known,
         )
-        return p + flat.T @ pushes.reshape(-1), pushes, is_solved
+        return p + small_dense.apply_matrix(flat.T, pushes.reshape(-1)), pushes, is_solved
 
     def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         return p, jnp.zeros_like(guess), jnp.array(True)
