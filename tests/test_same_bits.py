@@ -35,6 +35,7 @@ def main():
     import jaxcontact as jc
     from jaxcontact.batching import all_cores, work_queue
     all_cores.workers = lambda devices: list(devices) * cores
+    SETTINGS = jc.compliant.Settings(cone="associated")
     assert len(jax.local_devices()) == devices
     context = multiprocessing.get_context("spawn")
     executor = concurrent.futures.ProcessPoolExecutor(processes, context) if processes else None
@@ -52,12 +53,12 @@ def main():
     def worlds(**run):
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (150, *leaf.shape)), start)
         states = states.replace(v=states.v + jnp.arange(150.0)[:, None] / 100)
-        found = jc.simulate.ensemble(model, states, stepper=jc.simulate.Compliant(), dt=0.01, duration=0.04,
+        found = jc.simulate.ensemble(model, states, stepper=jc.simulate.Compliant(settings=SETTINGS), dt=0.01, duration=0.04,
                                      num_worlds=150, run=jc.Run(chunk=chunk, executor=executor, **run))
         return found.states, found.status
 
     def step(v):
-        return jc.compliant.step(model, start.replace(v=v), jnp.zeros(model.num_controls), dt=0.01)[0].v
+        return jc.compliant.step(model, start.replace(v=v), jnp.zeros(model.num_controls), dt=0.01, settings=SETTINGS)[0].v
 
     speeds = jnp.asarray(np.random.default_rng(0).standard_normal((61, 3)))
     with tempfile.TemporaryDirectory() as folder:
