@@ -35,11 +35,14 @@ test: $(VENV)/installed-test
 	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow" --all-but-fifth $(FIFTH)
 	$(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow" --fifth $(FIFTH)
 	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile $(STUCK) -m "float32 and not slow"
+	$(QUICK) $(KEPT) $(RUN) -m benchmarks fuzz --minutes 1 --seed 0
 
 test-all: $(VENV)/installed-all
 	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
 	JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile -m "float32 and slow"
 	$(RUN) -m tests.mutants
+	$(RUN) -m tests.fuzz_faults
+	$(RUN) -m benchmarks fuzz --minutes 60 --seed `date +%s`
 	$(RUN) -m tests.run_notebooks
 
 # A sample of the tests with the oldest packages that pyproject.toml allows, and with each Python on this machine.

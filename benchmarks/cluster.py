@@ -1,7 +1,8 @@
 """`python -m benchmarks cluster`: 1, 2 and 4 worker processes of Dask, and what larger clusters would need.
 
 Measures the share of the workers' time that is work, bytes and overhead of a block, and compiling. A
-simulation of the queue with the recorded times is compared with the measured time.
+simulation of the queue with the recorded times is compared with the measured time. With --flat N it draws N
+samples instead, and prints the memory of the host.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import itertools
 import os
 import pickle
+import resource
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxcontact as jc
@@ -28,6 +31,7 @@ WORKERS = (1, 2, 4)
 MACHINES = (1, 10, 100, 1000)  # of the table on paper
 CORES = 16  # of a machine on paper
 NUM_MESSAGES = 200  # without work, to time the host and the scheduler alone
+OUTCOMES, GRADIENTS = 10_000, 300  # of a robust step on paper
 BANDWIDTH = 1e9  # bytes per second into the host: 10 Gbit/s, less protocol
 
 
@@ -193,10 +197,58 @@ def as_table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _gradient_of_mean(count: int) -> tuple[float, float]:
+    """Time the gradient of the mean over sampled outcomes of a compass gait's step, by its state.
+
+    Returns:
+        Times of the first and of the fastest further gradient, s.
+    """
+    model = jc.models.compass_gait()
+    law = jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps)
+
+    def mean_rate(v: jax.Array) -> jax.Array:
+        terms, key = jc.contact_terms(model, model.initial_state()), jax.random.key(0)
+        v_plus, _ = jc.impact.sample_in_jit(terms, v, law, key, num_samples=count)
+        return jnp.mean(v_plus @ terms.J_n[1])
+
+    gradient, v, times = jax.jit(jax.grad(mean_rate)), jnp.asarray(model.initial_state().v), []
+    for _ in range(5):
+        begin = time.process_time()
+        jax.block_until_ready(gradient(v))
+        times.append(time.process_time() - begin)
+    return times[0], min(times[1:])
+
+
+def measure_memory(count: int, num_workers: int) -> str:
+    """Draw outcomes of a point that strikes a floor, reduced by the workers; tell the memory of the host."""
+    from distributed import Client, LocalCluster
+
+    one, two = jnp.ones(1), jnp.eye(2)
+    terms = jc.ContactTerms(
+        M=two, J_n=two[1:], J_t=two[None, :1], phi=0.0 * one, mu=0.5 * one, active=one > 0.0
+    )
+    law, v = jc.impact.Routh(impulse_step=4.0, max_steps=2), jnp.array([1.0, -1.0])
+    lines = ["| samples | s | peak memory of the host, MB | mean of v, m/s |", "|---|---|---|---|"]
+    quiet = {"dashboard_address": ":0", "silence_logs": "CRITICAL", "threads_per_worker": 1}
+    with LocalCluster(n_workers=num_workers, **quiet) as cluster, Client(cluster) as client:
+        run = jc.Run(executor=client.get_executor())
+        for part in (count // 100, count // 10, count):
+            begin = time.perf_counter()
+            total = jc.impact.sample(
+                terms, v, law, num_samples=part, reduce=jc.Reduction(_sum, _add), run=run
+            )
+            spent, peak = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            mean = ", ".join(f"{x:.6f}" for x in np.asarray(total) / part)
+            lines.append(f"| {part} | {spent:.0f} | {peak / 1e3:.0f} | {mean} |")
+            print(lines[-1], flush=True)
+    return "\n".join(lines)
+
+
 class Job(NamedTuple):
     """Job on paper: items, s of a core for one, s of compiling in each worker, bytes back of one item.
 
-    `cached` is `compiling` with a compile cache that the workers share.
+    `cached` is `compiling` with a compile cache that the workers share; all workers wait for each other
+    `meetings` times.
     """
 
     name: str
@@ -205,6 +257,7 @@ class Job(NamedTuple):
     compiling: float
     cached: float
     received: float
+    meetings: int = 0
 
 
 class Overhead(NamedTuple):
@@ -228,10 +281,11 @@ def on_paper(job: Job, machines: int, overhead: Overhead, *, is_cached: bool) ->
     parts = {
         "work": work,
         "compiling": job.cached if is_cached else job.compiling,
-        "messages": blocks * overhead.serial,
+        "messages": job.meetings * overhead.latency if job.meetings else blocks * overhead.serial,
         "bytes": job.items * job.received / BANDWIDTH,
     }
-    total = max(parts["work"], parts["messages"], parts["bytes"]) + parts["compiling"]
+    together = (parts["work"], parts["messages"], parts["bytes"])
+    total = (sum(together) if job.meetings else max(together)) + parts["compiling"]
     return total, max(parts, key=lambda name: parts[name])
 
 
@@ -263,8 +317,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--worlds", type=int, default=2048, help="of a rocking block [2048]")
     parser.add_argument("--workers", type=int, nargs="+", default=WORKERS)
     parser.add_argument("--put", type=Path, metavar="PAGE", help="put the tables on a page, at their marks")
+    parser.add_argument("--flat", type=int, metavar="N", help="draw N samples, and print the host's memory")
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
+    if options.flat:
+        text = measure_memory(options.flat, max(options.workers))
+        if options.put:
+            report.put(options.put, "memory", text)
+        return 0
     n, worlds = options.samples, options.worlds
     cases = {
         "samples, summed there": (lambda e, n: _samples(e, n, True), n, n // 16),
@@ -274,7 +334,7 @@ def main(arguments: list[str]) -> int:
     rows, jobs = [], []
     cache = tempfile.TemporaryDirectory()
     os.environ["JAX_COMPILATION_CACHE_DIR"] = cache.name  # of the workers: the first one of a job compiles
-    on_page = {"samples, summed there": 1e10, "samples, sent here": 1e10, "worlds, sent here": 1e6}
+    on_page = {"samples, summed there": 10, "samples, sent here": 10, "worlds, sent here": 6}  # powers of ten
     for name, (run, count, few) in cases.items():
         for workers in options.workers:
             rows.append(measure(name, run, (count, few), workers))
@@ -283,8 +343,14 @@ def main(arguments: list[str]) -> int:
         cached = measure(name, run, (few, few), 1)["first"]  # the programs are in the cache now
         received = first["received"] * first["blocks"] / count
         seconds = first["work"] / count
-        title = f"{on_page[name]:.0e} {name}"
-        jobs.append(Job(title, on_page[name], seconds, first["first"], cached, received))
+        title, items = f"10^{on_page[name]} {name}", 10.0 ** on_page[name]
+        jobs.append(Job(title, items, seconds, first["first"], cached, received))
+    jax.config.update("jax_compilation_cache_dir", cache.name)
+    once, again = _gradient_of_mean(OUTCOMES)
+    cached = _gradient_of_mean(OUTCOMES)[0]
+    title = f"robust step: {GRADIENTS} gradients of the mean over {OUTCOMES} outcomes"
+    work = GRADIENTS * OUTCOMES
+    jobs.append(Job(title, work, again / OUTCOMES, once - again, cached - again, 0.0, GRADIENTS))
     overhead = Overhead(*(min(row[key] for row in rows) for key in ("latency", "serial")))
     text = f"{as_table(rows)}\n\n{paper_table(jobs, overhead)}"
     print(text)

@@ -20,6 +20,7 @@ import numpy as np
 import jaxcontact as jc
 from benchmarks import report, runner
 from benchmarks.impact import landing_box
+from jaxcontact.cli.cluster import add_cluster_option
 from jaxcontact.impact.sampling.outcomes import outcome_shares
 
 STEP, MAX_STEPS = 0.2, 15  # N s; steps
@@ -116,14 +117,16 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks missed_outcomes", description=__doc__)
     parser.add_argument("-k", default="", metavar="WORD", help='only cases that begin so: "3, 1.5"')
     parser.add_argument("--results", type=Path, metavar="FILE", help="also put the table there")
+    add_cluster_option(parser)
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
+    cases = [
+        (case,) for case in CASES if f"{case.corners}, {case.friction}, {case.sides}".startswith(options.k)
+    ]
     found = []
-    for case in CASES:
-        if f"{case.corners}, {case.friction}, {case.sides}".startswith(options.k):
-            print(f"  {case} ...", file=sys.stderr, flush=True)
-            found.append(compare(case))
-            print(f"  {found[-1]}", file=sys.stderr, flush=True)
+    for row in runner.results_of(compare, cases, options):
+        found.append(row)
+        print(f"  {row}", file=sys.stderr, flush=True)
     print(table(found))
     if options.results:
         report.put(options.results, "missed outcomes", table(found))

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report, runner
+from jaxcontact.cli.cluster import add_cluster_option
 
 LIST = Path(__file__).parent / "data" / "robot_files.txt"
 FOLDER = Path(__file__).parents[1] / ".cache" / "robots"
@@ -292,6 +293,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--put", type=Path, metavar="PAGE", help="put the table on a page, at its marks")
     parser.add_argument("--loads", action="store_true", help="only load the files, which takes minutes")
     parser.add_argument("--one", type=Path, metavar="PATH", help=argparse.SUPPRESS)
+    add_cluster_option(parser)
     options = parser.parse_args(arguments)
     if options.one is not None:
         print(json.dumps(measure(options.one, options.loads)))
@@ -299,12 +301,12 @@ def main(arguments: list[str]) -> int:
     stored = options.json.read_text().splitlines() if options.json and options.json.is_file() else []
     rows = [json.loads(line) for line in stored]
     measured = {(row["package"], row["file"]) for row in rows}
-    for package, name in listed():
-        if (package, name) in measured or not re.search(options.k, f"{package} {name}"):
-            continue
-        path = path_of(package, name, options.folder)
-        row = {"package": package, "file": name}
-        row |= {"error": "package is not there"} if path is None else _in_a_process(path, options.loads)
+    cases = [
+        (package, name, options.folder, options.loads)
+        for package, name in listed()
+        if (package, name) not in measured and re.search(options.k, f"{package} {name}")
+    ]
+    for row in runner.results_of(_measure_apart, cases, options):
         rows.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
         if options.json:
@@ -317,6 +319,13 @@ def main(arguments: list[str]) -> int:
     if options.put:
         report.put(options.put, "robot_files", f"{told}.\n\n{table}")
     return 0
+
+
+def _measure_apart(package: str, name: str, folder: Path, only_load: bool) -> dict[str, Any]:
+    """Measure a file in a process of its own."""
+    path = path_of(package, name, folder)
+    row = {"package": package, "file": name}
+    return row | ({"error": "package is not there"} if path is None else _in_a_process(path, only_load))
 
 
 def _in_a_process(path: Path, only_load: bool) -> dict[str, Any]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import platform
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import jax
 import numpy as np
+
+import jaxcontact as jc
+from jaxcontact.batching.remote_blocks import run_blocks
+from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.cluster import check_cluster, executor_of
+
+PATIENCE = 3600.0  # s, wait for a case that a worker measures
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,6 +82,23 @@ def measure(case: Case) -> dict[str, Any]:
         "repeats": case.repeats,
         **figures,
     }
+
+
+def results_of(
+    function: Callable[..., Any], cases: Sequence[tuple[Any, ...]], options: argparse.Namespace
+) -> Iterator[Any]:
+    """Yield function(*case) of every case, in order, here or by the workers of `--cluster`."""
+    try:
+        check_cluster(options)
+        with executor_of(options) as executor:
+            run = jc.Run(executor=executor, patience=PATIENCE if executor else None)
+            yield from run_blocks(run, _itself, (function,), cases, count=len(cases), num_threads=1)
+    except UsageError as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
 
 
 def reason_to_skip(error: ImportError) -> str:

@@ -24,9 +24,9 @@ ROOT = Path(__file__).parent.parent
 COPIED = ("jaxcontact", "tests", "pyproject.toml")
 
 
-def copy_to(folder: Path) -> None:
-    """The package and its tests, with nothing compiled."""
-    for name in COPIED:
+def copy_to(folder: Path, more: tuple[str, ...] = ()) -> None:
+    """Copy the package and its tests, with nothing compiled."""
+    for name in (*COPIED, *more):
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))

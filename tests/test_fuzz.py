@@ -7,6 +7,10 @@ import pytest
 
 from benchmarks.fuzz import __main__, checks, oracles, problems, surfaces, tally
 from jaxcontact import Status
+from tests.fuzz_faults import FAULTS
+from tests.mutants import ROOT
+
+QUICK = ("files", "inputs", "trees", "energies")  # checks of which every run of the tests has a round
 
 
 def point_mass(v, mu):
@@ -75,22 +79,21 @@ def test_failures_print_their_line_and_end_in_exit_code_1(monkeypatch, capsys):
         said = capsys.readouterr().out
         assert ("python -m benchmarks.fuzz --case wrong --seed 4   # oracle: 4 > 3.5" in said) == bool(code)
         assert f"| wrong | 1 | 1 | 0 | {code} |" in said
+        assert ('CHECKS["wrong"](4).failures' in said) == bool(code)
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["files", "inputs", *(pytest.param(n, marks=pytest.mark.slow) for n in ("shapes", "gradients", "simd"))],
+    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in checks.CHECKS]
 )
-def test_a_slice_of_the_newer_checks_finds_nothing(name):
-    for seed in range(1 if name in ("files", "inputs") else 3):
-        found = checks.CHECKS[name](seed)
-        assert found.problems and not found.failures
+def test_a_round_of_every_check_finds_nothing(name):
+    found = checks.CHECKS[name](0)
+    assert found.problems and not found.failures
 
 
 def test_a_file_whose_wrong_bits_are_believed_is_found(monkeypatch, tmp_path):
     path = tmp_path / "numbers"
     path.write_bytes(np.arange(4.0).tobytes())
-    monkeypatch.setattr(surfaces, "stored", lambda: [(path, lambda: np.frombuffer(path.read_bytes()))])
+    monkeypatch.setattr(surfaces, "stored", lambda seed=0: [(path, lambda: np.frombuffer(path.read_bytes()))])
     assert all("other numbers" in line for line in surfaces.files(0).failures) and surfaces.files(0).failures
 
 
@@ -99,3 +102,20 @@ def test_the_subcommand_of_benchmarks_is_the_fuzzer(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["benchmarks", "fuzz", "--case", "good", "--seed", "7"])
     assert importlib.import_module("benchmarks.__main__").main() == 0
     assert "| good | 1 | 7 | 0 | 0 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_to_be_found_has_its_place_and_its_check(fault):
+    assert (ROOT / "jaxcontact" / fault.file).read_text().count(fault.before) == 1
+    assert fault.test in checks.CHECKS and fault.before != fault.after
+
+
+def test_rounds_end_at_their_number_or_at_the_first_failure(monkeypatch, capsys):
+    def every_third(seed):
+        return tally.Tally(problems=1, failures=["wrong"] if seed % 3 == 2 else [])
+
+    monkeypatch.setattr(checks, "CHECKS", {"good": lambda seed: tally.Tally(problems=1), "bad": every_third})
+    for options, count in ([], 4), (["--first"], 3):
+        assert __main__.main(["--rounds", "4", *options]) == 1
+        said = capsys.readouterr().out
+        assert f"| good | {count} |" in said and f"| bad | {count} |" in said

@@ -20,6 +20,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 SAMPLE = (
     "tests/test_signatures.py", "tests/test_pytree.py", "tests/solvers/test_lcp.py", "tests/io/test_load_mjcf.py",
     "tests/impact/laws/test_anitescu_potra.py", "tests/impact/analysis", "tests/viz/test_mujoco_peer.py",
+    "tests/native/test_rules.py",
 )  # fmt: skip
 
 
@@ -49,14 +50,16 @@ def run(*command: str | Path) -> bool:
 
 
 def interpreter(python: str) -> str | None:
-    """The path of a Python of that version, or None."""
-    for name in (f"python{python}", sys.executable):
+    """The path of a Python of that version, on the path or installed by pyenv, or None."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    installed = sorted(pyenv.glob(f"versions/{python}.*/bin/python"))
+    for name in (f"python{python}", sys.executable, *installed):
         path = shutil.which(name)
         code = "import sys; print('{}.{}'.format(*sys.version_info[:2]))"
         if path:
             told = subprocess.run([path, "-c", code], capture_output=True, text=True)
             if told.returncode == 0 and told.stdout.strip() == python:
-                return path
+                return str(path)
     return None
 
 

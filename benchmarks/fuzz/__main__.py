@@ -17,6 +17,11 @@ import warnings
 import jax
 
 SHOWN = 24  # failures of a check that are printed; all are counted
+SCRIPT = """
+import jax
+jax.config.update("jax_enable_x64", True)
+from benchmarks.fuzz.checks import CHECKS
+print(*CHECKS["{name}"]({seed}).failures, sep="\\n")"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,6 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the first round, or of --case")
     parser.add_argument("--case", metavar="NAME", help="one round of one check")
     parser.add_argument("--only", metavar="NAME,...", help="these checks alone")
+    parser.add_argument("--rounds", type=int, metavar="N", help="of each check, instead of minutes")
+    parser.add_argument("--first", action="store_true", help="end at the first failure")
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
     warnings.filterwarnings("ignore", message="single precision")  # it is tried out on purpose
@@ -41,10 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     total = {name: Tally() for name in checks}
     spent, rounds = dict.fromkeys(checks, 0.0), dict.fromkeys(checks, 0)
     begin = time.perf_counter()
+    first: dict[str, int] = {}  # seed of the first failure of each check
 
     def take_turns() -> None:
         while True:
-            name = min(checks, key=lambda n: spent[n])
+            name = min(checks, key=lambda n: rounds[n] if options.rounds else spent[n])
             seed = options.seed + rounds[name]
             start = time.perf_counter()
             try:
@@ -58,13 +66,20 @@ def main(arguments: list[str] | None = None) -> int:
                 when = f"{time.perf_counter() - begin:6.0f} s, {time.process_time():.0f} s of CPU"
                 print(f"{when}  python -m benchmarks.fuzz --case {name} --seed {seed}   # {line}", flush=True)
             total[name].add(found)
-            if options.case or time.perf_counter() - begin > 60.0 * options.minutes:
+            if found.failures:
+                first.setdefault(name, seed)
+            late = time.perf_counter() - begin > 60.0 * options.minutes
+            if min(rounds.values()) == options.rounds if options.rounds else late:
+                return
+            if options.case or (options.first and found.failures):
                 return
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         take_turns()
     print(table(total, spent, rounds))
+    for name, seed in first.items():
+        print(SCRIPT.format(name=name, seed=seed))
     print(f"\n{time.perf_counter() - begin:.0f} s, {time.process_time():.0f} s of CPU")
     return 1 if any(tally.failures for tally in total.values()) else 0
 

@@ -141,7 +141,7 @@ def hopper(seed: int) -> Tally:
         exact = by_scipy(_hopper_plain, _hopper_guards_plain, np.array(HOPPER.rearm_matrix(2)), p, x0, t1)
         if exact is not None:
             params = {name: jnp.asarray(a) for name, a in p.items()}
-            _compare(tally, rng, HOPPER, params, x0, t1, exact)
+            _compare(tally, rng, jc.Model(system=HOPPER, params=params), x0, t1, exact)
     return tally
 
 
@@ -157,5 +157,5 @@ def plate(seed: int) -> Tally:
         exact = by_scipy(_plate_plain, _plate_guards_plain, _ARMS, p, x0, t1)
         if exact is not None:
             params = {name: jnp.asarray(a) for name, a in p.items()}
-            _compare(tally, rng, PLATE, params, x0, t1, exact)
+            _compare(tally, rng, jc.Model(system=PLATE, params=params), x0, t1, exact)
     return tally

@@ -28,7 +28,7 @@ VELOCITY = {np.float32: 3e-2, np.float64: 1e-5}  # relative to the largest speed
 
 
 def _solve(problem: jc.compliant.Problem) -> tuple[Any, Any]:
-    return jc.compliant.solve(problem)
+    return jc.compliant.solve(problem, settings=jc.compliant.Settings(cone="associated"))
 
 
 def _numbers(rng: np.random.Generator, kind: tuple[Any, ...]) -> dict[str, np.ndarray]:

@@ -21,6 +21,9 @@ from jaxcontact.front_door import checked
 # bits; XLA's default is half of AVX-512. The bits of the results stay the same.
 WIDE = {"xla_cpu_prefer_vector_width": 512}
 
+SHARES = 8  # of a batch, on however many cores up to as many: the width of a program decides its last bits
+NARROWEST = 4  # worlds of a share, unless the batch has fewer
+
 
 def num_cores() -> int:
     """Count the CPU cores that this process may use."""
@@ -35,11 +38,12 @@ def workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
 
 @checked()
 def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function that runs a batch on all CPU cores, with one share of the batch per core.
+    """Make a function that runs a batch on all CPU cores, share by share.
 
-    The result compiles `function` for a share, once for each size of batch, and runs the shares in threads.
-    All shares have one size; if the batch does not divide evenly, the last share repeats a few worlds. On
-    other devices the whole batch is one share.
+    The result compiles `function` for a share, once for each size of batch, and runs the shares in threads,
+    one per core. A batch has eight shares of one size, or one per core if there are more cores, so that the
+    bits are the same on one to eight cores; if it does not divide evenly, the last share repeats some worlds.
+    On other devices the whole batch is one share.
 
     Args:
         function: maps pytrees of arrays to a pytree of arrays. The batch is the first axis of all arrays, and
@@ -61,7 +65,9 @@ def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
         if len(sizes) != 1 or not min(sizes) or min(sizes) == (0,):
             raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")
         ((size,),) = sizes
-        width = -(-size // len(workers(jax.local_devices()[:1])))
+        (device,), threads = jax.local_devices()[:1], len(workers(jax.local_devices()[:1]))
+        shares_wanted = max(SHARES, threads) if platforms.is_cpu(device.platform) else 1
+        width = max(-(-size // shares_wanted), min(size, NARROWEST))
         count = -(-size // width)
         begins = [min(k * width, size - width) for k in range(count)]
         shares = [
@@ -72,7 +78,7 @@ def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
         key = jax.tree.structure(batch), tuple((a.shape, a.dtype) for a in jax.tree.leaves(shares[0]))
         if key not in compiled:
             compiled[key] = jitted.lower(*shares[0]).compile()
-        with ThreadPoolExecutor(count) as pool:
+        with ThreadPoolExecutor(min(count, threads)) as pool:
             results = list(pool.map(lambda share: jax.block_until_ready(compiled[key](*share)), shares))
         num_new = size - (count - 1) * width  # worlds that only the last share has
         kept_ranges = [(0, width)] * (count - 1) + [(width - num_new, width)]

@@ -64,7 +64,9 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         "after the other, without friction, and the order that leads there, of the other options only --json "
         "[set-valued]",
     )
-    run.add_argument("--samples", type=_count, default=2**14, metavar="N", help="how many, e.g. 2^20 [2^14]")
+    run.add_argument(
+        "--samples", type=_count, metavar="N", help="how many, e.g. 2^20 [2^14; 2^12 with selection lemke]"
+    )
     run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the draws [0]")
     run.add_argument(
         "--impulse-step",
@@ -130,7 +132,7 @@ def check_impact(options: argparse.Namespace) -> None:
     _check_numbers("mu", options.mu, "finite friction >= 0", 0.0)
     _check_numbers("restitution", options.restitution, "numbers in 0..1", 0.0, 1.0)
     _check_numbers("impulse-step", [options.impulse_step], "a finite number > 0", 5e-324)
-    if options.coverage and options.samples < LEAST_COVERED:
+    if options.coverage and options.samples is not None and options.samples < LEAST_COVERED:
         raise UsageError(f"--coverage: samples: expected at least {LEAST_COVERED}, got {options.samples}")
     _check_folder("out", options.out)
     if (

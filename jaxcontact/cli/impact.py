@@ -25,11 +25,14 @@ from jaxcontact.mechanics.system import Model
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms, contact_terms
+from jaxcontact.terms.near_pairs import only_near
 
+NEAR = 1e-3  # m, distance of two shapes from which on they take no part; contacts touch within 1e-6 m
 SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
 SIDES = 4  # of the friction cone of spatial contacts; modes of all sides are enumerated
 STEPS_PER_CONTACT = 16  # largest number of steps per touching contact, for models without their own
-FEW_SAMPLES = 2**14  # largest number of samples of a run that also keeps velocities through the impact
+FEW_SAMPLES = 2**14  # of a run by default; the largest number that also keeps velocities through the impact
+NUM_BY_LEMKE = 2**12  # of a run by default: a sample of a robot takes a millisecond
 
 Parts = tuple[Tally, list[impact.ImpactSamples]]
 
@@ -52,6 +55,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         UsageError: it cannot be loaded, has another number of contacts, or nothing collides.
     """
     model = robot_file.ready(options.model, options)
+    is_robot = is_file(options.model) or options.fall is not None
     count = model.structure.num_contacts
     if not count:
         raise UsageError(f"{options.name} has no contacts, so no impact")
@@ -63,6 +67,8 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         if options.mu is not None:
             mu = jax.numpy.asarray(np.broadcast_to(options.mu, (count,)))
             model = model.replace(params=model.params.replace(mu=mu))
+        if is_robot and (options.restitution is None or len(options.restitution) == 1):
+            model = only_near(model, model.initial_state().q, NEAR)  # the others would only be compiled
         terms = contact_terms(model, model.initial_state())
     except ValueError as error:
         raise UsageError(str(error)) from None
@@ -72,9 +78,9 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
             f"{options.name}: no contact touches and approaches in this state; name a --keyframe in which "
             "one does, or let the robot --fall"
         )
-    options.drawn = np.arange(count)
+    options.drawn = np.arange(model.structure.num_contacts)
     # Most candidates of a robot do not touch, and they take no part.
-    if is_file(options.model) or options.fall is not None:
+    if is_robot:
         options.drawn, terms = touches, terms.take(touches)
         if options.restitution is not None and len(options.restitution) > 1:
             options.restitution = [options.restitution[i] for i in touches]
@@ -102,6 +108,8 @@ def command(options: argparse.Namespace) -> int:
         "selection": options.selection or _default_selection(terms),
         "seed": options.seed,
     }
+    if options.samples is None:
+        options.samples = NUM_BY_LEMKE if settings["selection"] == "lemke" else FEW_SAMPLES
     if model.structure.dim == 3 and settings["selection"] != "lemke":
         settings["num_directions"] = SIDES
     if options.restitution is not None:

@@ -18,6 +18,7 @@ from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.system import Model
 from jaxcontact.terms import contact_terms
 from jaxcontact.terms.contacts import motion
+from jaxcontact.terms.near_pairs import only_pairs
 
 LOWERINGS = 50  # iterations; a robot over a plane needs one or two, over other shapes each one comes nearer
 TOUCHES = 1e-9  # m, largest distance left to fall at which the robot touches
@@ -67,7 +68,7 @@ def fallen(model: Model, speed: float) -> Model:
     Raises:
         UsageError: there is no gravity, something holds the robot, or nothing is below it.
     """
-    model, state = model, model.initial_state()
+    state = model.initial_state()
     strength = float(np.linalg.norm(model.params.gravity))
     if strength == 0.0:
         raise UsageError("--fall: the robot has no gravity")
@@ -76,15 +77,20 @@ def fallen(model: Model, speed: float) -> Model:
         rates = motion(model, state.q, v)
         return jnp.concatenate([rates.velocity.ravel(), rates.turning.ravel()])
 
-    rows = np.asarray(jax.jacfwd(speeds)(jnp.zeros_like(state.v)))
+    rows = np.asarray(jax.jit(jax.jacfwd(speeds))(jnp.zeros_like(state.v)))
     bodies, dim = len(model.structure.bodies), model.structure.dim
     falling = np.zeros(len(rows))
     falling[: bodies * dim] = np.tile(np.asarray(model.params.gravity) / strength, bodies)
     down = np.linalg.lstsq(rows, falling, rcond=None)[0]
     if np.max(np.abs(rows @ down - falling)) > 1e-6:
         raise UsageError("--fall: the robot cannot fall freely; its joints hold it")
+    fixed = {shape.name for shape in model.structure.shapes if getattr(shape, "body", None) is None}
+    are_fixed = np.array([not fixed.isdisjoint(pair) for pair in model.structure.pairs], bool)
+    beneath = only_pairs(model, are_fixed)  # parts of a robot that falls as one come no nearer to each other
+    if not beneath.structure.pairs:
+        raise UsageError("--fall: nothing is below the robot; --floor 0 adds a floor")
     for _ in range(LOWERINGS):
-        terms = contact_terms(model, state)
+        terms = contact_terms(beneath, state)
         gaps, rates = np.asarray(terms.phi), np.asarray(terms.J_n @ down)
         approaching = rates < -1e-9
         if not approaching.any():

@@ -16,11 +16,10 @@ from jaxcontact.batching.world_code import compiles_one_world
 from jaxcontact.solvers import cone_newton
 from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram
-from jaxcontact.solvers.coulomb_program import DIGITS, TILE, solve_by_modes
+from jaxcontact.solvers.coulomb_program import DIGITS, FRICTIONS, STAGE_STEPS, TILE, solve_by_modes
 from jaxcontact.solvers.coulomb_rows import relax_by_rows, solve_by_rows
 from jaxcontact.solvers.row_algebra import diagonal, multiply
 
-MODE_STEPS = 12  # of Newton's method from one start
 SWEEPS = 10  # convex problems whose solutions start Newton's method
 EDGE_DIGITS = 0.42  # of the precision; misfit of a solution whose modes interior points found, 3e-7
 PATH_DIGITS = 0.75  # of the precision; the point of the central path, relative to the energy, 2e-12
@@ -71,9 +70,10 @@ def _settle(
     max_iters: int,
     early_exit: bool,
     digits: jax.Array | float = DIGITS,
+    stages: int = 1,
 ) -> ConeSolution:
     """Continue from a solution by Newton's method."""
-    steps, exact = min(MODE_STEPS, max_iters), programs.exact
+    steps, exact = min(stages * STAGE_STEPS, max_iters), programs.exact
     found = solve_by_modes(exact, start.x, start.p, steps, early_exit, digits)
     return found.replace(iterations=start.iterations + found.iterations)
 
@@ -154,8 +154,9 @@ def solve_coulomb_step(
     """Find (v+, p, iterations, converged) of the law with friction bounded by mu times this step's impulse.
 
     Newton's method starts from the velocities before the step, where contacts that slide go on sliding, and
-    without impulses; no impulse of an earlier step enters. If it does not settle, interior points find the
-    modes, and if they get lost a point near the end of the central path. `exact` and `convex` are one step
+    without impulses; no impulse of an earlier step enters. If it does not settle, it starts from rest with
+    other friction; then interior points find the modes, and if they get lost a point near the end of the
+    central path. `exact` and `convex` are one step
     with two caps on its slopes; the last `num_dry` equality rows are dry joints.
 
     Derivative: none.
@@ -164,7 +165,7 @@ def solve_coulomb_step(
     begin = ConeSolution(
         x=exact.v, p=jnp.zeros_like(exact.offset), iterations=jnp.int32(0), converged=jnp.asarray(False)
     )
-    found = _settle(programs, begin, max_iters, early_exit)
+    found = _settle(programs, begin, max_iters, early_exit, stages=len(FRICTIONS))
     for search in _repairs(programs, num_dry, max_iters, early_exit):
         found = _repair(search, programs, found, early_exit)
     return found.x, found.p, found.iterations, found.converged

@@ -34,7 +34,7 @@ def num_vertices(shape: Any) -> int:
     return max(8, 4 ** int(np.ceil(np.log(shape.count) / np.log(4.0) - 1e-9)))
 
 
-def _in_body(shape: Any, constants: Mapping[str, Any], dtype: Any) -> tuple[Core, jax.Array]:
+def core_in_body(shape: Any, constants: Mapping[str, Any], dtype: Any) -> tuple[Core, jax.Array]:
     """Build the core of a shape in the axes of its body; also return the radius of its ball."""
     zero, no_ellipsoid = jnp.zeros((), dtype), jnp.zeros((3, 3), dtype)
     if isinstance(shape, ConvexMesh):
@@ -61,7 +61,7 @@ def cores_in_bodies(
     """Build cores of `count` vertices in the axes of their bodies, and radii; axis 0 is the shape."""
     cores, radii = [], []
     for shape in shapes:
-        core, radius = _in_body(shape, constants, dtype)
+        core, radius = core_in_body(shape, constants, dtype)
         repeated = np.minimum(np.arange(count), len(core.vertices) - 1)
         cores.append(core._replace(vertices=core.vertices[repeated]))
         radii.append(radius)

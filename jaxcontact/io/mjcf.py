@@ -20,7 +20,7 @@ from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
 from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, tree_numbers, tree_of
 from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
-from jaxcontact.mechanics.material import Material
+from jaxcontact.mechanics.material import Material, friction_damping_of
 from jaxcontact.mechanics.robot import tree_system
 from jaxcontact.mechanics.system import Model, Params, State, Structure
 from jaxcontact.mechanics.tree import Tree
@@ -94,7 +94,8 @@ def load_mjcf(
     state = _state(mj, keyframe)
     _check_numbers(params, state)
     springs = scaled_springs(mj, tree, geometry.counted, default_law(mj))
-    params = params.replace(law=Material(stiffness=springs))
+    damping = friction_damping_of(np.sum(mj.body_mass))
+    params = params.replace(law=Material(stiffness=springs, friction_damping=damping))
     notes = _Notes(
         ignored=ignored(mj, planar),
         left_out=[*changes, *left_out],

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxcontact.io.mujoco_package import is_disabled, is_enabled, mujoco_package
 
+MOST_GEOMS = 1500  # geoms that may touch, with a million pairs, which take a minute to list
 MAX_NAMES = 12  # largest number of names that a message lists
 
 
@@ -41,6 +42,9 @@ def candidate_pairs(mj: Any) -> list[Pair]:
     The filters are contype and conaffinity, excluded bodies, and geoms of one body or of parent and child.
     Bodies welded together count as one body; the world does not count as a parent. The friction of a pair is
     that of the geom with the higher priority, or the larger friction at equal priority; it is 0 for condim 1.
+
+    Raises:
+        ValueError: more geoms than pairs can be listed of.
     """
     if is_disabled(mj, "contact", "constraint"):
         return []
@@ -58,9 +62,12 @@ def candidate_pairs(mj: Any) -> list[Pair]:
     explicit_geoms = {frozenset(pair[:2]) for pair in explicit}
     filter_parents = not is_disabled(mj, "filterparent")
     excluded = {(int(s) >> 16, int(s) & 0xFFFF) for s in mj.exclude_signature}
+    touching = [geom for geom in range(mj.ngeom) if mj.geom_contype[geom] or mj.geom_conaffinity[geom]]
+    if len(touching) > MOST_GEOMS:
+        raise ValueError(f"source: expected at most {MOST_GEOMS} geoms that may touch, got {len(touching)}")
     filtered = [
         Pair(a, b, *_contact_numbers(mj, a, b))
-        for a, b in itertools.combinations(range(mj.ngeom), 2)
+        for a, b in itertools.combinations(touching, 2)
         if frozenset((a, b)) not in explicit_geoms and _may_touch(mj, a, b, filter_parents, excluded)
     ]
     return explicit + filtered

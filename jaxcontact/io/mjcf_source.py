@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import warnings
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxcontact.io.mujoco_package import mujoco_package
+
+MOST_COPIES = 10_000  # elements that a file repeats; MuJoCo needs minutes for more, and the square of them
 
 
 class Compiled(NamedTuple):
@@ -65,6 +69,7 @@ def _parse(source: Any) -> tuple[Any, str]:
         raise ValueError(f"source: expected a name or text in Unicode, got {text[:200]!a}")
     if Path(text).suffix.lower() == ".sdf" if not is_text else re.search(r"<sdf[\s>]", text):
         raise ValueError(f"source: {origin} is an SDF, which MuJoCo cannot read; expected MJCF or URDF")
+    _check_copies(text if is_text else Path(text).read_text(errors="replace"))
     parse = mujoco.MjSpec.from_string if is_text else mujoco.MjSpec.from_file
     try:
         spec = _warnings_in_one_line(lambda: parse(text))
@@ -74,6 +79,22 @@ def _parse(source: Any) -> tuple[Any, str]:
     for mesh in spec.meshes:
         mesh.file = _in_its_package(mesh.file, start)
     return spec, origin
+
+
+def _check_copies(text: str) -> None:
+    """Raise ValueError if <replicate> and its like ask for more copies than can be read in minutes."""
+
+    def copies(element: Any) -> int:
+        counts = [int(number) for number in re.findall(r"\d+", element.get("count", ""))]
+        repeats = element.tag in ("replicate", "composite", "flexcomp")
+        return (math.prod(counts) if repeats else 1) * max(1, sum(map(copies, element)))
+
+    try:
+        number = copies(ElementTree.fromstring(text))
+    except (ElementTree.ParseError, RecursionError):  # which MuJoCo explains
+        return
+    if number > MOST_COPIES:
+        raise ValueError(f"source: expected at most {MOST_COPIES} elements and copies of them, got {number}")
 
 
 def _is_unicode(text: str) -> bool:

@@ -21,6 +21,11 @@ from jaxcontact.mechanics.scaled_springs import ScaledSprings
 FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
 
+def friction_damping_of(mass: Any) -> Any:
+    """Compute the friction damping, N s/m, of a mass in kg: by its weight it creeps at 1e-7 m/s at most."""
+    return FRICTION_DAMPING * jnp.maximum(jnp.asarray(mass, float), 1.0)
+
+
 @checked(stiffness=check_not_negative, damping=check_not_negative)
 class FrictionSpring(Record):
     """A spring and a damper side by side along the tangents of a contact, in series with friction.
@@ -199,4 +204,8 @@ def stiff_material(mass: Any, depth: float = 1e-3, gravity: float = 9.81) -> Mat
         gravity: m/s^2.
     """
     stiffness = gravity * jnp.asarray(mass, float) / depth
-    return Material(stiffness=stiffness, damping=2.0 * jnp.sqrt(stiffness * mass))
+    return Material(
+        stiffness=stiffness,
+        damping=2.0 * jnp.sqrt(stiffness * mass),
+        friction_damping=friction_damping_of(mass),
+    )

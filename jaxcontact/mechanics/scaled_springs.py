@@ -58,6 +58,26 @@ class ScaledSprings(Record):
     joint_stiffness: Any = 0.0
     joint_damping: Any = 0.0
 
+    __array_ufunc__ = None  # a number of NumPy on the left leaves the product to `__rmul__`
+
+    def __mul__(self, factor: Any) -> ScaledSprings:
+        """Make springs `factor` times as stiff, with dampers of the same damping ratio.
+
+        k and `joint_stiffness` times the factor, b and `joint_damping` times its root: time constants shrink
+        by the root. Impedances and mobilities stay.
+        """
+        if isinstance(factor, ScaledSprings):
+            return NotImplemented
+        root = jnp.sqrt(factor)
+        return self.replace(
+            stiffness=self.stiffness * factor,
+            damping=self.damping * root,
+            joint_stiffness=self.joint_stiffness * factor,
+            joint_damping=self.joint_damping * root,
+        )
+
+    __rmul__ = __mul__
+
     def impedance(self, depth: jax.Array) -> jax.Array:
         """Compute I (nu,) at depths (nu,)."""
         share = jnp.clip(depth / self.width, 0.0, 1.0)

@@ -112,5 +112,5 @@ def check_no_held_joints(system: System, method: str) -> None:
     if tree is not None and (tree.loops or tree.rubs):
         raise ValueError(
             f"system: {method} takes no closed loops (equality) and no dry friction (frictionloss); "
-            "compliant steps have both, TimeStepping dry friction"
+            "Compliant and TimeStepping have both"
         )

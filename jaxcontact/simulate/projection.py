@@ -22,6 +22,7 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import CONTACT_TOLERANCE, contact_gaps
+from jaxcontact.terms.closed_loops import project_velocity
 
 MAX_ITERS = 50  # linearised steps; a search that needs more ends with the bit MAX_ITERS
 
@@ -72,14 +73,9 @@ def project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
 @jit
 def _project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
     q, info = nearest_configuration(model, state.q)
-    nv = model.structure.num_velocities
-    held = constraint_values(model, q)[0].shape[0]
-    v = state.v
-    if held:
-        rows = jax.jacfwd(lambda d: constraint_values(model, retract(model.system, q, d))[0])
-        A = rows(jnp.zeros(nv, q.dtype))
-        response = implicit.solve_spd(mass_matrix(model, q), A.T)
-        v = v - response @ implicit.refine(A @ response, A @ v, jnp.zeros(held, q.dtype))
+    rows, v = held_rows(model, q), state.v
+    if rows is not None:
+        v = project_velocity(mass_matrix(model, q), rows, v)
     status = info.status | flag(~is_finite((v, state.t)), Status.NONFINITE)  # q has its bit already
     return state.replace(q=q, v=v), info.replace(status=status)
 
@@ -98,6 +94,14 @@ def constraint_values(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]
         held.append(deviations)
         gaps.append(limits)
     return jnp.concatenate(held), jnp.concatenate(gaps)
+
+
+def held_rows(model: Model, q: jax.Array) -> jax.Array | None:
+    """Compute the derivatives (nb, nv) of the deviations of loops and held joints; None without any."""
+    if not constraint_values(model, q)[0].shape[0]:
+        return None
+    rows = jax.jacfwd(lambda d: constraint_values(model, retract(model.system, q, d))[0])
+    return rows(jnp.zeros(model.structure.num_velocities, q.dtype))
 
 
 def least_penetration(q: jax.Array) -> jax.Array:

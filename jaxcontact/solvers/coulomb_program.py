@@ -31,6 +31,8 @@ STIFFEST, SOFTEST = 1e8, 10.0  # slope x mobility of the program that is lineari
 SOFTER, STIFFER = 0.1, 100.0  # changes of that number after a miss and after a good step
 DIGITS = 0.6  # of the precision; misfit of a solution, 4e-10 of the speeds
 RENEWALS = 2  # of the impulses that stiff rows keep, in each step
+STAGE_STEPS = 12  # of Newton's method in a stage of its search
+FRICTIONS = (1.0, 3.0, 1.0, 0.0, 1.0)  # times mu in the stages; from mu = 3 or 0 times as large it comes back
 TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
 
 
@@ -58,6 +60,7 @@ class _Search(NamedTuple):
     """The state of a search: velocities x, impulses p and their misfit, and those of the least misfit.
 
     `level` bounds slope x mobility of the next step, which holds the bounds of friction unless `coupled`.
+    `left` counts the steps left in the `stage`.
     """
 
     x: jax.Array
@@ -70,6 +73,8 @@ class _Search(NamedTuple):
     coupled: jax.Array
     done: jax.Array
     steps: jax.Array
+    stage: jax.Array
+    left: jax.Array
 
 
 def _soften(fixed: _Fixed, level: jax.Array) -> ConeProgram:
@@ -187,6 +192,8 @@ def _misfit(fixed: _Fixed, x: jax.Array, p: jax.Array, law: _Law) -> jax.Array:
 
 def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     """Take one step of Newton's method, at the first length that lowers the misfit."""
+    friction = jnp.asarray(FRICTIONS, now.misfit.dtype)[now.stage]
+    fixed = fixed._replace(program=fixed.program.replace(mu=friction * fixed.program.mu))
     program = _soften(fixed, now.level)
     law = _law_at(fixed._replace(program=program), now.x, now.p, now.coupled)
     response = law.response
@@ -232,7 +239,7 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     )
     length, misfit = search[3], search[4]
     x, p = now.x + length * dx, now.p + length * dp
-    better = misfit < now.best_misfit
+    better = (misfit < now.best_misfit) & (friction == 1.0)
     eps = float(jnp.finfo(x.dtype).eps)
     rests = (now.misfit <= eps**0.6 * fixed.size) & (misfit > MISS * now.misfit)
     then = _Search(
@@ -241,15 +248,38 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
         misfit=misfit,
         best_x=jnp.where(better, x, now.best_x),
         best_p=jnp.where(better, p, now.best_p),
-        best_misfit=jnp.minimum(misfit, now.best_misfit),
+        best_misfit=jnp.where(better, misfit, now.best_misfit),
         level=jnp.clip(
             now.level * jnp.where(misfit <= MISS * now.misfit, STIFFER, SOFTER), SOFTEST, STIFFEST
         ),
         coupled=jnp.where((misfit <= FALL * now.misfit) | (now.coupled == 0), 1.0, 0.0),
         done=(misfit <= eps**0.8 * fixed.size) | rests | ~jnp.isfinite(misfit),
         steps=now.steps + 1,
+        stage=now.stage,
+        left=now.left - 1,
     )
+    then = _next_stage(then, friction)
     return jax.tree.map(lambda new, old: jnp.where(now.done, old, new), then, now)
+
+
+def _next_stage(now: _Search, friction: jax.Array) -> _Search:
+    """Change the friction after the last step of a stage, or at a solution for a friction not of the law.
+
+    Another friction starts from rest, where contacts stick; the law's own from the last point.
+    """
+    other = (friction != 1.0) & jnp.isfinite(now.misfit)
+    ends = jnp.where(now.done, other, now.left <= 0) & (now.stage < len(FRICTIONS) - 1)
+    rests = ends & (friction == 1.0)
+    return now._replace(
+        x=jnp.where(rests, 0.0, now.x),
+        p=jnp.where(rests, 0.0, now.p),
+        misfit=jnp.where(ends, jnp.inf, now.misfit),  # the first step is taken in full
+        level=jnp.where(ends, STIFFEST, now.level),
+        coupled=jnp.where(ends, 1.0, now.coupled),
+        done=now.done & ~ends,
+        stage=now.stage + ends,
+        left=jnp.where(ends, STAGE_STEPS, now.left),
+    )
 
 
 def _begin(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[_Fixed, _Search]:
@@ -261,8 +291,8 @@ def _begin(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[_Fixed, _S
     fixed = _Fixed(program, masses, mobility, jnp.sqrt(size) + jnp.finfo(x.dtype).tiny)
     misfit = _misfit(fixed, x, p, _law_at(fixed, x, p))
     stiffest = jnp.full((), STIFFEST, x.dtype)
-    begin = (stiffest, jnp.ones_like(misfit), jnp.asarray(False), jnp.int32(0))
-    return fixed, _Search(x, p, misfit, x, p, misfit, *begin)
+    begin = (stiffest, jnp.ones_like(misfit), jnp.asarray(False), jnp.int32(0), jnp.int32(0))
+    return fixed, _Search(x, p, misfit, x, p, misfit, *begin, jnp.int32(STAGE_STEPS))
 
 
 def _solution(fixed: _Fixed, now: _Search, tolerance: jax.Array) -> ConeSolution:
@@ -288,8 +318,10 @@ def solve_by_modes(
     Its equations are p = P(p - (u + R p - o) / w), with the compliance R of each row, its mobility w, and the
     projection P on what it can exert: Alart and Curnier's. So a row is open, at the stop of its gate or on
     its spring, a contact sticks or slides in a direction. A step is halved until the misfit falls; after one
-    that hardly lowers it, the next step is softer and holds the bounds of friction. The least misfit is
-    returned, and `converged` tells whether it is below eps^digits of the speeds.
+    that hardly lowers it, the next step is softer and holds the bounds of friction. After `STAGE_STEPS` steps
+    it starts again from rest, with three times the friction and then with its own, then without friction and
+    with its own. The least misfit is returned, and `converged` tells whether it is below eps^digits of the
+    speeds.
 
     Derivative: none.
     """

@@ -7,7 +7,9 @@ is left to the search on the host.
 from __future__ import annotations
 
 import functools
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from threading import Thread
+from time import perf_counter
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -16,20 +18,24 @@ import numpy as np
 from jaxcontact.batching.all_cores import num_cores
 
 DOUBLE = np.dtype(float)
-PARTS_PER_CORE = 4  # of a batch
+PARTS_PER_CORE = 8  # of a batch
+THREAD_SECONDS = 2e-4  # of the parts after the first; threads gain less on a shorter batch than they cost
 COMPILED_ROWS = 200  # larger problems are sparse more often than not, and `friction_host` makes use of that
 TOLERANCE = float(np.finfo(float).eps) ** 0.6  # residual of a success, as `friction_search.success_tolerance`
 
 
 class DenseAnswer(NamedTuple):
-    """Impulses and velocities as q; status, iterations and residual, numbers or one of each problem."""
+    """Impulses and velocities as q; iterations and residual, numbers or one of each problem."""
 
     r: np.ndarray
     u: np.ndarray
-    status: Any
     steps: Any
     residual: Any
-    is_solved: bool
+
+    @property
+    def is_solved(self) -> bool:
+        """Tell if all problems are solved."""
+        return bool(np.all(self.residual <= TOLERANCE) if self.r.ndim > 1 else self.residual <= TOLERANCE)
 
 
 @functools.lru_cache(maxsize=1)
@@ -49,43 +55,60 @@ def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | 
     """
     if type(W) is not np.ndarray or type(q) is not np.ndarray or W.dtype != DOUBLE or q.dtype != DOUBLE:
         return None
-    n = q.shape[-1] if q.ndim else 0
-    if dim not in (2, 3) or n % dim or W.shape != (*q.shape, n) or q.ndim > 2 or not q.size:
+    shape = q.shape
+    n = shape[-1] if shape else 0
+    if not 0 < n <= COMPILED_ROWS or dim not in (2, 3) or n % dim or W.shape != (*shape, n) or len(shape) > 2:
         return None
     code = _machine_code()
-    if code is None or n > COMPILED_ROWS:
+    friction = _filled(mu, (*shape[:-1], n // dim))
+    r = np.zeros(shape) if start is None else _filled(start, shape, copies=True)
+    if code is None or friction is None or r is None or not len(q):
         return None
-    friction = _filled(mu, (*q.shape[:-1], n // dim))
-    r = np.zeros(q.shape) if start is None else _filled(start, q.shape)
-    if friction is None or r is None:
-        return None
-    u, W, q = np.empty(q.shape), _writable(W), _writable(q)
-    if q.ndim == 1:
+    u, W, q = np.empty(shape), _writable(W), _writable(q)
+    if len(shape) == 1:
         steps, residual = code.solve_compiled(W, q, friction, dim, r, u)
-        return DenseAnswer(r, u, 0, steps, np.float64(residual), residual <= TOLERANCE)
-    steps, residual = _solve_on_all_cores(code, W, q, friction, dim, r, u)
-    return DenseAnswer(r, u, np.zeros_like(steps), steps, residual, bool(np.all(residual <= TOLERANCE)))
+        return DenseAnswer(r, u, steps, np.float64(residual))
+    return DenseAnswer(r, u, *_solve_on_all_cores(code, W, q, friction, dim, r, u))
 
 
 def _solve_on_all_cores(
     code: ModuleType, W: np.ndarray, q: np.ndarray, mu: np.ndarray, dim: int, r: np.ndarray, u: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Solve the problems of a batch in place; return iterations and residuals."""
+    """Solve the problems of a batch in place; return iterations and residuals.
+
+    Threads are started if the time of the first part says that they gain more than they cost.
+    """
     steps, residuals = np.empty(len(q), np.int64), np.empty(len(q))
-    bounds = np.linspace(0, len(q), min(len(q), PARTS_PER_CORE * num_cores()) + 1).astype(int)
+    cores = num_cores()
+    size = max(-(-len(q) // (PARTS_PER_CORE * cores)), 1)
+    parts = deque(slice(a, a + size) for a in range(0, len(q), size))
 
-    def solve(a: int, b: int) -> None:
-        code.solve_each(W[a:b], q[a:b], mu[a:b], dim, r[a:b], u[a:b], steps[a:b], residuals[a:b])
+    def solve_parts(count: int) -> None:
+        for _ in range(count):
+            try:
+                part = parts.popleft()
+            except IndexError:  # the other threads took the last one
+                return
+            code.solve_each(W[part], q[part], mu[part], dim, r[part], u[part], steps[part], residuals[part])
 
-    with ThreadPoolExecutor(num_cores()) as threads:
-        list(threads.map(solve, bounds[:-1], bounds[1:]))
+    began = perf_counter()
+    solve_parts(1)
+    gains = (perf_counter() - began) * len(parts) > THREAD_SECONDS
+    threads = [Thread(target=solve_parts, args=(len(parts),)) for _ in range(cores - 1) if gains]
+    for thread in threads:
+        thread.start()
+    solve_parts(len(parts))
+    for thread in threads:
+        thread.join()
     return steps, residuals
 
 
-def _filled(value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Copy numbers to an array of a shape; None if they do not fit."""
+def _filled(value: Any, shape: tuple[int, ...], copies: bool = False) -> np.ndarray | None:
+    """Return numbers as an array of a shape, a copy where need be; None if they do not fit."""
     if type(value) in (int, float):
         return np.full(shape, float(value))
+    if not copies and type(value) is np.ndarray and value.shape == shape and value.dtype == DOUBLE:
+        return _writable(value)
     array = np.empty(shape)
     try:
         array[...] = value
@@ -96,5 +119,4 @@ def _filled(value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
 
 def _writable(array: np.ndarray) -> np.ndarray:
     """Return an array in C order that may be written to: machine code is compiled for these alone."""
-    array = np.ascontiguousarray(array)
-    return array if array.flags.writeable else array.copy()
+    return array if array.flags.carray else array.copy(order="C")

@@ -29,6 +29,7 @@ from jaxcontact.solvers.friction_search import (
 from jaxcontact.status import Status
 
 NEARLY = 1e-3  # residual from which impulses that were not good enough are a better start than none
+NO_BITS = np.uint32(0)  # the status of a success
 LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
 
 
@@ -97,7 +98,7 @@ def solve_friction(
     answer = solve_dense(W, q, mu, dim, start) if by_code else None
     if answer is not None and answer.is_solved:
         solved: Any = FrictionSolution(answer.r, answer.u)  # type: ignore[arg-type]
-        return solved, _report(answer.status, answer.residual, answer.steps)
+        return solved, _report(0 * answer.steps, answer.residual, answer.steps)
     if isinstance(q, np.ndarray) and q.ndim == 2:
         return _solve_one_by_one(W, q, mu, dim, law, start, settings, answer)
     if answer is not None and answer.residual <= NEARLY:
@@ -189,9 +190,12 @@ def _solve_one_by_one(
 
 
 def _report(bits: Any, residual: Any, steps: Any) -> FrictionInfo:
-    status: Any = np.uint32(bits)
-    num_iters: Any = np.int32(steps)
-    return FrictionInfo(status=status, residual=residual, num_iters=num_iters)
+    """Make the record without its constructor, which takes as long as a problem of one contact."""
+    info = object.__new__(FrictionInfo)
+    fields = info.__dict__
+    fields["status"] = NO_BITS if type(bits) is int and not bits else np.uint32(bits)
+    fields["residual"], fields["num_iters"] = residual, np.int32(steps)
+    return info
 
 
 def _as_double(x: Any) -> Any:

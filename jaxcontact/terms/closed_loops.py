@@ -1,7 +1,8 @@
 """Rows of contacts on a mechanism with closed loops and couplings, which change its effective mass.
 
-Entry: `project_rows`. With P = I - M^-1 G^T (G M^-1 G^T)^+ G, J P M^-1 P^T J^T = J P M^-1 J^T is the Delassus
-matrix of the mechanism with its loops, so laws that see M and J P need no data of loops.
+Entries: `project_rows`, `project_velocity`. With P = I - M^-1 G^T (G M^-1 G^T)^+ G,
+J P M^-1 P^T J^T = J P M^-1 J^T is the Delassus matrix of the mechanism with its loops, so laws that see M and
+J P need no data of loops.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ def project_rows(M: jax.Array, G: jax.Array, rows: jax.Array) -> jax.Array:
         rows = rows - (scale[:, None] * impulse).T @ G
     moves = _lengths(M, rows) > small_dense.pivot_tolerance(rows.dtype) * before
     return jnp.where(moves[:, None], rows, 0.0)
+
+
+def project_velocity(M: jax.Array, G: jax.Array, v: jax.Array) -> jax.Array:
+    """Return P v (nv,), the velocity nearest to v in the kinetic metric with G v = 0.
+
+    Derivative: as `project_rows`.
+    """
+    response = implicit.solve_spd(M, G.T)
+    return v - response @ implicit.refine(G @ response, G @ v, jnp.zeros(G.shape[0], v.dtype))
 
 
 def _lengths(M: jax.Array, rows: jax.Array) -> jax.Array:

@@ -185,10 +185,10 @@ def constraint_terms(model: Model, state: State) -> ConstraintTerms:
 def unilateral_terms(model: Model, state: State) -> ContactTerms:
     """Compute `contact_terms`, followed by the limits of a mechanism as contacts without friction.
 
-    Dry friction of joints is not among them.
+    Dry friction of joints is not among them. Loops and joints held by `constraints` are rigid.
 
     Raises:
-        ValueError: as `contact_terms`, and for joints held by `constraints`.
+        ValueError: as `contact_terms`.
 
     Derivative: as `contact_terms`.
     """
@@ -196,20 +196,21 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
         return contact_terms(model, state)
     rows = constraint_terms(model, state)
     kind = np.array(rows.kind, int)
+    M, G = mass_matrix(model, state.q), rows.G
     if np.any(kind == BILATERAL):
-        raise ValueError("model: expected contacts and limits alone, got joints held by constraints")
+        G = project_rows(M, G[kind == BILATERAL], G)
     first, last = np.flatnonzero(kind == NORMAL), np.flatnonzero(kind == LIMIT)
     nt, nv = model.structure.dim - 1, model.structure.num_velocities
     order = np.concatenate([first, last])
-    tangents = rows.G[(first[:, None] + 1 + np.arange(nt)[None]).ravel()].reshape(first.size, nt, nv)
+    tangents = G[(first[:, None] + 1 + np.arange(nt)[None]).ravel()].reshape(first.size, nt, nv)
     phi = rows.phi[order]
     return ContactTerms(
-        M=mass_matrix(model, state.q),
-        J_n=rows.G[order],
+        M=M,
+        J_n=G[order],
         J_t=jnp.concatenate([tangents, jnp.zeros((last.size, nt, nv), phi.dtype)]),
         phi=phi,
         mu=jnp.concatenate([rows.mu, jnp.zeros(last.size, phi.dtype)]),
-        active=phi <= touch_tolerance(rows.G, state.q),
+        active=phi <= touch_tolerance(G, state.q),
     )
 
 

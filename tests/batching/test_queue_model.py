@@ -68,6 +68,13 @@ def test_blocks_grow_with_the_workers_so_messages_are_no_limit():
     assert times[2] == pytest.approx(100 * times[3]) == pytest.approx(1000 * times[4])
 
 
+def test_gradients_wait_for_each_other_one_by_one():
+    """300 gradients of 1000 outcomes on 160 cores: the work, a message for each, and compiling."""
+    job = Job("gradients", 3e5, 1e-3, 10.0, 1.0, 0.0, 300)
+    total, _ = on_paper(job, 10, Overhead(latency=5e-3, serial=1e-3), is_cached=True)
+    assert total == pytest.approx(3e5 * 1e-3 / 160 + 300 * 5e-3 + 1.0)
+
+
 def test_a_recorder_notes_pings_and_blocks_apart():
     def answer(number):
         return {"number": number, "seconds": 0.5, "data": b"1234"}

@@ -148,3 +148,26 @@ def test_a_hopper_lands_on_its_foot():
     law = np.clip(-1e8 * slip, -bound, bound)  # what sticks creeps by its damper
     assert np.all(bound > 0) and abs(foot[0, 1]) < bound[0]
     np.testing.assert_allclose(foot[:, 1], law, rtol=1e-6)
+
+
+def test_a_jam_is_found_by_newtons_method():
+    """Painleve's rod, mu = 3: no force lets its end slide on, and the first steps find no solution there."""
+    half, angle, speed = 0.7, 1.0, 3.0
+    rod = jc.load_mjcf(
+        f"""<mujoco><worldbody><geom type='plane' size='9 9 1' friction='3'/>
+        <body pos='0 0 {half * np.sin(angle) + 0.001}'><joint type='slide' axis='1 0 0'/>
+        <joint type='slide' axis='0 0 1'/><joint axis='0 1 0'/>
+        <inertial pos='0 0 0' mass='1' diaginertia='.16 .16 .001'/>
+        <geom type='sphere' size='.001' pos='{-half} 0 0' friction='3'/></body></worldbody></mujoco>""",
+        planar=True,
+    )
+    law = jc.compliant.Material(stiffness=1e12, damping=1e9)
+    rod = rod.replace(params=rod.params.replace(law=law))
+    start = rod.initial_state().replace(q=jnp.array([0.0, 0.0, -angle]), v=jnp.array([-speed, 0.0, 0.0]))
+    then, info = stepper()(rod, start, 1e-4, jc.compliant.StepMemory())
+    assert info.status == 0 and info.num_iters < 30
+    rows = np.array([[1, 0, -half * np.sin(angle) - 0.001], [0, 1, half * np.cos(angle)]])  # of its end
+    inverse = np.diag([1.0, 1.0, 1.0 / 0.16])
+    after = np.array([-speed, 0, 0])
+    after = after - inverse @ rows.T @ np.linalg.solve(rows @ inverse @ rows.T, rows @ after)
+    np.testing.assert_allclose(then.v, after, atol=3e-3)

@@ -126,3 +126,36 @@ def test_the_derivative_of_a_landing_is_that_of_differences():
     columns = [compiled(origin.at[k].add(step)) - compiled(origin.at[k].add(-step)) for k in range(5)]
     expected = np.stack(columns, axis=1) / (2 * step)
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.max(np.abs(expected)))
+
+
+@pytest.mark.parametrize("mass", [1.0, 1e9])
+def test_friction_holds_what_is_heavy(mass):
+    """A box on a slope that friction holds, and a slide that its dry friction stops."""
+    slope = np.radians(20.0)
+    file = f"""<mujoco><option gravity="{9.81 * np.sin(slope)} 0 {-9.81 * np.cos(slope)}"/><worldbody>
+    <geom type="plane" size="9 9 1" friction=".5"/>
+    <body pos="0 0 .1">{PLANAR}<geom type="box" size=".1 .1 .1" mass="{mass}" friction=".5"/></body>
+    <body><joint type="slide" axis="0 1 0" frictionloss="{30.0 * mass}"/>
+    <geom type="sphere" size=".1" mass="{mass}" contype="0" conaffinity="0"/></body></worldbody></mujoco>"""
+    model = jc.load_mjcf(file)
+    start = model.initial_state()
+    start = start.replace(v=start.v.at[3].set(0.1))
+    states, info = jc.compliant.rollout(model, start, jnp.zeros((60, model.num_controls)), dt=0.01)
+    assert not np.any(np.asarray(info.status))
+    creeps = (states.q[-1, 0] - states.q[-11, 0]) / 0.1, states.v[-1, 3]
+    np.testing.assert_allclose(creeps, 0.0, atol=3e-7)
+
+
+def test_springs_times_a_number_keep_their_damping_ratio():
+    file = dropped('type="sphere" size="0.1"', 0.0)
+    springs = jc.load_mjcf(file).params.law.stiffness
+    stiff = jc.load_mjcf(file.replace('size="0.1"', 'size="0.1" solref="0.002 1"')).params.law.stiffness
+    for product in (springs * 100.0, np.float64(100.0) * springs, jnp.asarray(100.0) * springs):
+        np.testing.assert_allclose(product.stiffness, stiff.stiffness)
+        np.testing.assert_allclose(product.damping, stiff.damping)
+        np.testing.assert_allclose(product.joint_stiffness, 100.0 * springs.joint_stiffness)
+        np.testing.assert_allclose(product.joint_damping, 10.0 * springs.joint_damping)
+    with pytest.raises(ValueError, match="stiffness"):
+        springs * -1.0
+    with pytest.raises(TypeError):
+        springs * springs

@@ -285,5 +285,20 @@ def test_shapes_of_a_file_are_where_mujoco_has_them(rng):
 
 def test_a_number_that_is_nan_is_named():
     text = robot().replace('name="knee"', 'name="knee" pos="nan 0 0"')
-    with pytest.raises(ValueError, match=r"source: numbers of the file are NaN, in .*tree.anchor"):
+    # MuJoCo before 3.10 refuses the text itself.
+    with pytest.raises(ValueError, match=r"source: (numbers of the file are NaN, in .*tree.anchor|.*: Nan)"):
+        jc.load_mjcf(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (10**6, "at most 10000 elements and copies of them, got 2000001"),
+        (1600, "at most 1500 geoms that may"),
+    ],
+)
+def test_copies_that_nobody_can_wait_for_are_refused(count, message):
+    text = f"""<mujoco><worldbody><geom type="plane" size="1 1 1"/><replicate count="{count}" offset="1 0 0">
+      <body pos="0 0 1"><freejoint/><geom size="0.04"/></body></replicate></worldbody></mujoco>"""
+    with pytest.raises(ValueError, match=f"source: expected {message}"):
         jc.load_mjcf(text)

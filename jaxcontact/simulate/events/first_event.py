@@ -37,6 +37,7 @@ class Found(NamedTuple):
         along: (nc,) the second of the values of `Look` there.
         event: bool, whether an event ends it.
         participants: (nc, 2) bool, the value that is zero at the end.
+        unloads: (nc,) bool, closed contacts whose normal force falls to zero with the event.
         is_resolved: bool, whether a step was small enough.
     """
 
@@ -46,6 +47,7 @@ class Found(NamedTuple):
     along: jax.Array
     event: jax.Array
     participants: jax.Array
+    unloads: jax.Array
     is_resolved: jax.Array
 
 
@@ -57,6 +59,7 @@ class _Trial(NamedTuple):
     suspects: jax.Array  # (nc, 2) bool, events that have happened at `high`
     size: jax.Array  # (nc, 2) of their values
     bracket: Bracket  # of the search for the event
+    load: jax.Array  # (nc,) normal forces of closed contacts at the start
     last: jax.Array  # (nc, 2) values at the end of the last trial
     y: jax.Array  # that end
     friction: jax.Array  # (nc, nt) directions at that end
@@ -100,7 +103,13 @@ def first_event(
         rough = leaves & _rough(samples, floor[:, 0])[-1]
         noise = floor[:, 0] / jnp.where(leaves, jnp.where(rough, jnp.inf, c.h), 1.0)
         noise = floor.at[:, 0].set(noise + jnp.where(rough, eps * jnp.max(jnp.abs(state.v)), 0.0))
-        c = c._replace(tries=c.tries + 1, y=trial.x1, friction=end.friction, along=end.value[:, 1])
+        c = c._replace(
+            load=start.value[:, 0],
+            tries=c.tries + 1,
+            y=trial.x1,
+            friction=end.friction,
+            along=end.value[:, 1],
+        )
         return lax.cond(
             c.searching,
             lambda: _narrowed(c, value[-1], noise, eps),
@@ -111,7 +120,7 @@ def first_event(
     first = _Trial(
         h=remaining, tries=jnp.int32(0), searching=jnp.array(False), done=jnp.array(False), suspects=none > 0,
         size=none + 1.0, bracket=Bracket(zero, zero, zero, zero, jnp.array(True)),
-        last=none, y=y0, friction=motion.modes.heading, along=none[:, 0],
+        load=none[:, 0], last=none, y=y0, friction=motion.modes.heading, along=none[:, 0],
     )  # fmt: skip
     end = bounded_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first, max_iters=MAX_TRIALS)
     share = jnp.where(end.suspects, end.last / end.size, jnp.inf)
@@ -119,7 +128,9 @@ def first_event(
     event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only seem to close
     first_one = jnp.arange(2 * nc) == jnp.argmin(share) if nc else jnp.zeros(0, bool)
     converged = (end.done | event) & jnp.isfinite(end.h)  # an event that round-off hides is found well enough
-    return Found(end.h, end.y, end.friction, end.along, event, first_one.reshape(nc, 2) & event, converged)
+    unloads = event & ~gaps & (end.load > depth[:, 0]) & (jnp.abs(end.last[:, 0]) <= depth[:, 0])
+    participants = first_one.reshape(nc, 2) & event
+    return Found(end.h, end.y, end.friction, end.along, event, participants, unloads, converged)
 
 
 class _Samples(NamedTuple):

@@ -333,7 +333,9 @@ def _stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
         modes=modes,
         stops=hidden,
         ended=Ended(
-            ahead.participants[:, ROOT] & closed, ahead.participants[:, FRICTION] & sticks, -ahead.friction
+            (ahead.participants[:, ROOT] & closed) | ahead.unloads,
+            ahead.participants[:, FRICTION] & sticks,
+            -ahead.friction,
         ),
         impulse=c.impulse + impulse,
         status=c.status | flag(~(ahead.is_resolved & found), Status.STALLED) | flag(stuck, Status.MAX_ITERS),

@@ -19,11 +19,12 @@ from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
 from jaxcontact.mechanics.motion_equations import kinematics_of
 from jaxcontact.mechanics.system import Model, Params, State, System
-from jaxcontact.simulate.projection import constraint_values
-from jaxcontact.simulate.steppers.dry_joints import DryRows, dry_rows, with_dry_joints
+from jaxcontact.simulate.projection import constraint_values, held_rows
+from jaxcontact.simulate.steppers.dry_joints import dry_rows, with_dry_joints
 from jaxcontact.solvers.roots import Bracket, illinois
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, touch_tolerance, unilateral_terms
+from jaxcontact.terms.closed_loops import project_rows, project_velocity
 
 LEAST_REST = 1e-9  # of dt; the shortest time after a strike, so that gaps over times stay finite
 SLOW_FRACTION = 0.25  # of the speed that forces make in a step; slower, open contacts strike too often in it
@@ -93,20 +94,35 @@ def within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array:
 
 
 def press(
-    laws: Laws, terms: ContactTerms, free: FreeStep, allowed: Any, dt: jax.Array, dry: DryRows | None
+    laws: Laws, model: Model, state: State, terms: ContactTerms, free: FreeStep, allowed: Any, dt: jax.Array
 ) -> tuple[Answer, jax.Array]:
     """Apply the law of contacts that press, over dt, to dry joints and the `allowed` contacts within reach.
 
-    Returns the answer, and the velocities (nv,) on which contacts or dry joints act.
+    Loops hold at the velocity that the law starts from, and its impulses do not change that: contacts and dry
+    joints act through P, the projection on G v = 0 in the metric of M.
+
+    Returns the answer, and the velocities (nv,) on which contacts, dry joints or loops act.
     """
-    ahead = start_of_constraints(free)
+    ahead, dry, held = start_of_constraints(free), dry_rows(model), held_rows(model, state.q)
     terms = terms.replace(M=free.M)
+    if held is not None:
+        ahead = project_velocity(free.M, held, ahead)
+        rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
+        rows = project_rows(free.M, held, rows.reshape(-1, rows.shape[2])).reshape(rows.shape)
+        terms = terms.replace(J_n=rows[:, 0], J_t=rows[:, 1:])
+        dry = None if dry is None else dry._replace(rows=project_rows(free.M, held, dry.rows))
+    nu, nv = terms.phi.shape[0], ahead.shape[0]
+    if not nu and dry is None:
+        none = jnp.zeros((0, 1 + terms.J_t.shape[1]), ahead.dtype)
+        return no_answer(ahead, none), jnp.ones(nv, bool) if held is None else jnp.any(held != 0.0, axis=0)
     terms = terms.replace(active=within_reach(terms, ahead, dt) & allowed)
-    asked, nu, nv = (terms, ahead, terms.phi / dt), terms.phi.shape[0], ahead.shape[0]
+    asked = terms, ahead, terms.phi / dt
     if dry is not None:
         asked = with_dry_joints(*asked, dry, dt)
     v, info = laws.press(*asked[:2], laws.key, clearance=asked[2])
     touched = touched_velocities(asked[0], info.impulse)[:nv]
+    if held is not None:
+        touched = touched | jnp.any(held != 0.0, axis=0)
     return Answer(v[:nv], info.impulse[:nu], info.status, info.residual, info.num_iters), touched
 
 
@@ -122,7 +138,7 @@ def step_at_once(
 ) -> tuple[State, Answer]:
     """Make a step in which contacts press and none strikes; return the end, with depth, and the answer."""
     free = free_step(model, state, controls, dt, terms.M, kinematics_of(model, state.q))
-    answer, touched = press(laws, terms, free, True, dt, dry_rows(model))
+    answer, touched = press(laws, model, state, terms, free, True, dt)
     v, rate = take_free_step(model.system, free, answer.v, touched)
     q = retract(model.system, state.q, dt * rate)
     status = answer.status | flag(~free.settled, Status.MAX_ITERS)
@@ -168,7 +184,7 @@ def _to_next_strike(
     slowest = jnp.abs(terms.J_n @ ahead - rate) * (dt / left) + collision_tolerance(rate.dtype)
     touches = terms.phi <= touch_tolerance(terms.J_n)
     fast = progress.more & (more >= 0) & (rate < -jnp.where(touches, 1.0, SLOW_FRACTION) * slowest)
-    pressed, touched = press(laws, terms, free, ~fast, left, dry_rows(model))
+    pressed, touched = press(laws, model, state, terms, free, ~fast, left)
     pressed = pressed._replace(status=pressed.status | flag(~free.settled, Status.MAX_ITERS))
     v, rate_of_q = take_free_step(model.system, free, pressed.v, touched)
     path = _Path(model.params, state.q, state.v, rate_of_q, left)
@@ -188,6 +204,9 @@ def _to_next_strike(
         near = at_strike.phi <= touch_tolerance(at_strike.J_n)
         near |= jnp.where(more > 0, first, closes) | (pressed.impulse[:, 0] > 0)
         at_strike = at_strike.replace(phi=jnp.maximum(at_strike.phi, 0.0), active=near & jnp.any(closes))
+        held = held_rows(model, then.q)
+        if held is not None:
+            then = then.replace(v=project_velocity(at_strike.M, held, then.v))
         answer = _ask(laws, at_strike, then.v)
         answer = answer._replace(status=answer.status | flag(more == 0, Status.UNTIMED))
         rest = left - share * left

@@ -17,13 +17,13 @@ from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree, pressing_law
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
-from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix_at
+from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix, mass_matrix_at
 from jaxcontact.mechanics.system import Model, State, check_mechanism
-from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.projection import (
     check_no_penetration,
     constraint_values,
+    held_rows,
     least_penetration,
     nearest_configuration,
 )
@@ -38,6 +38,7 @@ from jaxcontact.simulate.steppers.strikes import (
 )
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import contact_gaps, touch_tolerance, unilateral_terms
+from jaxcontact.terms.closed_loops import project_velocity
 
 
 class SteppingMemory(NamedTuple):
@@ -69,7 +70,8 @@ class TimeStepping(Record):
     restitution, for other laws to `AnitescuPotra`, with the friction `params.mu`. `AnitescuPotra`,
     `Sequential` and `Routh` without restitution are laws of the first kind. Limits are contacts without
     friction, after the others; dry friction of joints goes to the law of contacts that press. Friction has
-    the circular cone, by `AnitescuPotra(num_directions=k)` one of k sides.
+    the circular cone, by `AnitescuPotra(num_directions=k)` one of k sides. Loops and joints held by
+    `constraints` are rigid: closed at the end of each step, in q and v, of first order in dt.
 
     A contact is closed if it pushes in the step; at the start, if its gap is at most 1e-6 m. With a key,
     step k gives its law the key folded with k.
@@ -104,13 +106,9 @@ class TimeStepping(Record):
         """Check the mechanism and the state, and make the first memory: the key and no steps.
 
         Raises:
-            ValueError: a mechanism with closed loops or joints held by `constraints`; a state that is known
-                to be deeper than 1e-6 m.
+            ValueError: a state that is known to be deeper than 1e-6 m.
         """
         check_mechanism(model, state)
-        check_no_loops(model.system, "TimeStepping")
-        if constraint_values(model, state.q)[0].shape[0]:
-            raise ValueError("system: TimeStepping takes no joints held by `constraints`; use Compliant")
         check_no_penetration(model, state)
         return SteppingMemory(key=key, number=jnp.int32(0))
 
@@ -136,6 +134,8 @@ class TimeStepping(Record):
         moved, update = self._move(model, state, tau, key, jnp.asarray(dt, state.q.dtype))
         q, removed = nearest_configuration(model, moved.q)
         then = State(q=q, v=moved.v, t=state.t + dt)
+        if (held := held_rows(model, q)) is not None:
+            then = then.replace(v=project_velocity(mass_matrix(model, q), held, then.v))
         finite = jnp.all(jnp.isfinite(q)) & jnp.all(jnp.isfinite(then.v))
         step_status = flag(~finite, Status.NONFINITE)
         impulse = update.impulse[: model.structure.num_contacts]
@@ -153,7 +153,8 @@ class TimeStepping(Record):
         self, model: Model, state: State, tau: jax.Array, key: Any, dt: jax.Array
     ) -> tuple[State, Answer]:
         """Move a state by dt, without the removal of depth; return it and the account of the laws."""
-        if not constraint_values(model, state.q)[1].shape[0] and dry_rows(model) is None:
+        deviations, gaps = constraint_values(model, state.q)
+        if not deviations.shape[0] and not gaps.shape[0] and dry_rows(model) is None:
             kinematics = kinematics_of(model, state.q)
             free = free_step(model, state, tau, dt, mass_matrix_at(model, state.q, kinematics), kinematics)
             q = retract(model.system, state.q, dt * free.rate)

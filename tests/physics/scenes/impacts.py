@@ -13,7 +13,6 @@ import jaxcontact as jc
 from .falling import TIGHT, until
 from .scene import (
     COMPLIANT,
-    DEPTH,
     EVENTS,
     FRICTIONLESS,
     PLANE,
@@ -162,18 +161,24 @@ def limit_with_restitution() -> Scene:
 
 
 def limit_stops() -> Scene:
-    """Move a slide to the end of its range, where it stays, without restitution."""
+    """Move a slide to the end of its range, where it stays, without restitution.
+
+    The stop is exact at any dt, so C has a hundredth of the speeds. A spring with critical damping that cannot
+    pull lets go at exp(-2) of the speed; in long steps, dt^2 K > m, at the fraction m / (dt^2 K) at most.
+    """
+    speed, limit, duration = 1.0, 0.2, 0.4
+    rebound = math.exp(-2.0) * speed
     return Scene(
         name="slide stops at its limit",
         mjcf=world(
-            "<body><joint type='slide' axis='1 0 0' limited='true' range='-1 .2'/><geom type='sphere' size='.1' mass='1'/></body>"
+            f"<body><joint type='slide' axis='1 0 0' limited='true' range='-1 {limit}'/><geom type='sphere' size='.1' mass='1'/></body>"
         ),
-        v={0: 1.0},
+        v={0: speed},
         claims=WITH_LIMITS,
-        duration=0.4,
+        duration=duration,
         quantities=(
-            Quantity("x, m", end("q", 0), 0.2, 0.01, DEPTH),
-            Quantity("v, m/s", end("v", 0), 0.0, 1e-3, 1e-2),
+            Quantity("x, m", end("q", 0), limit, 0.01 * speed, rebound * (duration - limit / speed)),
+            Quantity("v, m/s", end("v", 0), 0.0, 0.01 * speed / duration, rebound),
         ),
     )
 

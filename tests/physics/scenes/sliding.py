@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from .scene import DEPTH, FALL, PLANE, G, Path, Quantity, Scene, end, floor, radians, world
+from .scene import DEPTH, FALL, PLANE, SETTLING, G, Path, Quantity, Scene, end, floor, radians, world
 
 
 def box(
@@ -20,6 +20,8 @@ def box(
 def _stop(name: str, mu: float, speed: float, duration: float, planar: bool) -> Scene:
     """Slide a box by v^2 / (2 mu g), where it stays; backward Euler adds v dt / 2."""
     joint = PLANE if planar else "<freejoint/>"
+    rests = duration - speed / (mu * G)  # s since the stop; what leans on its soft edge settles meanwhile
+    settles = DEPTH / SETTLING * math.exp(-rests / SETTLING)
     return Scene(
         name=name,
         mjcf=world(floor(mu) + box(".1 .1 .02", 1.0, mu, pos="0 0 .02", joint=joint)),
@@ -28,7 +30,7 @@ def _stop(name: str, mu: float, speed: float, duration: float, planar: bool) -> 
         duration=duration,
         quantities=(
             Quantity("x, m", end("q", 0), speed**2 / (2 * mu * G), 0.6 * speed, 2 * mu * FALL),
-            Quantity("v, m/s", end("v", 0), 0.0, 1e-4 * G, 1e-6),
+            Quantity("v, m/s", end("v", 0), 0.0, 1e-4 * G, settles),
         ),
     )
 

@@ -25,6 +25,7 @@ CHEAP = (
     ("limit_with_restitution", STEPPING),
     ("painleve_jams", EVENTS),
     ("ball_off_a_ball", EVENTS),
+    ("ball_wedges_two_apart", EVENTS),
     ("top_on_a_joint", VARIATIONAL),
 )
 
@@ -38,7 +39,12 @@ def test_an_exact_value_is_that_of_mujoco_with_stiff_contacts(name):
     np.testing.assert_array_less(example.errors(path), allowed)
 
 
-@pytest.mark.slow_cases("brake-TimeStepping", "painleve_jams-EventDriven", "ball_off_a_ball-EventDriven")
+@pytest.mark.slow_cases(
+    "brake-TimeStepping",
+    "painleve_jams-EventDriven",
+    "ball_off_a_ball-EventDriven",
+    "ball_wedges_two_apart-EventDriven",
+)
 @pytest.mark.parametrize("name, stepper", CHEAP)
 def test_a_scene_is_right_at_a_coarse_step(name, stepper):
     example = scene(name)
