@@ -15,8 +15,8 @@ from inputs.valid_calls import arguments
 
 import jaxcontact as jc
 
-WARM, CALLS, FEW_CALLS = 20, 10_000, 200
-GROWTH = 10.0  # MB
+WARM, CALLS, FEW_CALLS = 20, 10_000, 500
+GROWTH = 10.0  # MB in all calls, beside one of the collector
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads memory from /proc")
 
@@ -60,11 +60,11 @@ def check(path, count):
         growth, before, after = repeat(call, count)
     finally:
         jax._src.monitoring.unregister_event_duration_listener(listen)
-    assert growth < GROWTH, f"{growth:.1f} MB in {count} calls"
+    assert growth < 1.0 + GROWTH * count / CALLS, f"{growth:.1f} MB in {count} calls"
     assert before == after and not compiled
 
 
-@pytest.mark.parametrize("path", ["solve_lcp", "impact.anitescu_potra"])
+@pytest.mark.parametrize("path", ["solve_lcp", "impact.anitescu_potra", "ess.flow"])
 def test_calls_leave_nothing(path):
     check(path, FEW_CALLS)
 

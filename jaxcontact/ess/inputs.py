@@ -149,7 +149,8 @@ def count_guards(name: str, model: Model, x: jax.Array, control: Any) -> int:
 def guards_at(name: str, es: EventSystem, params: Any, x: jax.Array) -> jax.ShapeDtypeStruct:
     """Return shape and dtype of the guards; raise ValueError if the argument `name` is no state for them."""
     try:
-        return jax.eval_shape(es.guards, x, params)
+        # A bound method would stay in a cache of JAX after each call.
+        return jax.eval_shape(lambda y: es.guards(y, params), x)
     except (TypeError, ValueError, IndexError) as error:
         raise ValueError(
             f"{name}: expected a state of the guards, got shape {jnp.shape(x)}: {error}"
