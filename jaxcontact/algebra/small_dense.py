@@ -148,6 +148,11 @@ def product_lanes(a: jax.Array, b: jax.Array) -> jax.Array:
     return total
 
 
+def apply_matrix(matrix: jax.Array, x: jax.Array) -> jax.Array:
+    """Multiply a small matrix (..., n) by a vector (n,), as a sum that XLA compiles with its neighbours."""
+    return jnp.sum(matrix * jnp.expand_dims(x, range(matrix.ndim - 1)), axis=-1)
+
+
 UNROLLED = 36  # rows of the largest matrix whose factorisation is written out block by block
 BLOCK = 3  # rows that a factorisation eliminates at once
 

@@ -80,7 +80,7 @@ def accelerations(
     if dt is not None:
         round_off = float(jnp.finfo(drift.dtype).eps) ** (1.0 - FORCE_TOLERANCE)
         size = jnp.maximum(size, round_off * mass_norm(terms.M, state.v) / dt)
-    return Accelerations(terms, space, free, space.jacobian @ free + drift, size)
+    return Accelerations(terms, space, free, small_dense.apply_matrix(space.jacobian, free) + drift, size)
 
 
 def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> jax.Array:
@@ -111,12 +111,16 @@ def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip:
     rows, rhs = rows * per_length[:, None], rhs * per_length
     fixed = lax.stop_gradient(rows)
     square, _ = small_dense.generalized_inverse(fixed @ fixed.T)
-    inverse, multipliers = fixed.T @ square, square @ lax.stop_gradient(rhs)
+    inverse, multipliers = fixed.T @ square, small_dense.apply_matrix(square, lax.stop_gradient(rhs))
     # `refine` would not change the distribution of a load. The shortest forces are rows^T times multipliers,
     # so their distribution turns with the rows; its part without an effect on the rows is zero in value, but
     # its derivative is not.
-    turned = rows.T @ multipliers
-    force = implicit.refine(rows, rhs, inverse @ rhs, inverse) + turned - inverse @ (fixed @ turned)
+    turned = small_dense.apply_matrix(rows.T, multipliers)
+    guess, without = (
+        small_dense.apply_matrix(inverse, rhs),
+        small_dense.apply_matrix(inverse, small_dense.apply_matrix(fixed, turned)),
+    )
+    force = implicit.refine(rows, rhs, guess, inverse) + turned - without
     return weight * force
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.algebra import small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.mechanics.system import Model, State
@@ -70,7 +71,7 @@ def choose_modes(
     """
     rates = accelerations(model, state, closed, controls, dt)
     nc = near.shape[0]
-    u = (rates.space.jacobian @ state.v).reshape(nc, -1)
+    u = small_dense.apply_matrix(rates.space.jacobian, state.v).reshape(nc, -1)
     rate, scale = rates.rate.reshape(nc, -1), rates.space.scale.reshape(nc, -1)
     speed = jnp.sqrt(jnp.sum(u[:, 1:] ** 2, axis=1))
     slides = closed & (speed > near * scale[:, 1])
@@ -95,7 +96,9 @@ def choose_modes(
             guess=jnp.where(jam, stops, 0.0),
         )
         lam, found = _impulses(rates.space, closed, question)
-        change = jnp.max(jnp.abs(rates.space.delassus @ lam.reshape(-1)), initial=0.0)
+        change = jnp.max(
+            jnp.abs(small_dense.apply_matrix(rates.space.delassus, lam.reshape(-1))), initial=0.0
+        )
         happens = jam & found & (change > LEAST * jnp.max(hard, initial=0.0))
         modes, agrees = _modes(rates, closed, question, lam)
         return ModeChoice(modes, found & agrees & ~jam, happens, scale * jnp.where(happens, lam, 0.0)), k + 1
@@ -126,7 +129,7 @@ def _modes(
     """Find the modes of these forces, and whether they agree with the question."""
     space, nc = rates.space, closed.shape[0]
     slides, way = question.slides, question.way
-    rate = (rates.rate + space.delassus @ lam.reshape(-1)).reshape(nc, -1)
+    rate = (rates.rate + small_dense.apply_matrix(space.delassus, lam.reshape(-1))).reshape(nc, -1)
     noise = 100.0 * contact_modes.feasibility_tolerance(rate.dtype) * rates.size
     turned = jnp.sqrt(jnp.sum(rate[:, 1:] ** 2, axis=1))
     held = jnp.abs(rate[:, 0]) <= noise

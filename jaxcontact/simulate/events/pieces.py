@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.algebra import small_dense
 from jaxcontact.impact.laws.callable_laws import pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Model, State
@@ -43,7 +44,7 @@ def classify(terms: ContactTerms, state: State) -> EventContacts:
     slow = collision_tolerance(state.v.dtype)
     near = terms.phi <= touching_gap(state.q.dtype)
     at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))
-    rate = terms.J_n @ state.v
+    rate = small_dense.apply_matrix(terms.J_n, state.v)
     return EventContacts(terms, near, at_zero, at_zero & (rate < -slow), near & (jnp.abs(rate) <= slow))
 
 

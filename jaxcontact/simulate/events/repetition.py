@@ -175,7 +175,8 @@ def _jam(
     inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: ContactTerms, log: Any
 ) -> tuple[Any, ...]:
     state = carry.state
-    after, push, _ = jolt(arrive(terms, state.q, terms.M @ state.v, state.t), piece.participants, piece.push)
+    before = arrive(terms, state.q, terms.M @ state.v, state.t)
+    after, push, _ = jolt(before, piece.participants, piece.push, True)
     return behind_impact(carry, after.v, piece.participants), push[:, 0], jnp.zeros_like(piece.push)
 
 

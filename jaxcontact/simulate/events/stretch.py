@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra import implicit
+from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.algebra.replay_rule import differentiate_at_once
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space
 from jaxcontact.mechanics.configuration import position_rate, retract
@@ -111,19 +111,20 @@ def _point(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) ->
 
     force = lax.cond(jnp.any(kind != SEPARATE), pressed, lambda: jnp.zeros_like(at.rate))
     scale = at.space.scale.reshape(nc, dim)
-    rate = (at.rate + at.space.delassus @ force).reshape(nc, dim)
+    rate = (at.rate + small_dense.apply_matrix(at.space.delassus, force)).reshape(nc, dim)
     turns = [(rate[:, 1:] / scale[:, 1:]).reshape(-1)] if dim == 3 else []
-    vdot = at.free + at.space.response @ force
+    vdot = at.free + small_dense.apply_matrix(at.space.response, force)
     slope = jnp.concatenate([qdot, vdot, (scale * force.reshape(nc, dim)).reshape(-1), *turns])
 
-    along = jnp.sum(heading * (at.terms.J_t @ state.v), axis=1)
+    along = jnp.sum(heading * small_dense.apply_matrix(at.terms.J_t, state.v), axis=1)
     push, left = (x / at.size for x in pushes(at.space, force))
     closed = jnp.stack([push, jnp.where(kind == STICK, left, along)], axis=1)
     gaps = jnp.stack([at.terms.phi, jnp.ones_like(push)], axis=1)
     value = jnp.where((kind == SEPARATE)[:, None], gaps, closed)
     tangential = lax.stop_gradient(force.reshape(nc, dim)[:, 1:])
     size = jnp.linalg.norm(tangential, axis=1, keepdims=True)
-    return slope, Look(value, at.terms.J_n @ state.v, tangential / jnp.where(size > 0, size, 1.0))
+    gap_rate = small_dense.apply_matrix(at.terms.J_n, state.v)
+    return slope, Look(value, gap_rate, tangential / jnp.where(size > 0, size, 1.0))
 
 
 def _free(model: Model, controls: jax.Array, state: State) -> jax.Array:
@@ -207,7 +208,7 @@ def _at_rest(
     none = jnp.zeros_like(terms.J_t[:, :, 0])
     gap = jnp.concatenate([jnp.where(closed, terms.phi, 0.0)[:, None], none], axis=1).reshape(-1)
     kinds = jnp.stack([jnp.where(closed, SLIDE, SEPARATE), kind])
-    off = jnp.stack([space.scale * gap, space.jacobian @ v])
+    off = jnp.stack([space.scale * gap, small_dense.apply_matrix(space.jacobian, v)])
     moves = jax.vmap(lambda x, kind: shortest_forces(space, x, kind, none))(off, kinds)
     delta, change = moves @ space.response.T
     return retract(model.system, q, delta), v + change

@@ -52,8 +52,9 @@ class _ImpulseSearch(NamedTuple):
 
 
 def contact_impulses(
-    delassus: jax.Array, velocity: jax.Array, mu: jax.Array, closed: jax.Array, guess: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    delassus: jax.Array, velocity: jax.Array, mu: jax.Array, closed: jax.Array, guess: jax.Array,
+    is_known: bool = False,
+) -> tuple[jax.Array, jax.Array]:  # fmt: skip
     """Find impulses with 0 <= lam_n, u_n >= 0 complementary, |lam_t| <= mu lam_n of maximal dissipation.
 
     Velocities are u = u_0 + D lam; D need not be symmetric. Newton's method on the law itself finds most
@@ -69,6 +70,7 @@ def contact_impulses(
         mu: (nc,) friction.
         closed: (nc,) bool; the others carry nothing.
         guess: (nc, dim) impulses to start the search from; it carries no derivative.
+        is_known: whether the guess is the solution, which needs no search but the equations of its modes.
 
     Returns:
         lam (nc, dim), and whether it was found.
@@ -85,7 +87,7 @@ def contact_impulses(
     reference = jnp.max(jnp.abs(law[1] / scale), initial=0.0)
 
     def modes_of(lam: jax.Array, matrix: jax.Array, free: jax.Array) -> _Modes:
-        z = lam - (free + (matrix @ lam.reshape(-1)).reshape(nc, dim)) / scale
+        z = lam - (free + small_dense.apply_matrix(matrix, lam.reshape(-1)).reshape(nc, dim)) / scale
         normal, length = _lengths(z, closed)
         return _Modes(normal > 0, length > friction * normal, z)
 
@@ -103,7 +105,10 @@ def contact_impulses(
         rows, rhs = _equations(matrix, free, friction, scale, modes)
         inverse, _ = small_dense.generalized_inverse(rows)
         # If a load can be shared in many ways, its distribution does not change.
-        lam = c.lam + (inverse @ (rhs - rows @ c.lam.reshape(-1))).reshape(nc, dim)
+        flat = c.lam.reshape(-1)
+        lam = c.lam + small_dense.apply_matrix(inverse, rhs - small_dense.apply_matrix(rows, flat)).reshape(
+            nc, dim
+        )
         found, there, plain = good(lam, matrix, free), good(lam, *law), c.rate == 0
         ends = found | (c.left == 1)
         rate = jnp.where(plain, 1.0, jnp.where(found, c.rate / LONGER, c.rate * SHORTER))
@@ -127,7 +132,7 @@ def contact_impulses(
         guess, none, jnp.zeros_like(reference), jnp.zeros_like(delassus), modes_of(guess, *law),
         jnp.array(False), jnp.int32(TRIES), jnp.int32(0),
     )  # fmt: skip
-    end = bounded_loop(searching, improve, first, max_iters=MAX_TRIES)
+    end = improve(first) if is_known else bounded_loop(searching, improve, first, max_iters=MAX_TRIES)
     rows, rhs = _equations(delassus, velocity, mu, scale, lax.stop_gradient(end.modes))
     exact = implicit.refine(rows, rhs, lax.stop_gradient(end.lam).reshape(-1), end.inverse).reshape(nc, dim)
     # Nearly singular equations may lead away from the solution that was found.

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra import implicit
+from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.motion_equations import bias_at, mass_matrix
 from jaxcontact.mechanics.robot import actuator_forces
@@ -44,7 +44,9 @@ def touching(terms: ContactTerms) -> jax.Array:
 
 def approaching(node: Node) -> jax.Array:
     """Find the contacts (nc,) that touch and approach, so that an impact is due."""
-    return touching(node.terms) & (node.terms.J_n @ node.v < -collision_tolerance(node.v.dtype))
+    return touching(node.terms) & (
+        small_dense.apply_matrix(node.terms.J_n, node.v) < -collision_tolerance(node.v.dtype)
+    )
 
 
 def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
@@ -80,21 +82,25 @@ def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Nod
     # Contacts that leave so slowly that they would return within the round-off of a gap stay closed. That
     # does not hold them: closed contacts push but never pull. 4e-6 m/s rises by 8e-13 m under gravity. At
     # 1e-6 m/s a contact comes back faster than it left, because the search takes a gap of 1e-13 m as zero.
-    rate, tolerance = terms.J_n @ v, collision_tolerance(v.dtype)
+    rate, tolerance = small_dense.apply_matrix(terms.J_n, v), collision_tolerance(v.dtype)
     return Node(q, p, v, t, terms, touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance))
 
 
 def land(
-    model: Model, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array
-) -> tuple[Node, jax.Array, jax.Array]:
+    model: Model, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array,
+    is_known: bool = False,
+) -> tuple[Node, jax.Array, jax.Array]:  # fmt: skip
     """Make the node at the end (q, p) of a step from `node`.
+
+    Args:
+        guess: (nc, dim) impulses at the end, and with `is_known` the solution.
 
     Returns:
         The node, the impulses (nc, dim) at the end, and whether their modes were found.
     """
     terms = terms_at(model, q, node.t)
     stay = node.closed & touching(terms)
-    p, second, is_solved = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess)
+    p, second, is_solved = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess, is_known)
     return arrive(terms, q, p, t), second, is_solved
 
 
@@ -121,11 +127,11 @@ def loads(
     if controls is not None:
         force = force + actuator_forces(model, state, controls)
     response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
-    free = drift + (rows @ response[:, -1]).reshape(nc, dim)
-    free = free.at[:, 1:].add(node.terms.J_t @ node.v / after)
+    free = drift + small_dense.apply_matrix(rows, response[:, -1]).reshape(nc, dim)
+    free = free.at[:, 1:].add(small_dense.apply_matrix(node.terms.J_t, node.v) / after)
     delassus = rows @ response[:, :-1]
     impulse, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
-    leaves = free[:, 0] + (delassus @ impulse.reshape(-1)).reshape(nc, dim)[:, 0]
+    leaves = free[:, 0] + small_dense.apply_matrix(delassus, impulse.reshape(-1)).reshape(nc, dim)[:, 0]
     mobility = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]
     gross = jnp.max(jnp.abs(model.params.gravity)) + jnp.max(jnp.abs(rows) @ jnp.abs(response[:, -1]))
     return jnp.where(closed, mobility * impulse[:, 0] - leaves, 0.0), gross

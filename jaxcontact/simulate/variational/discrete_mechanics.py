@@ -165,6 +165,7 @@ class _Guess(NamedTuple):
     """Mean velocity and impulses that an iteration starts from, momenta at both ends, slopes.
 
     `look` returns the mean velocities (nc, dim) in contacts and their derivative (nc, dim, nv) by w.
+    `is_known`: whether the impulses are those of the step.
     """
 
     w: jax.Array
@@ -172,6 +173,7 @@ class _Guess(NamedTuple):
     momenta: tuple[jax.Array, jax.Array]
     slopes: Slopes
     look: Callable[[], tuple[jax.Array, jax.Array]]
+    is_known: bool = False
 
 
 class _Iteration(NamedTuple):
@@ -247,7 +249,7 @@ def repeat_step(
     """Repeat the step from its mean velocity w, with a derivative.
 
     Args:
-        impulse: (nc, dim), to find the modes of contact from.
+        impulse: (nc, dim) of the step, from which the modes of contact follow.
         slopes: those of the step.
 
     Derivative: of the solution, first order, forward and reverse, by everything but `w`, `impulse`, `slopes`
@@ -258,25 +260,26 @@ def repeat_step(
     def look() -> tuple[jax.Array, jax.Array]:
         return mean_velocities(model, start.q, w, h), slopes.contacts
 
-    return _newton(model, start, _Guess(w, impulse, values, slopes, look), contacts, h)
+    return _newton(model, start, _Guess(w, impulse, values, slopes, look, True), contacts, h)
 
 
 def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: jax.Array) -> MidpointStep:
     """Make one iteration from the guess, and the step that it leads to."""
-    w, impulse, momenta, slopes, look = guess
+    w, impulse, momenta, slopes, look, is_known = guess
     inverse = slopes.inverse
-    free = w + inverse @ (start.p - momenta[0])
+    free = w + small_dense.apply_matrix(inverse, start.p - momenta[0])
 
     def pushed() -> tuple[jax.Array, ...]:
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
         mean, slope = look()
         response = inverse @ flat.T
+        velocity = mean + small_dense.apply_matrix(slope, free - w)
         pushes, settled = contact_impulses(
-            slope.reshape(nc * dim, nv) @ response, mean + slope @ (free - w), contacts.mu, contacts.closed,
-            lax.stop_gradient(impulse),
+            slope.reshape(nc * dim, nv) @ response, velocity, contacts.mu, contacts.closed,
+            lax.stop_gradient(impulse), is_known,
         )  # fmt: skip
-        return free + response @ pushes.reshape(-1), pushes, settled, slope
+        return free + small_dense.apply_matrix(response, pushes.reshape(-1)), pushes, settled, slope
 
     def alone() -> tuple[jax.Array, ...]:
         return free, jnp.zeros_like(impulse), jnp.array(True), slopes.contacts
@@ -289,18 +292,21 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
         w=new,
         impulse=pushes,
         q=retract(model.system, start.q, h * new + closes),
-        p=momenta[1] + slopes.end @ (new - w),
+        p=momenta[1] + small_dense.apply_matrix(slopes.end, new - w),
         solved=settled,
         residual=lax.stop_gradient(_change(w, new, free)),
-        closed_by=contacts.rows[:, 0] @ closes,
+        closed_by=small_dense.apply_matrix(contacts.rows[:, 0], closes),
         slopes=slopes._replace(contacts=slope),
     )
 
 
 def onto_closed_contacts(
-    mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array
+    mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array, is_known: bool = False
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Make the momentum (nv,) at the end of a step tangent to the contacts that stay closed.
+
+    Args:
+        guess: (nc, dim) impulses, and with `is_known` the solution.
 
     Returns:
         p + J^T lam with 0 <= lam_n, J_n v >= 0 complementary and friction of maximal dissipation;
@@ -311,11 +317,16 @@ def onto_closed_contacts(
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
         response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
-        velocity = (flat @ response[:, -1]).reshape(nc, dim)
+        velocity = small_dense.apply_matrix(flat, response[:, -1]).reshape(nc, dim)
         pushes, is_solved = contact_impulses(
-            flat @ response[:, :-1], velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess)
+            flat @ response[:, :-1],
+            velocity,
+            contacts.mu,
+            contacts.closed,
+            lax.stop_gradient(guess),
+            is_known,
         )
-        return p + flat.T @ pushes.reshape(-1), pushes, is_solved
+        return p + small_dense.apply_matrix(flat.T, pushes.reshape(-1)), pushes, is_solved
 
     def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         return p, jnp.zeros_like(guess), jnp.array(True)

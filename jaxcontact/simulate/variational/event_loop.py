@@ -328,7 +328,14 @@ def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     if nc:
         crossed = jnp.any(fell) & finite
         following, done, again = looked_between(
-            node, search, following, step, value, arrived.terms.J_n @ arrived.v, crossed, done
+            node,
+            search,
+            following,
+            step,
+            value,
+            small_dense.apply_matrix(arrived.terms.J_n, arrived.v),
+            crossed,
+            done,
         )
         is_full_step = done & (is_full_step | (again & (search.h == t_end - node.t)))
     is_full_step = is_full_step & ~hidden

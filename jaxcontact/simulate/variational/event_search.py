@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.algebra import small_dense
 from jaxcontact.simulate.variational.contact_state import Node
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
 from jaxcontact.solvers.roots import inside_or_middle
@@ -93,7 +94,7 @@ def events(
     """
     noise = round_off(load.dtype)
     begin, base = behind_closing(node, step)
-    gap, rate = arrived.terms.phi - base, arrived.terms.J_n @ arrived.v
+    gap, rate = arrived.terms.phi - base, small_dense.apply_matrix(arrived.terms.J_n, arrived.v)
     # Contacts that carry nothing, as redundant ones may, open without an event.
     first = search.tries == 0
     opens = (load_0 > smallest_load) & (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.algebra import implicit
+from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.contact_state import Node, arrive, contacts_of
@@ -27,7 +27,9 @@ def stopped(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
     return node.closed & slides & left & (impulse[:, 0] > 0)
 
 
-def jolt(node: Node, closed: jax.Array, guess: jax.Array) -> tuple[Node, jax.Array, jax.Array]:
+def jolt(
+    node: Node, closed: jax.Array, guess: jax.Array, is_known: bool = False
+) -> tuple[Node, jax.Array, jax.Array]:
     """Find the impact without approach; return the node after it, its impulses (nc, dim), and if it exists.
 
     Inelastic, with friction: 0 <= lam_n, u_n >= 0 complementary, lam_t opposing u_t with maximal dissipation,
@@ -36,6 +38,7 @@ def jolt(node: Node, closed: jax.Array, guess: jax.Array) -> tuple[Node, jax.Arr
     Args:
         closed: (nc,) bool, contacts that take part.
         guess: (nc, dim) impulses of a step that found it.
+        is_known: whether the guess is its solution, as in a replay.
 
     Derivative: by the node, in the modes found.
     """
@@ -43,11 +46,11 @@ def jolt(node: Node, closed: jax.Array, guess: jax.Array) -> tuple[Node, jax.Arr
     rows = contacts_of(node.terms, closed).rows.reshape(nc * dim, -1)
     response = implicit.solve_spd(node.terms.M, rows.T)
     delassus = rows @ response
-    u = (rows @ node.v).reshape(nc, dim)
-    push, found = contact_impulses(delassus, u, node.terms.mu, closed, guess)
+    u = small_dense.apply_matrix(rows, node.v).reshape(nc, dim)
+    push, found = contact_impulses(delassus, u, node.terms.mu, closed, guess, is_known)
     push = jnp.where(closed[:, None], push, 0.0)
-    change = jnp.abs(delassus @ push.reshape(-1)).reshape(nc, dim)
+    change = jnp.abs(small_dense.apply_matrix(delassus, push.reshape(-1))).reshape(nc, dim)
     slip = jnp.max(jnp.where(closed[:, None], jnp.abs(u[:, 1:]), 0.0), initial=0.0)
     happens = found & (jnp.max(change, initial=0.0) > LEAST * slip) & (slip > 0)
-    p = node.p + rows.T @ push.reshape(-1)
+    p = node.p + small_dense.apply_matrix(rows.T, push.reshape(-1))
     return arrive(node.terms, node.q, p, node.t), push, happens

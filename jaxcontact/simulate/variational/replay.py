@@ -168,7 +168,7 @@ def _collide(
 def _jam(
     numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces, log: Any
 ) -> tuple[Any, ...]:
-    after, found, _ = jolt(node, piece.participants, piece.impulse)
+    after, found, _ = jolt(node, piece.participants, piece.impulse, True)
     return after, found[:, 0], jnp.zeros_like(piece.impulse)
 
 
@@ -191,7 +191,7 @@ def _move(
     contacts = contacts_of(node.terms, node.closed)
     start = Start(node.q, node.p, node.t, controls)
     step = repeat_step(model, start, piece.w, piece.impulse, piece.slopes, contacts, h)
-    after, second, _ = land(model, node, step.q, step.p, node.t + h, piece.second)
+    after, second, _ = land(model, node, step.q, step.p, node.t + h, piece.second, True)
     value = after.terms.phi
     if value.shape[0]:
         lets_go = (piece.kind == EVENT) & jnp.any(piece.participants & node.closed)
