@@ -145,7 +145,7 @@ def test_a_hopper_lands_on_its_foot():
     foot, terms = np.asarray(info.lam)[-4:].reshape(2, 2), constraint_terms(hopper, state)
     slip = info.slip[-2:, 0] + 0.01 * terms.gdot_v[-3::2]  # of rows that turn during the step
     bound = 1.2 * foot[:, 0]
-    law = np.clip(-1e8 * slip, -bound, bound)  # what sticks creeps by its damper
+    law = np.clip(-hopper.params.law.friction_damping * slip, -bound, bound)  # what sticks creeps
     assert np.all(bound > 0) and abs(foot[0, 1]) < bound[0]
     np.testing.assert_allclose(foot[:, 1], law, rtol=1e-6)
 

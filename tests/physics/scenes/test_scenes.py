@@ -56,7 +56,7 @@ def test_a_scene_is_right_at_a_coarse_step(name, stepper):
 
 @pytest.mark.parametrize("name, stepper", [
     ("dry_slide", EVENTS), ("dry_slide", VARIATIONAL),
-    ("four_bar", STEPPING), ("four_bar", EVENTS), ("four_bar", VARIATIONAL),
+    ("four_bar", EVENTS), ("four_bar", VARIATIONAL),
 ])  # fmt: skip
 def test_a_stepper_that_lacks_what_a_scene_needs_refuses_it(name, stepper):
     example = scene(name)
