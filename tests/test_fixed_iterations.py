@@ -47,6 +47,7 @@ LONG = (jc.impact.routh_step, jc.impact.sample_in_jit, jc.impact.anitescu_potra,
         jc.place_on_ground, jc.compliant.step, ess.b_derivative, jc.simulate.time_augmented)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function", [*CHEAP, *(pytest.param(f, marks=pytest.mark.slow) for f in LONG)], ids=lambda f: f.__name__
 )
@@ -61,6 +62,7 @@ def test_values_and_statuses_are_those_of_loops_that_end_early(function):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_a_flow_of_fixed_iterations_lowers_for_a_gpu_and_has_a_reverse_mode():
     model = jc.Model(
         system=ess.EventSystem(lambda t, x, s, c, p: 1.0 - 0.3 * (s > 0), lambda x, p: x), params=None

@@ -78,6 +78,7 @@ def test_a_smooth_contact_keeps_no_damping_of_the_file(ball):
     assert before.min() > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.1, 5.0])
 def test_a_contact_that_ends_at_a_gap_of_zero_has_the_derivative_of_a_rigid_one(mu):
     """The damper alone would throw the ball back, so the gate holds its gap at zero; it slides or sticks."""

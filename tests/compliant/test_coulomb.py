@@ -116,6 +116,7 @@ def test_thrown_boxes_are_solved_alone_as_in_a_batch_beside_a_poisoned_lane(box)
             np.testing.assert_allclose(states.v[lane, k], state.v, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
 def test_derivatives_are_those_of_differences(box, mode):
     """Of a box that slides and turns on its four corners, by its velocity."""

@@ -60,6 +60,7 @@ def test_a_search_that_converges_is_not_softened():
     assert info.num_iters <= 7
 
 
+@pytest.mark.slow
 def test_feet_that_stay_as_they_are_cost_one_step_of_newton():
     """The last impulses tell which feet rest: a robot that stands is solved at once."""
     pytest.importorskip("mujoco")
@@ -73,6 +74,7 @@ def test_feet_that_stay_as_they_are_cost_one_step_of_newton():
         assert np.all(info.num_iters[20:] <= iterations)
 
 
+@pytest.mark.slow
 def test_feet_whose_slip_turns_round_cost_few_steps_of_newton(rng):
     """Stiff friction flips from one bound to the other unless the modes are chosen: that took up to 18 steps."""
     pytest.importorskip("mujoco")

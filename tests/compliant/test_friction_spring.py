@@ -66,6 +66,7 @@ def test_a_block_that_sticks_swings_on_its_spring(cone):
     np.testing.assert_allclose(infos.stretch[:, 0, 0], x, rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_what_sticks_does_not_creep():
     """Half the friction bound on a damped spring: at rest at F / K_r, not a step further; a damper creeps."""
     force = 0.5 * WEIGHT
@@ -133,6 +134,7 @@ def test_a_spring_without_contact_goes_back_to_zero():
     np.testing.assert_allclose(infos.stretch[:50, 0, 0], expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_stepper_carries_the_springs():
     model = block()
     expected, _ = roll(model)

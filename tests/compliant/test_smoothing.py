@@ -53,6 +53,7 @@ def landing():
     return model, state, exact.v
 
 
+@pytest.mark.slow
 def test_the_error_is_of_first_order(landing):
     """Of the box; the pusher, which nothing touches, moves to first order in dt here, and else to second."""
     model, state, exact = landing
@@ -83,6 +84,7 @@ def test_derivatives_forward_and_reverse_are_those_of_differences(landing):
     np.testing.assert_allclose(jax.jacrev(end)(at), found, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_lanes_and_bad_numbers(landing):
     model, state, _ = landing
     levels = jnp.array([1e-3, jnp.nan, -1.0, 1e-5])

@@ -61,6 +61,7 @@ def test_steady_sliding_has_coulomb_friction_and_the_known_gap(cone, lift):
     assert info.status == 0
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("mu", [0.0, 0.125, 0.25])
 def test_a_box_slides_down_an_incline_as_the_closed_form_says(mu):

@@ -48,6 +48,7 @@ def point_of(mode):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("slip")
 @pytest.mark.parametrize("mode", MODES)
 def test_step_agrees_with_central_differences(mode, rng):
@@ -193,6 +194,7 @@ PENDULUM = """<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0
 <equality><connect body1="foot" anchor="0 0 0"/></equality></mujoco>"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_contacts", [None, 1])
 def test_a_gradient_has_few_kinematics_of_each_step(max_contacts):
     """Cosines of the joints' angles in the loops of a gradient: of the steps, and of the way back.

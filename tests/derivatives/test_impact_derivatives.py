@@ -261,6 +261,7 @@ def projected(terms, rows):
     return np.eye(len(mass)) - response @ np.linalg.pinv(rows @ response) @ rows
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("places0-0.9-v0", "places1-0.0-v1")
 @pytest.mark.parametrize(
     ("places", "mu", "v"),

@@ -93,6 +93,7 @@ def test_parallel_capsules_touch_at_two_places():
     assert np.flatnonzero(tip <= 1e-6).tolist() == [0]  # two ends are one contact
 
 
+@pytest.mark.slow
 def test_a_capsule_lies_on_a_box():
     numbers = {"a_radius": 0.05, "a_ends": [[-0.2, 0, 0], [0.2, 0, 0]], "b_size": [0.2, 0.2, 0.2]}
     for shift, places in ((0.0, [-0.1, 0.1]), (0.15, [-0.05, 0.1])):
@@ -136,6 +137,7 @@ def test_a_rectangle_rests_on_a_rectangle():
             np.testing.assert_allclose(normal[active], [[0, 1]] * 2, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_no_false_contacts_where_boxes_overlap_a_little():
     """Overlapping by 1e-4 of their size: no contact deeper than ten times that, none against the depth."""
     a, b = cases.make("box", 3, "a"), cases.make("box", 3, "b")

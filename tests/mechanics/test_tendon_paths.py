@@ -63,6 +63,7 @@ def test_lengths_moments_and_forces_are_those_of_mujoco(planar, rng):
             np.testing.assert_allclose(passive, data.qfrc_passive, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spring", ["", 'stiffness="2000" damping="60" springlength="0 0.3"'])
 def test_a_ball_falls_into_its_string_and_hangs(spring):
     model = jc.load_mjcf(STRING.format(spring=spring))

@@ -145,6 +145,7 @@ def test_momentum_balances(case):
     assert np.abs(change - given).max() <= 1e-12 * np.abs(M).max() * np.abs(case.v0).max()
 
 
+@pytest.mark.slow
 def test_total_impulse_is_inside_the_friction_cone(case):
     """A sum of elements of a convex cone lies in it."""
     impulse, limit = np.asarray(case.samples.impulse), case.planar[3]
@@ -239,6 +240,7 @@ def test_samples_equal_the_reference_with_the_same_draws(name):
         np.testing.assert_allclose(np.asarray(samples.path[i, : len(path)]), path, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(TWO_CONTACTS))
 def test_step_solutions_are_those_of_the_reference(name):
     """Sets of solutions, at every velocity that 40 random walks pass through."""
@@ -319,6 +321,7 @@ def test_rocking_block_outcomes_fill_the_range_up_to_the_sequential_one():
         assert (J_n @ np.asarray(v_plus))[order[0]] == pytest.approx(0.21 * speed, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_box_may_slide_faster_than_in_the_sequential_outcome():
     """The sequential outcome is a limit of samples; contact A slides faster in others."""
     case = load("box_and_wall")
@@ -344,6 +347,7 @@ def test_rare_families_of_the_captions(name, kind, share):
     assert found == pytest.approx(share, abs=4 * np.sqrt(share / 2**14))
 
 
+@pytest.mark.slow
 def test_the_top_disk_may_leave_both_others():
     """Section 5.4.5 says it keeps one. It rests on both while these come together; then one impulse, between
     the two, stops them, and the law lets the top disk go on: u_n = w / 2 at both of its contacts.
@@ -390,6 +394,7 @@ def test_sequential_impacts_are_those_of_the_reference(name):
         assert float(info.energy_ratio) <= 1.0
 
 
+@pytest.mark.slow
 def test_disks_chatter_in_sequence():
     """No finite number of single impacts ends it; the approach speed falls geometrically."""
     case = load("disk_stack")
@@ -402,6 +407,7 @@ def test_disks_chatter_in_sequence():
     assert speeds[0] > 2 * speeds[1] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", some(NAMES, slow=("box_and_wall", "ramone", "disk_stack")))
 def test_simultaneous_outcomes_are_those_of_the_reference(name):

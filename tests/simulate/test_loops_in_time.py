@@ -59,6 +59,7 @@ def test_a_parallelogram_swings_as_a_pendulum_to_first_order():
     assert errors[2] < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restitution", [0.0, 0.5])
 def test_a_tip_that_strikes_a_wall_turns_the_whole_linkage_back(restitution):
     """At angle 0 the tip touches the wall and moves along its normal; one angle is left: w+ = -e w."""
@@ -69,6 +70,7 @@ def test_a_tip_that_strikes_a_wall_turns_the_whole_linkage_back(restitution):
     np.testing.assert_allclose(np.asarray(states.v)[-1], -restitution * np.array([1.0, -1.0, 1.0]), atol=3e-5)
 
 
+@pytest.mark.slow
 def test_dry_friction_holds_a_linkage_whose_weight_it_exceeds():
     """At an angle of -0.1 the weight turns with 1.27 N m: 1.4 N m of one joint hold it, 1.2 N m do not."""
     moved = []

@@ -24,6 +24,7 @@ def ball(tilt=TILTED):
     return jc.load_mjcf(BALL.format(tilt=np.degrees(tilt)))
 
 
+@pytest.mark.slow
 def test_a_ball_is_lowered_along_gravity_to_a_slope():
     model = ball()
     state, info = jc.place_on_ground(model, model.initial_state())
@@ -57,6 +58,7 @@ LEGS = """
 </mujoco>"""
 
 
+@pytest.mark.slow
 def test_three_contacts_touch_at_once_by_names_of_geoms_and_bodies():
     model = jc.load_mjcf(LEGS, contacts="world")
     place = jax.jit(

@@ -36,6 +36,7 @@ def ends(x):
     return found.states.q[-1], jnp.bitwise_or.reduce(found.status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
 def test_an_elastic_chain_has_the_end_and_the_derivative_of_its_collision(mode):
     """Equal balls swap speeds at (x2 - x1 - 2 r) / v, wherever in a step that is, at its ends as well."""
@@ -86,6 +87,7 @@ TABLE = jc.load_mjcf(
 )
 
 
+@pytest.mark.slow
 def test_a_ball_keeps_its_orbit_on_a_table_that_shakes():
     """Period-one orbit: it leaves at g T / 2, the table's speed then is (1 - e) / (1 + e) of that; it attracts."""
     e, period, steps, rate, cycles = 0.8, 0.4, 40, 2.0 * np.pi / 0.4, 25
@@ -173,6 +175,7 @@ BELT = jc.load_mjcf(
 )
 
 
+@pytest.mark.slow
 def test_friction_moves_a_belt_that_no_normal_moves():
     """The ball takes mu m g dt of the momentum of the belt in every step, until both have 2/3 of its speed."""
     start = BELT.initial_state().replace(v=jnp.array([1.0, 0.0, 0.0]))

@@ -50,6 +50,7 @@ def model(name):
 # --- one contact in the plane
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("v0-1.0-expected0")
 @pytest.mark.parametrize(
     ("v", "mu", "expected"),
@@ -147,6 +148,7 @@ def test_sliding_point_mass_converges_to_the_true_cone(k):
     assert np.max(info.energy_ratio) < 1.0
 
 
+@pytest.mark.slow
 def test_along_a_corner_of_the_polygon_friction_is_exact():
     terms = make(MASS * np.eye(3), [[0, 0, 1]], [[[1, 0, 0], [0, 1, 0]]], [0.3])
     angles = 2 * np.pi * np.arange(8) / 8

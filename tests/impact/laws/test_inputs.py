@@ -431,6 +431,7 @@ def test_without_an_active_contact_nothing_happens(law):
     assert np.all(np.abs(v_plus[hit] - batch["v"][hit]).max(axis=1) > 0.1)  # the others do collide
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("outcomes of a step")
 @pytest.mark.parametrize("law", ["outcomes", "outcomes of a step"])
 def test_enumerations_have_no_valid_outcome_for_bad_worlds(law):

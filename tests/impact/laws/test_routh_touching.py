@@ -39,6 +39,7 @@ def whole(angle, height, key):
     return resolve_draws(terms, v, orders, StepSettings("all", 8), clearance=terms.phi / 0.01)
 
 
+@pytest.mark.slow
 def test_lanes_are_solved_with_their_active_contacts_alone():
     keys = jax.random.split(jax.random.key(2), 5)
     heights = jnp.array([0.0, 1.0, 0.0, 0.0, 0.0])

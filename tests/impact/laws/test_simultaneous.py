@@ -165,6 +165,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SLIPS)
 def test_one_contact_with_restitution_is_exact(case):
     D, u, mu = SLIPS[case]

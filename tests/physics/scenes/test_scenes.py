@@ -39,6 +39,7 @@ def test_an_exact_value_is_that_of_mujoco_with_stiff_contacts(name):
     np.testing.assert_array_less(example.errors(path), allowed)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(
     "brake-TimeStepping",
     "painleve_jams-EventDriven",
