@@ -65,7 +65,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         "[set-valued]",
     )
     run.add_argument(
-        "--samples", type=_count, metavar="N", help="how many, e.g. 2^20 [2^14; 2^12 with selection lemke]"
+        "--samples", type=_count, metavar="N", help="how many, e.g. 2^20 [2^14; 2^11 with selection lemke]"
     )
     run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the draws [0]")
     run.add_argument(
