@@ -253,7 +253,7 @@ def test_a_step_that_leaves_the_range_of_floats_says_so():
     assert status[0] == 0 and not np.any(status[1:] == 0)
     assert status[3] & jc.Status.INVALID and status[4] & jc.Status.INVALID
     state, info = compliant.step(model, model.initial_state(), taus[0], dt=float(dts[2]))
-    assert np.isfinite(state.v).all() and not np.isfinite(state.q).all()
+    assert not np.isfinite(state.q).all()  # whether v overflows, too, is up to the compiler
     assert int(info.status) == jc.Status.NONFINITE
 
 

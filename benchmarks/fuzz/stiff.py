@@ -163,7 +163,7 @@ def compliant(seed: int) -> Tally:
     spoilt = rng.random(SIZE) < 0.1
     bad = n | {"v": np.where(spoilt[:, None], np.nan, n["v"])}
     other, told = compiled(_solve)(_problem(bad, kind, dtype))
-    tally.poisoned(spoilt, told.status, other, lam)
+    tally.poisoned(spoilt, told.status, other, lam, 16.0 * float(np.finfo(dtype).eps))
     axes = kind.count(TANGENT) // kind.count(NORMAL) + 1
     contacts = force[:, len(kind) - kind.count(NORMAL) * axes :].reshape(SIZE, -1, axes)
     rubbed, bound = np.linalg.norm(contacts[..., 1:], axis=-1), n["mu"] * contacts[..., 0]

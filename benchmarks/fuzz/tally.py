@@ -55,12 +55,18 @@ class Tally:
                 f"{oracle}: {value.flat[lane]:.3g} > {limit.flat[lane]:.3g}, lane {lane} {note}".rstrip()
             )
 
-    def poisoned(self, spoilt: np.ndarray, status: Any, answer: Any, before: Any) -> None:
-        """Spoilt lanes must say so; the others must have the very answer that they had `before`."""
+    def poisoned(
+        self, spoilt: np.ndarray, status: Any, answer: Any, before: Any, rounding: float = 0.0
+    ) -> None:
+        """Spoilt lanes must say so; the others must have the very answer that they had `before`.
+
+        `rounding`: of their largest number, where a loop moves lanes that still run to other places.
+        """
         failed = (np.asarray(status) & np.uint32(int(Status.FAILURES))) != 0
         self.judge("poisoned lane says so", (~failed).astype(float), 0.5, spoilt)
-        same = np.asarray(answer) == np.asarray(before)
-        moved = ~np.all(same.reshape(len(spoilt), -1), axis=1)
+        now, then = (np.asarray(a).reshape(len(spoilt), -1) for a in (answer, before))
+        room = rounding * np.max(np.abs(then), axis=1, keepdims=True, initial=0.0)
+        moved = ~np.all((now == then) | (np.abs(now - then) <= room), axis=1)
         self.judge("neighbour of poison", moved.astype(float), 0.5, ~spoilt)
 
     def add(self, other: Tally) -> None:
