@@ -69,11 +69,11 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
             model = model.replace(params=model.params.replace(mu=mu))
         if is_robot and (options.restitution is None or len(options.restitution) == 1):
             model = only_near(model, model.initial_state().q, NEAR)  # the others would only be compiled
-        terms = contact_terms(model, model.initial_state())
+        terms = contact_terms(model, model.initial_state()) if model.structure.pairs else None
     except ValueError as error:
         raise UsageError(str(error)) from None
-    touches = np.flatnonzero(terms.active)
-    if not np.any(_approach(terms, model)[touches] > 0.0):
+    touches = np.zeros(0, int) if terms is None else np.flatnonzero(terms.active)
+    if terms is None or not np.any(_approach(terms, model)[touches] > 0.0):
         raise UsageError(
             f"{options.name}: no contact touches and approaches in this state; name a --keyframe in which "
             "one does, or let the robot --fall"

@@ -82,25 +82,30 @@ def _project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
 
 def constraint_values(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Compute deviations (nb,), zero where loops are closed, and gaps and limits (nu,) that are kept >= 0."""
-    structure, none = model.structure, jnp.zeros(0, q.dtype)
-    held, gaps = [none], [none]
+    gaps = [jnp.zeros(0, q.dtype)]
+    if model.structure.num_contacts:
+        gaps.append(contact_gaps(model, q))
+    if model.system.constraints is not None:
+        gaps.append(model.system.constraints(model.structure, q, model.params)[1])
+    return _deviations(model, q), jnp.concatenate(gaps)
+
+
+def _deviations(model: Model, q: jax.Array) -> jax.Array:
+    """Compute the deviations (nb,) of loops and of joints that `constraints` holds."""
+    structure, held = model.structure, [jnp.zeros(0, q.dtype)]
     if structure.tree is not None and structure.tree.closes:
         assert model.system.mechanics is not None
         held.append(model.system.mechanics.closures(structure, *body_frames(model, q), model.params))
-    if structure.num_contacts:
-        gaps.append(contact_gaps(model, q))
     if model.system.constraints is not None:
-        deviations, limits = model.system.constraints(structure, q, model.params)
-        held.append(deviations)
-        gaps.append(limits)
-    return jnp.concatenate(held), jnp.concatenate(gaps)
+        held.append(model.system.constraints(structure, q, model.params)[0])
+    return jnp.concatenate(held)
 
 
 def held_rows(model: Model, q: jax.Array) -> jax.Array | None:
     """Compute the derivatives (nb, nv) of the deviations of loops and held joints; None without any."""
-    if not constraint_values(model, q)[0].shape[0]:
+    if not _deviations(model, q).shape[0]:
         return None
-    rows = jax.jacfwd(lambda d: constraint_values(model, retract(model.system, q, d))[0])
+    rows = jax.jacfwd(lambda d: _deviations(model, retract(model.system, q, d)))
     return rows(jnp.zeros(model.structure.num_velocities, q.dtype))
 
 
