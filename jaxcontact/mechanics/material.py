@@ -57,7 +57,13 @@ def _check_stiffness(name: str, value: Any) -> None:
         check_not_negative(name, value)
 
 
+def _check_smoothing(name: str, value: Any) -> None:
+    if value is not None:
+        check_positive(name, value)
+
+
 @checked(
+    smoothing=_check_smoothing,
     stiffness=_check_stiffness,
     damping=_check_damping,
     friction=check_not_negative,

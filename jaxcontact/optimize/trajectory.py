@@ -273,7 +273,8 @@ def _scale_of(
 ) -> jax.Array:
     """Choose the sizes (n,) of flat controls."""
     if scale is not None:
-        check_positive("scale", ravel_pytree(scale)[0])
+        for leaf in jax.tree.leaves(scale):
+            check_positive("scale", leaf)
         if len(jax.tree.leaves(scale)) == 1 and np.ndim(jax.tree.leaves(scale)[0]) == 0:
             return jnp.full(flat.shape, jax.tree.leaves(scale)[0], flat.dtype)
         spread = jax.tree.map(lambda leaf, size: jnp.broadcast_to(size, jnp.shape(leaf)), controls0, scale)

@@ -127,3 +127,9 @@ def test_a_gradient_finds_the_push_from_5_cm_away():
             push, jac=True, method="L-BFGS-B", bounds=[(-20, 20)] * 40, options={"maxiter": 15},
         ).x  # fmt: skip
     assert float(exact(push)[0]) < 2e-3  # at 0.09 before; the effort alone is about 5e-4
+
+
+@pytest.mark.parametrize("bad", ["abc", object(), 0.0, -1.0])
+def test_a_smoothing_that_is_no_positive_number_is_named(bad):
+    with pytest.raises((TypeError, ValueError), match="smoothing: expected"):
+        jc.compliant.Material(stiffness=1e4, damping=0.0, smoothing=bad)
