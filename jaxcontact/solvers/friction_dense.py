@@ -6,9 +6,10 @@ is left to the search on the host.
 
 from __future__ import annotations
 
+import _thread
 import functools
 from collections import deque
-from threading import Thread
+from collections.abc import Callable
 from time import perf_counter
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -60,14 +61,17 @@ def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | 
     if not 0 < n <= COMPILED_ROWS or dim not in (2, 3) or n % dim or W.shape != (*shape, n) or len(shape) > 2:
         return None
     code = _machine_code()
-    friction = _filled(mu, (*shape[:-1], n // dim))
-    r = np.zeros(shape) if start is None else _filled(start, shape, copies=True)
+    contacts = (*shape[:-1], n // dim)
+    fits = type(mu) is np.ndarray and mu.dtype == DOUBLE and mu.shape == contacts and mu.flags.carray
+    friction = mu if fits else _filled(mu, contacts)
+    r = np.zeros(shape) if start is None else _filled(start, shape)
     if code is None or friction is None or r is None or not len(q):
         return None
-    u, W, q = np.empty(shape), _writable(W), _writable(q)
+    # Machine code is compiled for arrays in C order that may be written to, and for these alone.
+    W, q = W if W.flags.carray else W.copy(order="C"), q if q.flags.carray else q.copy(order="C")
+    u = np.empty(shape)
     if len(shape) == 1:
-        steps, residual = code.solve_compiled(W, q, friction, dim, r, u)
-        return DenseAnswer(r, u, steps, np.float64(residual))
+        return DenseAnswer(r, u, *code.solve_compiled(W, q, friction, dim, r, u))
     return DenseAnswer(r, u, *_solve_on_all_cores(code, W, q, friction, dim, r, u))
 
 
@@ -94,29 +98,35 @@ def _solve_on_all_cores(
     began = perf_counter()
     solve_parts(1)
     gains = (perf_counter() - began) * len(parts) > THREAD_SECONDS
-    threads = [Thread(target=solve_parts, args=(len(parts),)) for _ in range(cores - 1) if gains]
-    for thread in threads:
-        thread.start()
+    ends = [_start(solve_parts, len(parts)) for _ in range(cores - 1) if gains]
     solve_parts(len(parts))
-    for thread in threads:
-        thread.join()
+    for end in ends:
+        end.acquire()
     return steps, residuals
 
 
-def _filled(value: Any, shape: tuple[int, ...], copies: bool = False) -> np.ndarray | None:
-    """Return numbers as an array of a shape, a copy where need be; None if they do not fit."""
+def _start(function: Callable[[int], None], count: int) -> _thread.LockType:
+    """Start a thread; return a lock that its end frees. `Thread.start` waits for the first step."""
+    end = _thread.allocate_lock()
+    end.acquire()
+
+    def run() -> None:
+        try:
+            function(count)
+        finally:
+            end.release()
+
+    _thread.start_new_thread(run, ())
+    return end
+
+
+def _filled(value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Copy numbers to an array of a shape; None if they do not fit."""
     if type(value) in (int, float):
         return np.full(shape, float(value))
-    if not copies and type(value) is np.ndarray and value.shape == shape and value.dtype == DOUBLE:
-        return _writable(value)
     array = np.empty(shape)
     try:
         array[...] = value
     except (TypeError, ValueError):
         return None
     return array if np.shape(value)[-1:] in ((), shape[-1:]) else None
-
-
-def _writable(array: np.ndarray) -> np.ndarray:
-    """Return an array in C order that may be written to: machine code is compiled for these alone."""
-    return array if array.flags.carray else array.copy(order="C")

@@ -30,6 +30,7 @@ from jaxcontact.status import Status
 
 NEARLY = 1e-3  # residual from which impulses that were not good enough are a better start than none
 NO_BITS = np.uint32(0)  # the status of a success
+COUNTS = tuple(np.int32(k) for k in range(100))  # to make one takes 0.2 microseconds
 LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
 
 
@@ -97,8 +98,9 @@ def solve_friction(
     by_code = law == "coulomb" and (settings is COULOMB_NEWTON or settings == COULOMB_NEWTON)
     answer = solve_dense(W, q, mu, dim, start) if by_code else None
     if answer is not None and answer.is_solved:
-        solved: Any = FrictionSolution(answer.r, answer.u)  # type: ignore[arg-type]
-        return solved, _report(0 * answer.steps, answer.residual, answer.steps)
+        r, u, steps, residual = answer
+        solved: Any = FrictionSolution(r, u)  # type: ignore[arg-type]
+        return solved, _report(0 * steps, residual, steps)
     if isinstance(q, np.ndarray) and q.ndim == 2:
         return _solve_one_by_one(W, q, mu, dim, law, start, settings, answer)
     if answer is not None and answer.residual <= NEARLY:
@@ -194,7 +196,8 @@ def _report(bits: Any, residual: Any, steps: Any) -> FrictionInfo:
     info = object.__new__(FrictionInfo)
     fields = info.__dict__
     fields["status"] = NO_BITS if type(bits) is int and not bits else np.uint32(bits)
-    fields["residual"], fields["num_iters"] = residual, np.int32(steps)
+    fields["residual"] = np.float64(residual) if type(residual) is float else residual
+    fields["num_iters"] = COUNTS[steps] if type(steps) is int and steps < len(COUNTS) else np.int32(steps)
     return info
 
 

@@ -480,6 +480,22 @@ def _natural_residual(q, mu, dim, mobility, r, u):  # type: ignore[no-untyped-de
 
 
 @njit(**PLAIN)
+def _judge_rest(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
+    """Compute the residual of no impulses, and u, in place; inf if one is needed, NaN if mu is bad."""
+    largest, rests = 0.0, True
+    for i in range(q.shape[0]):
+        largest, rests = max(largest, abs(q[i])), rests and r[i] == 0.0
+    for k in range(mu.shape[0]):
+        if not 0.0 <= mu[k] < math.inf:
+            return math.nan
+        rests = rests and q[k * dim] >= -GOAL * largest
+    if not rests:
+        return math.inf
+    _respond(W, q, r, u)  # q, unless W has numbers that are not finite
+    return _natural_residual(q, mu, dim, mu, r, u)  # no impulses have no size, whatever the mobilities are
+
+
+@njit(**PLAIN)
 def _solve(W, q, mu, dim, r, u, scaled, space):  # type: ignore[no-untyped-def]
     """Improve impulses r (n,) and compute velocities u = W r + q, in place; return iterations and residual.
 
@@ -487,16 +503,11 @@ def _solve(W, q, mu, dim, r, u, scaled, space):  # type: ignore[no-untyped-def]
     """
     n, nc, rows = q.shape[0], mu.shape[0], space[1]
     velocity, rate, friction, mobility = rows[11], rows[12], rows[13, :nc], rows[14, :nc]
-    for k in range(nc):
-        if not 0.0 <= mu[k] < math.inf:
-            return 0, math.inf
     _units(W, mu, dim, velocity, mobility)
-    highest, largest, rests = 0.0, 0.0, True
+    highest, starts = 0.0, False
     for i in range(n):
-        highest, largest = max(highest, abs(q[i]) / velocity[i]), max(largest, abs(q[i]))
-    for k in range(nc):
-        rests = rests and (q[k * dim] >= -GOAL * largest or r[k * dim] != 0.0)
-    if rests:  # the start may be the answer
+        highest, starts = max(highest, abs(q[i]) / velocity[i]), starts or r[i] != 0.0
+    if starts:  # the start may be the answer
         _respond(W, q, r, u)
         residual = _natural_residual(q, mu, dim, mobility, r, u)
         if residual <= GOAL:
@@ -529,7 +540,9 @@ def _space(n, nc):  # type: ignore[no-untyped-def]
 @njit(**ALLOCATES)
 def solve_compiled(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
     """Improve impulses r (n,) and compute velocities u = W r + q, in place; return steps and residual."""
-    n = q.shape[0]
+    residual, n = _judge_rest(W, q, mu, dim, r, u), q.shape[0]
+    if not residual > GOAL:
+        return 0, residual
     return _solve(W, q, mu, dim, r, u, np.empty((n, n)), _space(n, mu.shape[0]))
 
 
@@ -539,4 +552,6 @@ def solve_each(W, q, mu, dim, r, u, steps, residuals):  # type: ignore[no-untype
     n = q.shape[1]
     scaled, space = np.empty((n, n)), _space(n, mu.shape[1])
     for k in range(q.shape[0]):
-        steps[k], residuals[k] = _solve(W[k], q[k], mu[k], dim, r[k], u[k], scaled, space)
+        steps[k], residuals[k] = 0, _judge_rest(W[k], q[k], mu[k], dim, r[k], u[k])
+        if residuals[k] > GOAL:
+            steps[k], residuals[k] = _solve(W[k], q[k], mu[k], dim, r[k], u[k], scaled, space)
