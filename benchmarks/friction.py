@@ -165,10 +165,9 @@ def copy_lines(problems: dict[str, jc.io.FrictionProblem], seconds: float) -> li
     heads = "problem | contacts | ms | solved | of Siconos | by processor time"
     lines += ["", f"| {heads} |", "|---|---|---|---|---|---|"]
     for (name, problem), time_of_one in zip(small.items(), single, strict=True):
-        matrices = np.broadcast_to(dense(problem), (COPIES, problem.q.size, problem.q.size)).copy()
-        mu, q, dim = np.asarray(problem.mu), rates[name], problem.dim
+        W, mu, q, dim = dense(problem), np.asarray(problem.mu), rates[name], problem.dim
         (_, info), spent, used = timed_twice(
-            lambda W=matrices, q=q, mu=mu, dim=dim: jc.solve_friction(W, q, mu, dim=dim)
+            lambda W=W, q=q, mu=mu, dim=dim: jc.solve_friction(W, q, mu, dim=dim)
         )
         ratios = [x / (COPIES * time_of_one) for x in (spent, used / num_cores())]
         cells = f"{1e3 * spent:.3g} | {np.mean(info.status == 0):.3f} | {ratios[0]:.2f} | {ratios[1]:.2f}"

@@ -58,7 +58,9 @@ def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | 
         return None
     shape = q.shape
     n = shape[-1] if shape else 0
-    if not 0 < n <= COMPILED_ROWS or dim not in (2, 3) or n % dim or W.shape != (*shape, n) or len(shape) > 2:
+    if not 0 < n <= COMPILED_ROWS or dim not in (2, 3) or n % dim or len(shape) > 2:
+        return None
+    if W.shape not in ((*shape, n), (n, n)):
         return None
     code = _machine_code()
     contacts = (*shape[:-1], n // dim)
@@ -72,13 +74,14 @@ def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | 
     u = np.empty(shape)
     if len(shape) == 1:
         return DenseAnswer(r, u, *code.solve_compiled(W, q, friction, dim, r, u))
-    return DenseAnswer(r, u, *_solve_on_all_cores(code, W, q, friction, dim, r, u))
+    each = W if W.ndim == 3 else W[None]
+    return DenseAnswer(r, u, *_solve_on_all_cores(code, each, q, friction, dim, r, u))
 
 
 def _solve_on_all_cores(
     code: ModuleType, W: np.ndarray, q: np.ndarray, mu: np.ndarray, dim: int, r: np.ndarray, u: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Solve the problems of a batch in place; return iterations and residuals.
+    """Solve the problems of a batch in place, with a W each or one for all; return iterations and residuals.
 
     Threads are started if the time of the first part says that they gain more than they cost.
     """
@@ -93,7 +96,8 @@ def _solve_on_all_cores(
                 part = parts.popleft()
             except IndexError:  # the other threads took the last one
                 return
-            code.solve_each(W[part], q[part], mu[part], dim, r[part], u[part], steps[part], residuals[part])
+            matrices = W[part] if len(W) > 1 else W
+            code.solve_each(matrices, q[part], mu[part], dim, r[part], u[part], steps[part], residuals[part])
 
     began = perf_counter()
     solve_parts(1)

@@ -65,8 +65,8 @@ def solve_friction(
     Args:
         W: (n, n) velocities per impulse, symmetric or not, of any rank, kg^-1; or (M, J) with the mass matrix
             M (nv, nv), or its diagonal (nv,), and the rows J (n, nv), for W = J M^-1 J^T.
-        q: (n,) velocities without impulses. NumPy arrays W, q, start may have a first axis of problems, which
-            use all cores; JAX's have `vmap`.
+        q: (n,) velocities without impulses. NumPy arrays q, mu, start may have a first axis of problems that
+            use all cores, beside a W of each or one for all; JAX's have `vmap`.
         mu: (nc,) or one number, friction >= 0.
         dim: rows per contact, 2 in the plane, 3 in space.
         law: see above.
@@ -171,9 +171,10 @@ def _solve_one_by_one(
     answer: DenseAnswer | None,
 ) -> tuple[FrictionSolution, FrictionInfo]:  # fmt: skip
     """Solve the problems of a batch of NumPy arrays that `answer` leaves, one after the other."""
-    if not isinstance(W, np.ndarray) or W.shape != (*q.shape, q.shape[1]):
+    n = q.shape[1]
+    if not isinstance(W, np.ndarray) or W.shape not in ((*q.shape, n), (n, n)):
         raise ValueError(
-            f"W: expected shape {(*q.shape, q.shape[1])} beside q of shape {q.shape}, got {np.shape(W)}"
+            f"W: expected shape {(*q.shape, n)} or {(n, n)} beside q of shape {q.shape}, got {np.shape(W)}"
         )
     if (np.ndim(mu) == 2 and len(mu) != len(q)) or (start is not None and np.shape(start) != q.shape):
         raise ValueError(
@@ -184,8 +185,10 @@ def _solve_one_by_one(
         if answer is not None and answer.residual[k] <= TOLERANCE:
             solution: Any = (answer.r[k], answer.u[k])
             return FrictionSolution(*solution), _report(0, answer.residual[k], answer.steps[k])
-        friction, first = mu[k] if np.ndim(mu) == 2 else mu, None if start is None else start[k]
-        return solve_friction(W[k], q[k], friction, dim=dim, law=law, start=first, settings=settings)
+        matrix: Any = W[k] if W.ndim == 3 else W
+        friction = mu[k] if np.ndim(mu) == 2 else mu
+        first = None if start is None else start[k]
+        return solve_friction(matrix, q[k], friction, dim=dim, law=law, start=first, settings=settings)
 
     batch: Any = jax.tree.map(lambda *rows: np.stack(rows), *map(solve, range(len(q))))
     return batch

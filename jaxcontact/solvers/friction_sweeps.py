@@ -496,10 +496,10 @@ def _judge_rest(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def _solve(W, q, mu, dim, r, u, scaled, space):  # type: ignore[no-untyped-def]
+def _solve(W, q, mu, dim, r, u, scaled, is_scaled, space):  # type: ignore[no-untyped-def]
     """Improve impulses r (n,) and compute velocities u = W r + q, in place; return iterations and residual.
 
-    Rows are scaled by powers of two, so that every contact has a mobility near one.
+    Rows are scaled by powers of two, so that every contact has a mobility near one; `scaled` keeps that W.
     """
     n, nc, rows = q.shape[0], mu.shape[0], space[1]
     velocity, rate, friction, mobility = rows[11], rows[12], rows[13, :nc], rows[14, :nc]
@@ -521,9 +521,10 @@ def _solve(W, q, mu, dim, r, u, scaled, space):  # type: ignore[no-untyped-def]
         friction[k] = (
             mu[k] * (velocity[k * dim + 1] / velocity[k * dim]) if mu[k] > SMALLEST_FRICTION else 0.0
         )
-    for i in range(n):
-        for j in range(n):
-            scaled[i, j] = W[i, j] * (u[i] * u[j])
+    if not is_scaled:
+        for i in range(n):
+            for j in range(n):
+                scaled[i, j] = W[i, j] * (u[i] * u[j])
     steps = _search(scaled, rate, friction, dim, r, u, space)
     for i in range(n):  # by powers of two: no round-off
         r[i] *= unit / velocity[i]
@@ -543,15 +544,17 @@ def solve_compiled(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
     residual, n = _judge_rest(W, q, mu, dim, r, u), q.shape[0]
     if not residual > GOAL:
         return 0, residual
-    return _solve(W, q, mu, dim, r, u, np.empty((n, n)), _space(n, mu.shape[0]))
+    return _solve(W, q, mu, dim, r, u, np.empty((n, n)), False, _space(n, mu.shape[0]))
 
 
 @njit(**ALLOCATES)
 def solve_each(W, q, mu, dim, r, u, steps, residuals):  # type: ignore[no-untyped-def]
-    """Do `solve_compiled` for each problem of a batch, in place."""
-    n = q.shape[1]
-    scaled, space = np.empty((n, n)), _space(n, mu.shape[1])
+    """Do `solve_compiled` for each problem of a batch, in place; W is one of each, or one for all."""
+    n, last = q.shape[1], W.shape[0] - 1
+    scaled, is_scaled, space = np.empty((n, n)), False, _space(n, mu.shape[1])
     for k in range(q.shape[0]):
-        steps[k], residuals[k] = 0, _judge_rest(W[k], q[k], mu[k], dim, r[k], u[k])
+        matrix = W[min(k, last)]
+        steps[k], residuals[k] = 0, _judge_rest(matrix, q[k], mu[k], dim, r[k], u[k])
         if residuals[k] > GOAL:
-            steps[k], residuals[k] = _solve(W[k], q[k], mu[k], dim, r[k], u[k], scaled, space)
+            steps[k], residuals[k] = _solve(matrix, q[k], mu[k], dim, r[k], u[k], scaled, is_scaled, space)
+            is_scaled = last == 0

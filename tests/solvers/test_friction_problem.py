@@ -338,6 +338,12 @@ def test_a_batch_of_numpy_arrays_has_the_bits_of_single_problems():
         np.testing.assert_array_equal(r[k], one)
         np.testing.assert_array_equal(u[k], rate)
         assert info.status[k] == single.status and info.num_iters[k] == single.num_iters
+    (r, u), info = jc.solve_friction(W[0], q, mu)  # one matrix for all
+    for k in range(9):
+        (one, rate), single = jc.solve_friction(W[0], q[k], mu[k])
+        np.testing.assert_array_equal(r[k], one)
+        np.testing.assert_array_equal(u[k], rate)
+        assert info.status[k] == single.status
     hard = q.copy()
     hard[5] = np.random.default_rng(7).normal(size=12)  # outside of the range of W
     friction = np.where(np.arange(9) == 5, 1e3, 0.3)[:, None]
