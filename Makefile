@@ -6,7 +6,8 @@ RUN := $(VENV)/bin/python
 CONSTRAINTS := constraints.txt
 # Compiling is most of the time of the demo and the tests; test-all has the programs that users run.
 QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-# A fifth of the files of tests, another each day, is compiled as users compile: `make test FIFTH=3`.
+# A fifth of the files of tests, another each day, runs with its long tests and is compiled as users compile: `make test
+# FIFTH=3`; the other files run without.
 FIFTH ?= $(shell expr `date +%s` / 86400 % 5)
 # What took a while to compile is kept for the next run.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
@@ -32,14 +33,14 @@ test: $(VENV)/installed-test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow" --all-but-fifth $(FIFTH)
+	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow and not long" --all-but-fifth $(FIFTH)
 	$(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow" --fifth $(FIFTH)
-	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile $(STUCK) -m "float32 and not slow"
+	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile $(STUCK) -m "float32 and not slow and not long"
 	$(QUICK) $(KEPT) $(RUN) -m benchmarks fuzz --minutes 1 --seed 0
 
 test-all: $(VENV)/installed-all
 	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
-	JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile -m "float32 and slow"
+	JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile -m "float32 and (slow or long)"
 	$(RUN) -m tests.mutants
 	$(RUN) -m tests.fuzz_faults
 	$(RUN) -m benchmarks fuzz --minutes 60 --seed `date +%s`

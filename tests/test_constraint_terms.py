@@ -83,6 +83,7 @@ def case(name, rng):
     return jc.Model(system=system, params=make_params()), state(draw(rng), v)
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("box", "spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_contact_rows_are_those_of_contact_terms(name, rng):
@@ -101,6 +102,7 @@ def test_contact_rows_are_those_of_contact_terms(name, rng):
     assert terms.kind[-nc * dim :] == (NORMAL, *(TANGENT,) * (dim - 1)) * nc
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_rows_are_the_rates_of_what_they_constrain(name, rng):
     """G v is the rate of phi, and Gdot v the rate of G v at constant v."""

@@ -21,6 +21,7 @@ SCENE = f"""
 NORMAL = np.array([np.sin(TILT), 0.0, np.cos(TILT)])
 
 
+@pytest.mark.long
 def test_contacts_have_names_points_velocities_and_forces():
     model = jc.load_mjcf(SCENE)
     v = jnp.array([1.0, 2.0, 3.0, 0.4, 0.5, 0.6] + [0.0] * 6)

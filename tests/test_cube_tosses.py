@@ -96,6 +96,7 @@ def test_the_shipped_file_is_whole_and_others_are_checked(tmp_path):
         tosses.load(tmp_path / "bad.npz")
 
 
+@pytest.mark.long
 def test_impacts_of_twenty_tosses_happen_at_the_board_and_lose_energy(twenty, noise):
     assert np.all(noise[:3] < 2e-4) and np.all(noise[3:] < 2e-3)
     found, left = impacts.candidates(twenty, noise)

@@ -34,6 +34,7 @@ def rounded_products(text):
     return [line for line in text.splitlines() if "stablehlo.dot_general" in line and "HIGHEST" not in line]
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases(
     "anitescu_potra in space-batch",
     "anitescu_potra-batch",
@@ -86,6 +87,7 @@ def test_a_function_lowers_for_a_gpu(name, batched):
     assert not rounded_products(text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_derivatives_ask_for_all_digits(name):
     """Rules of derivatives are traced after the function."""

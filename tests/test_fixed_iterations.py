@@ -30,6 +30,7 @@ def test_no_public_function_has_a_loop_with_a_condition(name):
     assert loops_with_a_condition(program.jaxpr) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stepper", [jc.simulate.TimeStepping(), jc.simulate.EventDriven(), jc.simulate.Variational()],
                          ids=lambda stepper: type(stepper).__name__)  # fmt: skip
 def test_no_stepper_has_a_loop_with_a_condition(stepper):

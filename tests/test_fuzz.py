@@ -82,6 +82,7 @@ def test_failures_print_their_line_and_end_in_exit_code_1(monkeypatch, capsys):
         assert ('CHECKS["wrong"](4).failures' in said) == bool(code)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in checks.CHECKS]
 )

@@ -63,6 +63,7 @@ def check_table(page, lines):
     assert sum(row.count("|") == rows[4].count("|") for row in rows) == 2 + len(lines)
 
 
+@pytest.mark.long
 def test_without_an_accelerator_the_command_counts(programs, capsys, tmp_path):
     page, file = page_of(tmp_path, "gpu costs"), tmp_path / "lines.json"
     lines = said(capsys, "--dtype", "float64", "--results", str(page), "--json", str(file))

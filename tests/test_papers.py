@@ -110,6 +110,7 @@ def test_the_error_of_a_projection_is_within_section_6s_bound():
     assert 8.0 < coarse / fine < 11.0 and 2.9 < limit / lower < 3.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dt", "start"),
     [(1e-7, (1e-6, -4.4)), (1e-6, (1e-6, -4.4)), (1e-5, (1e-6, -4.4)), (1e-2, (np.pi / 2, 0.0))],

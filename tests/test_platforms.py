@@ -106,6 +106,7 @@ def test_both_branches_agree(small_tiles, names):
                 np.testing.assert_array_equal(b, a, err_msg=name + path)
 
 
+@pytest.mark.long
 def test_the_switch_reaches_the_host():
     assert by_modes.tile_size(49, "cpu") < by_modes.tile_size(49, "cuda")
     with platforms.as_elsewhere():

@@ -269,6 +269,7 @@ def flow(model, potential, steps, dt):
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stiffness", [0.0, 200.0])
 def test_free_motion_of_the_walker_conserves_energy(stiffness, rng):
     params = walker_params(stiffness)

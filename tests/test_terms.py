@@ -269,6 +269,7 @@ def central(f, x, h=1e-5):
     return np.stack([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(x.size)], axis=-1)
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("box", "spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_derivative_by_the_configuration(name, rng):
@@ -287,6 +288,7 @@ def test_derivative_by_the_configuration(name, rng):
         np.testing.assert_allclose(gradient, weight @ slope, rtol=0, atol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_derivative_by_masses_lengths_and_friction(name, rng):
@@ -334,6 +336,7 @@ def test_friction_may_be_one_number_or_one_per_contact():
         )
 
 
+@pytest.mark.long
 @pytest.mark.float32
 @pytest.mark.parametrize("name", MODELS)
 def test_terms_have_the_dtype_of_the_state(name):

@@ -311,6 +311,7 @@ STEPPERS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stepper", STEPPERS, ids=lambda stepper: type(stepper).__name__)
 def test_steppers_read_known_numbers_inside_a_trace(stepper):
     state = BLOCK.initial_state()

@@ -23,6 +23,7 @@ def chain(rng, size, blocks):
     ), whole
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("blocks", [1, 2, 5, 8])
 @pytest.mark.float32
 def test_a_chain_is_solved_as_the_whole_matrix(rng, blocks, tolerance):

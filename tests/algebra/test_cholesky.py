@@ -8,6 +8,7 @@ import pytest
 from jaxcontact.algebra import cholesky
 
 
+@pytest.mark.long
 @pytest.mark.float32
 @pytest.mark.parametrize("n", [1, 12, 13, 33, 70])
 def test_factor_of_one_matrix_and_of_a_batch(n, rng, tolerance):

@@ -75,6 +75,7 @@ def test_refine_against_linalg(smooth, tolerance):
         np.testing.assert_allclose(ours_at(s), theirs_at(s), rtol=10 * rtol, atol=10 * rtol)
 
 
+@pytest.mark.long
 def test_refine_against_finite_differences_in_both_modes(smooth, rng):
     square, _, rhs, s = smooth
     weight, direction = jnp.array(rng.normal(size=N)), jnp.array(rng.normal(size=3))
@@ -155,6 +156,7 @@ def test_rank_deficient_systems_keep_the_solvers_choice(rng):
     np.testing.assert_allclose(x, c, atol=1e-13)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_rank_deficient_derivatives_of_what_is_determined(rank, rng):
     parts = [jnp.array(x) for x in rng.normal(size=(3, N, rank))]

@@ -27,6 +27,7 @@ def summed(function):
     return roll
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "derived",
     [

@@ -167,6 +167,7 @@ def test_results_have_the_dtype_of_the_matrix():
         assert (G.dtype, rank.dtype) == (jnp.dtype(dtype), jnp.dtype(jnp.int32))
 
 
+@pytest.mark.long
 @pytest.mark.float32
 @pytest.mark.parametrize("n", [1, 5, 13, 15, 37, 39])
 def test_inverse_factor_of_lanes(n, rng, tolerance):

@@ -194,6 +194,7 @@ def test_cases_of_benchmarks_on_a_cluster():
         list(runner.results_of(math.hypot, cases, argparse.Namespace(cluster="here")))
 
 
+@pytest.mark.long
 def test_charts_and_sets_of_a_cluster(threads, gait):
     pytest.importorskip("clarabel")
     grid = {"d": np.array([0.3, 0.8]), "mu1": np.array([0.2, 0.6, 1.0])}
@@ -209,6 +210,7 @@ def test_charts_and_sets_of_a_cluster(threads, gait):
     assert same_bits(one, many)
 
 
+@pytest.mark.long
 def test_a_worker_process_has_the_bits_of_this_one(gait):
     """A process of its own, started without double precision: the block carries the setting."""
     reference = jc.impact.sample(*gait, LAW, num_samples=3000)

@@ -40,6 +40,7 @@ def test_models_are_listed_with_one_line_each(capsys: pytest.CaptureFixture[str]
     assert all(len(line.split()) > 5 for line in lines)
 
 
+@pytest.mark.long
 def test_summary_picture_and_data(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any]
 ) -> None:
@@ -137,6 +138,7 @@ def test_restitution_reaches_the_sampler(capsys: pytest.CaptureFixture[str], tmp
     assert code == 0 and "restitution      0.5" in out
 
 
+@pytest.mark.long
 def test_a_robot_of_a_file_lands_on_the_contacts_that_touch(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any]
 ) -> None:

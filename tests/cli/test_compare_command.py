@@ -17,6 +17,7 @@ def ball(tmp_path):
     return path
 
 
+@pytest.mark.long
 def test_a_free_fall_is_that_of_mujoco(ball, capsys, tmp_path):
     """Before it lands the height is the closed form 1 - g t^2 / 2; MuJoCo's step is of first order."""
     steppers = ("--steppers", "compliant", "--duration", "0.1", "--json", "--out", str(tmp_path))

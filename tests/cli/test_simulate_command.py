@@ -70,6 +70,7 @@ def test_the_catalogue_has_the_steppers_and_laws_of_the_library():
         assert hasattr(impact, name.title().replace("-", ""))
 
 
+@pytest.mark.long
 def test_controls_of_a_file_push(capsys, tmp_path):
     """A force of 2 N on 1 kg for 0.05 s, without contact: v = 0.1 m/s."""
     robot, controls = tmp_path / "cart.xml", tmp_path / "push.txt"

@@ -51,6 +51,7 @@ def test_combinations_without_sense_are_named(cone, formulation):
         jc.compliant.solve(sliding_mass(), settings=jc.compliant.Settings(cone=cone, formulation=formulation))
 
 
+@pytest.mark.long
 def test_bad_shapes_rows_and_numbers_are_named():
     good = sliding_mass()
     with pytest.raises(ValueError, match="warm_start"):

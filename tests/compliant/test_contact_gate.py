@@ -36,6 +36,7 @@ def fall(model, speed, dt, time=0.2, law=None):
     return start, np.asarray(states.q[:, 2]) - 0.1, np.asarray(states.v[:, 2]), np.asarray(info.lam[:, 0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dt", [0.01, pytest.param(0.001, marks=pytest.mark.slow)])
 def test_a_ball_is_first_pushed_where_it_touches(ball, dt):
     before, after, v, force = fall(ball, 2.0, dt)
@@ -57,6 +58,7 @@ def test_stiffness_of_any_size_stops_a_ball_in_two_steps(ball):
     assert np.abs(v[first + 1 :]).max() < 2e-6 and before[first] < 0.04
 
 
+@pytest.mark.long
 def test_a_joint_is_braked_at_its_limit_alone():
     model = jc.load_mjcf(HINGE)
     law = jc.compliant.Material(stiffness=jnp.asarray(1e4), damping=jnp.asarray(200.0))
@@ -70,6 +72,7 @@ def test_a_joint_is_braked_at_its_limit_alone():
     assert 1.0 - before[first] <= 10.0 * 0.005 + 1e-12
 
 
+@pytest.mark.long
 def test_a_smooth_contact_keeps_no_damping_of_the_file(ball):
     smooth = jc.compliant.Smooth(stiffness=jnp.asarray(1e4), kappa=jnp.asarray(1e-8))
     law = ball.params.law.replace(stiffness=jnp.asarray(0.0), potential=smooth)

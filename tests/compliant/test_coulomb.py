@@ -50,6 +50,7 @@ def slide(model, mu, dt, speed=1.0):
     return state, np.array(heights)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mu", "dt"), [(0.1, 0.01), (0.5, 0.01), (1.0, 0.01), (1.2, 0.01), (1.0, 0.001)])
 def test_a_sliding_box_stops_where_a_rigid_one_does(box, mu, dt):
     """With the damping over stiffness of a file, 0.02 s; backward Euler alone is mu g dt / v short."""
@@ -69,6 +70,7 @@ def test_no_gap_under_what_slides_at_two_metres_per_second(box):
         assert np.max(heights) <= 0.02 + 1e-5
 
 
+@pytest.mark.long
 def test_memory_has_no_influence(box):
     state = box.initial_state()
     state = state.replace(v=jnp.array([1.0, -0.5, -0.3, 2.0, 1.0, 3.0]))
@@ -135,6 +137,7 @@ def test_derivatives_are_those_of_differences(box, mode):
     np.testing.assert_allclose(jax.jit(mode(end))(start.v), differences, atol=1e-8)
 
 
+@pytest.mark.long
 def test_a_hopper_lands_on_its_foot():
     """Six contacts and six limits far away, two at a gap of zero: interior points alone get lost."""
     hopper = jc.load_mjcf(HOPPER, planar=True)
@@ -151,6 +154,7 @@ def test_a_hopper_lands_on_its_foot():
     np.testing.assert_allclose(foot[:, 1], law, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_a_jam_is_found_by_newtons_method():
     """Painleve's rod, mu = 3: no force lets its end slide on, and the first steps find no solution there."""
     half, angle, speed = 0.7, 1.0, 3.0

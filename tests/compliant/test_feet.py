@@ -52,6 +52,7 @@ def test_random_motions_on_eight_feet_end_in_balance(rng):
     assert np.max(info.residual) < 1e-9
 
 
+@pytest.mark.long
 def test_a_search_that_converges_is_not_softened():
     """A hundred feet start to slide: four steps to the modes of all, two for what redundant feet share."""
     model, state = on_feet(100)

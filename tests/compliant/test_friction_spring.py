@@ -82,6 +82,7 @@ def test_what_sticks_does_not_creep():
     np.testing.assert_array_equal(same.q, crept.q)  # a spring of no stiffness is the damper of old
 
 
+@pytest.mark.long
 def test_a_spring_is_stretched_to_the_bound_while_the_block_slides_and_gives_it_back():
     """mu m g / K_r; let go, the block slides on, and then swings about the tip that its foot slid to."""
     mu, push = 0.3, np.where(np.arange(STEPS) < 2000, 2 * 0.3 * WEIGHT, 0.0)
@@ -123,6 +124,7 @@ def test_a_soft_spring_that_slides_does_not_hop_under_exact_friction():
     assert share_of_hops(0.1, "coulomb") == 0.0
 
 
+@pytest.mark.long
 def test_a_spring_without_contact_goes_back_to_zero():
     """At once without a damper, by its own damper otherwise."""
     bent = jnp.array([[1e-3]])
@@ -203,6 +205,7 @@ def test_batches_and_single_precision_of_springs():
     np.testing.assert_allclose(end(jnp.float32(STIFF), jnp.float32), end(STIFF), rtol=1e-4)
 
 
+@pytest.mark.long
 def test_bad_springs_are_named():
     model, tau = block(), jnp.zeros(2)
 

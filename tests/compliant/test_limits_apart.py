@@ -14,6 +14,7 @@ from jaxcontact.mechanics.tree import Tendon
 from jaxcontact.solvers.cone_program import hessian, respond
 
 
+@pytest.mark.long
 def test_the_hessian_is_that_of_all_rows(rng):
     pytest.importorskip("mujoco")
     model = jc.models.half_cheetah()

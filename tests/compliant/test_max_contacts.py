@@ -109,6 +109,7 @@ def test_more_that_touch_set_a_bit_on_their_lane_alone():
         )
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("tree")
 @pytest.mark.parametrize("kind", ["free", "poses", "tree"])
 def test_rows_of_the_nearest_are_those_of_all(kind, rng):

@@ -70,6 +70,7 @@ def solved(G, phi, M, v, f, law, dt, mu, stretch=None, zeta=None):
     return np.asarray(lam).reshape(-1, 2)
 
 
+@pytest.mark.long
 def test_the_planar_program_as_it_is_printed():
     """Bodies of three velocities on two contacts, one of them open in some draws; any zeta, springs along both."""
     rng = np.random.default_rng(3)
@@ -97,6 +98,7 @@ SLIDING = jc.compliant.Law(stiffness=1e9, damping=1.0)
 RUBBED = SLIDING.replace(friction_damping=1e4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_no_zeta_makes_the_program_the_law(count):
     """A sliding mass: the larger zeta, the less it is pressed. But a foot out of reach carries its share at any."""

@@ -27,6 +27,7 @@ def step_of(model, k, state, controls, dt=0.01):
     return jc.compliant.step(jc.compliant.smoothed(model, k), state, controls, dt=dt)
 
 
+@pytest.mark.long
 def test_a_force_across_a_gap_in_closed_form():
     """A mass at rest 0.2 m above the floor: p (gap / h + p / m + p / (h (h K + B))) = k."""
     model = jc.load_mjcf(BALL)

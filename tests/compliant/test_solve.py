@@ -48,6 +48,7 @@ def test_a_spring_out_of_reach_carries_nothing():
     assert info.status == 0 and info.num_iters <= 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cone", "lift"), [("coulomb", 0.0), ("associated", 0.01 * 0.25)])
 def test_steady_sliding_has_coulomb_friction_and_the_known_gap(cone, lift):
     """`lift` is h mu: the associated cone rides on a gap of h mu |v_t|, Coulomb's law on none."""

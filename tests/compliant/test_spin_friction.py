@@ -33,6 +33,7 @@ def stiff(file):
     return model.replace(params=model.params.replace(law=jc.compliant.stiff_material(MASS, 1e-5)))
 
 
+@pytest.mark.long
 def test_a_spinning_ball_stops_after_inertia_over_torque():
     """Its spin falls by mu_t N / I, as its torque is mu_t N, and it then stands still."""
     model, dt, spin = stiff(ball(4)), 0.005, 5.0

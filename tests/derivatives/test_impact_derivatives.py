@@ -122,6 +122,7 @@ def test_vertical_drop_sticks_with_zero_tangential_derivative(law, mu):
     assert abs(jacobian[:2, :2]).max() <= 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("side", [1.0, -1.0])
 @pytest.mark.parametrize(
@@ -297,6 +298,7 @@ def test_redundant_contacts_by_projector(places, mu, v):
     np.testing.assert_allclose(back, expected, atol=1e-11)
 
 
+@pytest.mark.long
 def test_redundant_contacts_by_geometry():
     """Feet stay collinear when the block is scaled: v+ is smooth though its equations are singular."""
     v = jnp.array([3.0, -1.0, 0.05])
@@ -558,6 +560,7 @@ def awkward_points():
     }
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("at rest-anitescu_potra", "at rest-routh_path", "at rest-sequential")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("point", awkward_points())

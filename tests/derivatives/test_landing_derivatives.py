@@ -142,6 +142,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["half_cheetah", "half_cheetah-outcomes"])
 def test_derivatives_of_a_few_landings(name):
     function, settings, max_steps, _ = CASES[name]
@@ -159,6 +160,7 @@ def test_derivatives_of_many_landings(name):
     assert failed <= 0.01 * number and kinks <= 0.05 * number
 
 
+@pytest.mark.long
 def test_a_redundant_contact_at_its_cap_stays_there():
     """Two contacts at one place with different friction: one gives its cap, the other the rest of the load.
 

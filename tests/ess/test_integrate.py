@@ -155,6 +155,7 @@ def hopper_exact(t1, k=200.0, m=1.0, g=9.81, z0=2.0):
     return np.array([1.0 - v * s - 0.5 * g * s**2, -v - g * s])
 
 
+@pytest.mark.long
 def test_the_hopper_hops_as_in_closed_form():
     x0 = jnp.array([2.0, 0.0])
     trajectory = integrate(
@@ -175,6 +176,7 @@ def test_the_hopper_hops_as_in_closed_form():
     assert np.abs(np.asarray(trajectory.x)[at, 0] - 1.0).max() < 1e-9
 
 
+@pytest.mark.long
 def test_flow_is_the_end_of_integrate():
     arguments = (jc.Model(system=HOPPER, params=HOPPER_PARAMS), jnp.array([2.0, 0.0]), 0.0, 12.0)
     x1, info = flow(*arguments, settings=FINE)

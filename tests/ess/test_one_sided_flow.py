@@ -61,6 +61,7 @@ def test_the_forward_derivative_is_the_one_sided_difference_by_every_argument(rn
         np.testing.assert_allclose(rates(d), (ends[0] - ends[1]) / r, rtol=0, atol=2e-6)
 
 
+@pytest.mark.long
 def test_reverse_mode_and_second_derivatives_are_refused_by_name():
     model, x0, control = axle(2)
 
@@ -85,6 +86,7 @@ def jump_to(x, k, params):
     return jnp.where(k == 0, x.at[1].multiply(2.0), x.at[1].add(1.0))
 
 
+@pytest.mark.long
 def test_jumps_that_do_not_commute_have_no_rate():
     model, x0, control = axle(2)
     model = model.replace(system=ess.EventSystem(speeds, edge, jump=jump_to))
@@ -98,6 +100,7 @@ def test_jumps_that_do_not_commute_have_no_rate():
         ess.one_sided_jacobian(model, x0, 0.0, 1.5, settings=SIDED, control=control)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [3, pytest.param(6, marks=pytest.mark.slow)])
 def test_linear_pieces_are_products_of_saltation_matrices_and_cover_all_directions(n, rng):
     model, x0, control = axle(n, seed=1)
@@ -117,12 +120,14 @@ def test_linear_pieces_are_products_of_saltation_matrices_and_cover_all_directio
         assert np.sum(np.all(pieces.conditions @ d >= 0, axis=1)) == 1
 
 
+@pytest.mark.long
 def test_more_orders_than_can_be_listed_are_refused():
     model, x0, control = axle(8)
     with pytest.raises(ValueError, match="expected at most 5040 orders of crossing at corners, got 40320"):
         ess.one_sided_jacobian(model, x0, 0.0, END, settings=SIDED, control=control)
 
 
+@pytest.mark.long
 def test_pieces_along_controls_and_away_from_corners():
     model, x0, control = axle(2)
     basis = ess.Direction(x=jnp.zeros((2, 2)), control=jnp.eye(2))

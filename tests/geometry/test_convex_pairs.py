@@ -91,6 +91,7 @@ def sampled(count, seed, reach):
     return positions, turns, {k: np.stack([each[k] for each in numbers]) for k in numbers[0]}, directions
 
 
+@pytest.mark.long
 def test_gaps_and_derivatives_of_all_pairs():
     positions, turns, numbers, directions = sampled(COUNT, 3, (0.1, 1.4))
     value, first = (jax.tree.map(np.asarray, x) for x in program()(directions, positions, turns, numbers))
@@ -154,6 +155,7 @@ def about_z(angle):
     return np.array([[c, -s, 0], [s, c, 0], [0, 0, 1.0]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", [0.0, 1e-4, -5e-7])
 def test_meshes_that_lie_on_one_another_touch_at_corners(depth):
     meshes = {"amesh_vertices": CUBE, "bmesh_vertices": CUBE}

@@ -74,6 +74,7 @@ def poses_of(dim, gap):
     return np.stack([x for x, _ in found]), np.stack([x for _, x in found])
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("2d-capsule-capsule", "3d-capsule-box", "3d-capsule-capsule", "3d-sphere-ellipsoid")
 @pytest.mark.float32
 @pytest.mark.parametrize(
@@ -147,6 +148,7 @@ def test_derivatives_are_finite_and_right(dim, kind_a, kind_b, tolerance):
     assert np.max(np.where(there, error, 0.0)) < tolerance(1e-9, 2e-3)
 
 
+@pytest.mark.long
 def test_the_gap_of_a_cylinder_has_a_derivative_however_it_is_rounded():
     """Compiled so that the same sum is rounded in two ways, after which the largest is nowhere among them."""
     odd = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}

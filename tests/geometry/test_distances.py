@@ -36,6 +36,7 @@ ALL = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("3d-capsule-ellipsoid")
 @pytest.mark.parametrize(("dim", "kind_a", "kind_b"), ALL)
 def test_gaps_against_brute_force(dim, kind_a, kind_b):

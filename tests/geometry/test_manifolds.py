@@ -37,6 +37,7 @@ CUBES = {"a_size": [0.2] * 3, "b_size": [0.2] * 3}
 PLANKS = {"a_size": [0.6, 0.1, 0.1], "b_size": [0.6, 0.1, 0.1]}
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("aligned-0.0")
 @pytest.mark.parametrize("depth", [0.0, 1e-4, 1e-9, -5e-7])
 @pytest.mark.parametrize(
@@ -118,6 +119,7 @@ def test_a_cylinder_stands_lies_and_rolls():
         assert np.flatnonzero(phi <= 1e-9).tolist() == [16, 17]
 
 
+@pytest.mark.long
 def test_a_cylinder_and_a_capsule_that_lie_side_by_side_touch_at_two_places():
     numbers = {"a_radius": 0.05, "a_half": 0.1, "b_radius": 0.05, "b_ends": [[0, 0, -0.3], [0, 0, 0.3]]}
     point, phi, normal = at(CYLINDER, CAPSULE["b"], (0.1, 0, 0), np.eye(3), numbers)

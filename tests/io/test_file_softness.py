@@ -40,6 +40,7 @@ def bounce(height, rest):
     return height[lowest] - rest, np.max(height[lowest:]) - rest
 
 
+@pytest.mark.long
 def test_a_ball_bounces_as_in_mujoco():
     """Dropped from 10 cm on a springy contact: depth and first bounce; q of a planar body is relative."""
     file = dropped('type="sphere" size="0.1" solref="0.02 0.3"', 0.1, PLANAR)
@@ -128,6 +129,7 @@ def test_the_derivative_of_a_landing_is_that_of_differences():
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.max(np.abs(expected)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mass", [1.0, 1e9])
 def test_friction_holds_what_is_heavy(mass):
     """A box on a slope that friction holds, and a slide that its dry friction stops."""

@@ -274,6 +274,7 @@ def test_max_hull_vertices_thins_the_meshes_of_a_file():
     assert model.structure.num_contacts == 16
 
 
+@pytest.mark.long
 def test_a_body_fixed_to_the_world_keeps_its_orientation():
     """A ball over a box on two tilted bodies without joints: the gap along the tilted normal."""
     text = (

@@ -24,6 +24,7 @@ def test_few_candidates_are_all_seen():
     assert jc.models.quadruped().max_contacts is None
 
 
+@pytest.mark.long
 def test_a_stack_fits_into_the_suggestion_and_more_that_touch_are_noted():
     """Four boxes on one another rest on sixteen corners; lying in the floor, more touch than are seen."""
     model = jc.load_mjcf(boxes(4))

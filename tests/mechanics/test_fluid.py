@@ -38,6 +38,7 @@ def test_the_drag_is_that_of_mujoco(flags, rng):
     assert not any("fluid" in note for note in model.notes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("planar", [False, True])
 @pytest.mark.parametrize(("density", "viscosity"), [(800.0, 0.0), (0.0, 3.0)])
 def test_a_sinking_box_falls_as_the_closed_form_says(density, viscosity, planar):

@@ -36,6 +36,7 @@ TIED = f"""
 </mujoco>"""
 
 
+@pytest.mark.long
 def test_rows_of_loops_are_those_of_mujoco(rng):
     """Deviations and Jacobians of MuJoCo's equalities; a weld's angles are half of ours, to first order."""
     mj = mujoco.MjModel.from_xml_string(TIED)
@@ -132,6 +133,7 @@ SLIDER = """
     <inertial pos="0 0 0" mass="0.5" diaginertia="0.1 0.1 0.1"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cone", ["associated", "coulomb"])
 def test_dry_friction_sticks_and_slides(cone):
     """Held below 2 N; above, (F - 2) / m; a push of 1 m/s stops after v / (2 / m) at rest."""
@@ -251,6 +253,7 @@ def striking_parallelogram(extra=""):
 TWICE = '<connect body1="coupler" body2="right" anchor="0.4 0 0"/>'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("extra", ["", TWICE], ids=["one loop", "the same loop twice"])
 def test_an_impact_of_a_closed_loop_is_that_of_minimal_coordinates(extra):
     """The parallelogram has one angle: mass m l^2 + 2 I, and the ball moves by l (cos, sin) of it."""
@@ -275,6 +278,7 @@ def test_an_impact_of_a_closed_loop_is_that_of_minimal_coordinates(extra):
         assert np.abs(G @ np.asarray(v_plus)).max() < 1e-12
 
 
+@pytest.mark.long
 def test_derivatives_of_terms_with_a_loop():
     """By the angle along which the loop stays closed, and by a mass."""
     model = striking_parallelogram(TWICE)
@@ -297,6 +301,7 @@ def test_derivatives_of_terms_with_a_loop():
         np.testing.assert_allclose(by_mass, -0.25 / 0.52 * expected(angle, mass), rtol=1e-8)
 
 
+@pytest.mark.long
 def test_a_coupled_slider_moves_its_partner():
     """Slides with x_2 = 2 x_1: the impact of the first sees m_1 + 4 m_2."""
     model = jc.load_mjcf(
@@ -314,6 +319,7 @@ def test_a_coupled_slider_moves_its_partner():
     np.testing.assert_allclose(info.impulse[:, 0].sum(), 13.0, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_a_four_bar_under_a_strong_motor_opens_less_than_mujocos():
     """300 N m turn the left rod by half a radian in 0.03 s; the two ends that coincide part by 4 mm in MuJoCo."""
     rod = '<inertial pos="0 0 -.25" mass=".4" diaginertia=".00833 .00833 1e-5"/>'

@@ -22,6 +22,7 @@ def model_of(letters):
     return jc.load_mjcf(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "letters", ["ffh", "ffhh", "fffhhh", "hff", "ffb", "bbh", "fhfh", "bhbh", "hbhb", "bb", "fbh"]
 )
@@ -79,6 +80,7 @@ SITES = """
 </mujoco>"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("equality", "count"),
     [
@@ -135,6 +137,7 @@ FLAGS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flag", FLAGS)
 def test_flags_reach_loops_dry_friction_and_limits_of_tendons(flag):
     text = f"""<mujoco><option><flag {flag}="disable"/></option><worldbody><geom type="plane" size="1 1 1"/>

@@ -30,6 +30,7 @@ def one_step(text, q, v, u, dt):
     return float(after.q[0]), float(after.v[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "force"),  # of position, velocity and control
     [

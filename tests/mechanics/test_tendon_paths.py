@@ -38,6 +38,7 @@ STRING = """
 </mujoco>"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("planar", [False, True])
 def test_lengths_moments_and_forces_are_those_of_mujoco(planar, rng):
     mj = mujoco.MjModel.from_xml_string(ROPES.format(root=PLANAR if planar else "<freejoint/>"))

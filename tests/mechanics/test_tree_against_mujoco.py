@@ -21,6 +21,7 @@ def text_of(name):
     return ZOO if name == "zoo" else robots.file_of(name)
 
 
+@pytest.mark.long
 @pytest.mark.float32
 @pytest.mark.parametrize("name", NAMES)
 def test_mechanics_equal_those_of_mujoco(name, rng, tolerance):

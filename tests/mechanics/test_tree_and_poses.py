@@ -41,6 +41,7 @@ def mechanics(model, state, along):
     return jax.jvp(of, (state.q,), (along,))
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("ramone")
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "box_drop_3d"])
 def test_planar_models_both_ways(name, rng):

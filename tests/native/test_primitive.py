@@ -43,6 +43,7 @@ def test_results_in_jit_have_the_bits_of_those_outside(size):
         assert a.dtype == b.dtype
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_in_scan_and_vmap():
     many, plain = jc.simd(only_z), jax.vmap(only_z)
@@ -77,6 +78,7 @@ def losses(by):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", losses(jc.simd))
 def test_derivatives(name):
     found, expected = losses(jc.simd)[name], losses(jax.vmap)[name]
@@ -91,6 +93,7 @@ def test_derivatives(name):
         same(of(found), of(expected), 1e-10, 1e-10)
 
 
+@pytest.mark.long
 def test_higher_derivatives_and_jacobians():
     x = jnp.asarray(X[:2])
     for of in (
@@ -216,6 +219,7 @@ for device in jax.devices():
 """
 
 
+@pytest.mark.long
 def test_several_devices(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
     done = subprocess.run(

@@ -416,6 +416,7 @@ def test_other_generators_run_by_xla():
     assert found[1].dtype == keys.dtype
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_random_numbers_are_those_of_jax():
     def function(key, seed, at):

@@ -150,6 +150,7 @@ def test_a_design_that_cannot_be_is_reported():
     assert int(report.status) & jc.Status.UNTERMINATED and report.cosine < -0.1
 
 
+@pytest.mark.long
 def test_orders_agree_at_the_first_impact_of_the_design_and_not_in_the_straight_stance(designed):
     model, params, state, _ = designed
     fall = np.zeros(8)

@@ -222,6 +222,7 @@ def error(model, h, expected):
     return np.linalg.norm(settled(model, h) - expected) / np.linalg.norm(expected)
 
 
+@pytest.mark.long
 def test_a_block_that_tips_over_comes_to_rest_on_its_side():
     """Rocked over by 5 rad/s: on its two lower corners alone it would fall through the floor."""
     model = jc.models.rocking_block(all_corners=True)
@@ -253,6 +254,7 @@ def test_other_references_of_the_foundation(case):
     np.testing.assert_allclose(found, ACCURATE[case], rtol=1e-4)
 
 
+@pytest.mark.long
 def test_foundation_of_rubber_is_first_order():
     """900 elements damp the first deflection within 1 s: 9e-6 of the deflection at 10 ms, half of it at 5."""
     model = jc.models.box_on_foundation(900, 1e7, 5.0)
@@ -296,6 +298,7 @@ def test_part_of_the_foundation_lets_go_under_the_heavy_load():
 # --- the box on the incline: Figure 9
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("0.0", "0.125")
 @pytest.mark.parametrize("mu", [0.0, 0.125, 0.25])
 def test_box_slides_as_far_as_a_rigid_one(mu):

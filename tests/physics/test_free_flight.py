@@ -39,6 +39,7 @@ def states_of(model, stepper, num_steps, dt, controls=None, state=None):
     return path.states
 
 
+@pytest.mark.long
 @STEPPERS
 def test_a_body_whose_mass_centre_is_off_its_joint_flies_straight(stepper):
     model = jc.load_mjcf(OFF_CENTRE)
@@ -66,6 +67,7 @@ def momenta(model, states):
     return np.asarray(jax.jit(jax.vmap(total))(states))
 
 
+@pytest.mark.long
 @STEPPERS
 def test_an_acrobat_with_motors_and_springs_keeps_its_momentum(stepper):
     model = jc.load_mjcf(ACROBAT)
@@ -77,6 +79,7 @@ def test_an_acrobat_with_motors_and_springs_keeps_its_momentum(stepper):
     np.testing.assert_allclose(path, path[:1].repeat(len(path), 0), atol=1e-11 * np.abs(path[0]).max())
 
 
+@pytest.mark.long
 def test_a_double_pendulum_is_second_order_and_its_energy_does_not_drift():
     model = jc.load_mjcf(PENDULUM)
     start = model.initial_state().replace(q=jnp.array([1.5, 0.0]))

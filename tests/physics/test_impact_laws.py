@@ -154,6 +154,7 @@ def test_total_impulse_is_inside_the_friction_cone(case):
     assert ((np.abs(impulse[..., 1]) - limit) / (np.abs(limit) + 1)).max() <= 1e-9
 
 
+@pytest.mark.long
 def test_every_step_pushes_inside_the_friction_cone(case):
     """Some impulse in the cone explains each step of the path, found by least squares with lam >= 0."""
     M, J_n, J_t, mu = case.planar
@@ -191,6 +192,7 @@ def test_steps_per_sample_are_as_measured(case):
     assert np.mean(np.asarray(case.samples.num_iters)) == pytest.approx(SOLVES[case.name], rel=0.02)
 
 
+@pytest.mark.long
 def test_every_step_is_a_solution_of_the_reference(case):
     """The package's draws, the reference's enumeration of LCP index sets (modes for five contacts)."""
     path, solves = np.asarray(case.samples.path), np.asarray(case.samples.num_iters)
@@ -380,6 +382,7 @@ def test_how_often_the_top_disk_leaves_both_others():
 # --- in sequence, and all at once
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(NAMES))
 def test_sequential_impacts_are_those_of_the_reference(name):
     case = load(name)

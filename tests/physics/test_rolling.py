@@ -19,6 +19,7 @@ def cylinder(z, pose, slope=0.0):
     return jc.load_mjcf(f"<mujoco>{gravity}<worldbody>{PLANE}{body}</worldbody></mujoco>")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "stepper",
     [jc.simulate.Compliant(settings=jc.compliant.Settings(cone="coulomb")), jc.simulate.TimeStepping()],
@@ -49,6 +50,7 @@ def test_gaps_of_a_cylinder_change_as_its_rows_say(tilt):
     assert above[lines] > 0.25 * 0.02 * np.sin(np.radians(tilt))
 
 
+@pytest.mark.long
 def test_a_cylinder_on_its_end_stands():
     model = cylinder(0.03, "", 0.5)  # the slope of 29 degrees; it falls over at 34, and slides at 31
     path = jc.simulate.rollout(

@@ -59,6 +59,7 @@ def test_a_body_that_is_no_tree_feels_its_wrench_in_the_world():
     np.testing.assert_allclose(found, [1.0, 2.0, 3.0, *turned], atol=1e-14)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["compliant", *(pytest.param(n, marks=pytest.mark.slow) for n in ("time", "events", "variational"))],

@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 import jaxcontact as jc
@@ -30,6 +31,7 @@ def moved(model, q, v, dt, steps, law):
     return jax.jit(lambda *starts: lax.map(one, starts))(q, v, dt)
 
 
+@pytest.mark.long
 def test_a_ball_on_one_slide_rests_bounces_to_rest_and_comes_back():
     """Its contact has no tangent motion: both tangent rows are zero."""
     model = jc.load_mjcf(SLIDE.format(0))
@@ -48,6 +50,7 @@ def test_a_ball_on_one_slide_rests_bounces_to_rest_and_comes_back():
     np.testing.assert_allclose(states.q[3, 1, 0], 0.0, rtol=0, atol=1e-15)
 
 
+@pytest.mark.long
 def test_a_slide_on_a_tilted_floor_rests():
     """One degree of freedom: the row of the tangent is parallel to that of the normal."""
     model = jc.load_mjcf(SLIDE.format(30))
@@ -60,6 +63,7 @@ def test_a_slide_on_a_tilted_floor_rests():
     np.testing.assert_allclose(states.q[0, -1, 0], 0.1 / math.cos(math.pi / 6) - 0.1, rtol=0, atol=1e-12)
 
 
+@pytest.mark.long
 def test_a_planar_body_written_in_space_lands_and_rolls():
     model = jc.load_mjcf(BALL)
     states, status = moved(
@@ -89,6 +93,7 @@ class Passing(jc.impact.AnitescuPotra):
         )
 
 
+@pytest.mark.long
 def test_a_step_without_progress_fails_and_time_passes():
     model = jc.load_mjcf(SLIDE.format(0))
     states, status = moved(model, jnp.zeros((1, 1)), -jnp.ones((1, 1)), jnp.array([0.1]), 3, Passing())
@@ -96,6 +101,7 @@ def test_a_step_without_progress_fails_and_time_passes():
     np.testing.assert_allclose(states.t[0], [0.0, 0.1, 0.2, 0.3], rtol=1e-14)
 
 
+@pytest.mark.long
 def test_inertia_is_judged_by_its_eigenvalues():
     tensors = np.random.default_rng(0).standard_normal((200, 3, 3))
     tensors = tensors @ np.swapaxes(tensors, 1, 2) - 0.3 * np.eye(3)

@@ -28,6 +28,7 @@ def speeds(file, force, start, steps, impact):
     return np.asarray(found.states.v)[1:, 0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("force", "start"),
     [(2.9, 0.0), (5.0, 0.0), (-4.0, 0.0), (0.0, 0.2), (-1.0, 0.2)],

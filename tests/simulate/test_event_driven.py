@@ -78,6 +78,7 @@ def bounces(height, restitution, until):
     return np.array(times), np.array(speeds), fall * (1.0 + restitution) / (1.0 - restitution)
 
 
+@pytest.mark.long
 def test_a_ball_bounces_to_its_limit_and_rests():
     motion = found(start=at(jnp.array(0.1), 0.0, 0.0, 0.0))
     times, speeds, limit = bounces(0.1, 0.5, N * DT)
@@ -466,6 +467,7 @@ def tossed(state, dt, steps):
     return jc.simulate.rollout(CUBE, state, jnp.zeros((steps, 6)), stepper=stepper, dt=dt)
 
 
+@pytest.mark.long
 def test_shares_of_a_load_move_with_the_corners_of_a_face():
     """The shortest forces that four corners slide by, against pseudo-inverses at states nearby."""
     kind = jnp.array([SLIDE] * 4 + [SEPARATE] * 4)

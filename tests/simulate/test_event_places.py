@@ -16,6 +16,7 @@ SLIDERS = """<mujoco><option gravity="0 0 0"/><worldbody>
 LAW = jc.impact.Propagative()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "stepper",
     [
@@ -58,6 +59,7 @@ def program(stepper, derived):
     return jax.jit(derived(end)).lower(jnp.array([0.0, 0.52, 1.0, 0.0])).as_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stepper", "derived", "lines", "loops", "products"),
     [

@@ -41,6 +41,7 @@ def motion_of(model, state, dt, num_steps, impact):
     return motion.states, motion.status
 
 
+@pytest.mark.long
 def test_a_parallelogram_swings_as_a_pendulum_to_first_order():
     model = linkage()
     right = solve_ivp(

@@ -81,6 +81,7 @@ def test_three_contacts_touch_at_once_by_names_of_geoms_and_bodies():
     np.testing.assert_allclose(jax.jvp(moved, (0.0,), (1.0,))[1], differences, atol=1e-8)
 
 
+@pytest.mark.long
 def test_what_cannot_be_placed_is_named_or_marked():
     model = ball()
     with pytest.raises(

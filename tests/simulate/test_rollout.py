@@ -65,6 +65,7 @@ def test_run_gives_the_same_motion_in_chunks(monkeypatch):
     assert seen == [(3, 6), (6, 6)]
 
 
+@pytest.mark.long
 def test_one_program_moves_any_number_of_steps():
     traced = []
 
@@ -123,6 +124,7 @@ def test_a_rollout_of_fewer_steps_has_the_derivatives_of_the_shorter_one():
     np.testing.assert_allclose(worlds[1], end(STATE.v, CONTROLS[:4], None), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_run_raises_where_a_step_fails_and_says_which():
     poisoned = CONTROLS.at[4, 0].set(jnp.nan)
     with pytest.raises(jc.FailureError, match=r"step 4: .*NONFINITE.*; 2 of 6 failed"):
@@ -131,6 +133,7 @@ def test_run_raises_where_a_step_fails_and_says_which():
     assert np.flatnonzero(jc.Status.failed(found.status)).tolist() == [4, 5]
 
 
+@pytest.mark.long
 def test_other_numbers_do_not_compile_again():
     traced = []
 

@@ -21,6 +21,7 @@ def converges(row):
     assert errors[5] < 1e-4
 
 
+@pytest.mark.long
 def test_a_ball_ends_where_the_closed_form_says():
     row = compared.compare(compared.ball())
     converges(row)

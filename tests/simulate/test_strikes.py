@@ -61,6 +61,7 @@ def bounced(restitution, dt):
     return jc.simulate.rollout(BALL, state, None, num_steps=120, stepper=stepper, dt=dt)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dt", [0.015, 0.0137])
 def test_a_ball_bounces_at_its_time(dt):
     """Its energy is e^2 of that before at every bounce, to round-off, and its height that of the parabola."""
@@ -119,6 +120,7 @@ ROW = jc.load_mjcf(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("max_strikes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_strikes_beyond_the_number_of_a_step_come_early_and_are_told(max_strikes):
     """Three balls 1 cm apart in a step of 50 ms at 1 m/s: the last one gets the speed 20 ms after the start."""

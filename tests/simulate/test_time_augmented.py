@@ -95,6 +95,7 @@ def test_zeno_block_follows_its_closed_forms():
     assert int(info.status) == int(jc.Status.ZENO)
 
 
+@pytest.mark.long
 def test_zeno_block_comes_to_rest_and_time_goes_on():
     """The accumulation point is the sum of all swings; then half the weight is on each corner."""
     path, info = zeno()

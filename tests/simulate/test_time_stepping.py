@@ -127,6 +127,7 @@ def on_a_slope(angle):
     return HEAVY.replace(gravity=G * jnp.array([jnp.sin(angle), -jnp.cos(angle)]))
 
 
+@pytest.mark.long
 def test_what_sticks_does_not_creep_and_what_slides_does():
     """mu = 0.3 holds up to 0.2915 rad."""
     start = DISC_STATE.replace(v=jnp.zeros(3))

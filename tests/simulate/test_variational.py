@@ -184,6 +184,7 @@ def test_a_ball_that_slides_off_a_hill_lets_go_where_two_thirds_of_its_height_ar
     assert 3.6 < errors[0] / errors[1] < 4.4 and 3.6 < errors[1] / errors[2] < 4.4
 
 
+@pytest.mark.long
 def test_spring_and_damper_converge_at_second_order():
     problem = ball(height=5.0, vx=1.0, stiffness=30.0, damping=1.5)
     rate, decay = np.sqrt(30.0 / MASS - (0.75 / MASS) ** 2), 0.75 / MASS
@@ -492,6 +493,7 @@ def test_bounces_of_a_chatter_are_at_their_times():
     assert int(jnp.max(found.info.num_iters)) <= 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("speed", [1e-2, 1e-4, 1e-5])
 def test_the_shortest_bounce_is_found_in_a_few_trials(speed):
     """A ball that leaves slowly is back after 2 v / g, a small part of the step, and has gone up by v^2 / 2g."""

@@ -31,6 +31,7 @@ def misfits(W, q, mu, k, r):
         yield from psi * impulse[1:] + bound * rate[1:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("redundant", [False, True])
 def test_the_point_is_a_root_of_the_path(rng, redundant):
     mu = np.array([0.5, 1.2, 0.1, 0.3])
@@ -46,6 +47,7 @@ def test_the_point_is_a_root_of_the_path(rng, redundant):
         np.testing.assert_allclose(found.x, far, atol=1e-6)
 
 
+@pytest.mark.long
 def test_its_derivatives_are_those_of_differences(rng):
     W, q = problem(rng, True)
     mu, change = jnp.array([0.5, 0.0, 1.2, 0.3]), jnp.asarray(rng.standard_normal((12, 12)))

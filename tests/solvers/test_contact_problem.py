@@ -156,6 +156,7 @@ def test_modes_at_one_velocity_are_those_of_the_table(nc, rng):
         assert np.count_nonzero(np.asarray(at.regular) & ~regular) == 0 and np.min(now) < 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nt", [1, 2])
 def test_contacts_that_stay_closed_solve_this_problem(rng, nt):
     for _ in range(5):

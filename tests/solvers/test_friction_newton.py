@@ -53,6 +53,7 @@ def test_one_contact_against_closed_forms():
     assert not info.status.any() and (info.residual < 1e-12).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("softness", [0.0, 1e-6, 1e-3])
 def test_plates_on_four_contacts(softness):
     rng = np.random.default_rng(3)
@@ -84,6 +85,7 @@ def test_units_leave_the_solution():
         np.testing.assert_allclose(s * (W @ push), scale[0] * (W @ np.asarray(r[0])), atol=1e-9)
 
 
+@pytest.mark.long
 def test_inactive_contacts_and_starts():
     """A contact that is not active has no impulse, whatever its rows hold; a start at the solution ends at once."""
     rng = np.random.default_rng(5)
@@ -126,6 +128,7 @@ def test_static_length_has_no_while_and_the_same_answer():
     assert info.status == 0
 
 
+@pytest.mark.long
 def test_single_precision():
     rng = np.random.default_rng(8)
     W, q = map(np.stack, zip(*[plate(rng, 4, 1e-3) for _ in range(64)], strict=True))
@@ -145,6 +148,7 @@ def differences(W, q, mu, of, direction, h=1e-6):
     return (ends[0] - ends[1]) / (2.0 * h)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("softness", [0.0, pytest.param(1e-4, marks=pytest.mark.slow)])
 def test_derivatives_of_velocities_against_differences(softness):
     rng = np.random.default_rng(9)

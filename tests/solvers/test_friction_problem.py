@@ -35,6 +35,7 @@ def heap(rng, spheres, contacts, dim=3):
     return (J / mass) @ J.T, (mass, J), J @ v
 
 
+@pytest.mark.long
 def test_a_sliding_block_and_its_derivatives():
     W, q = jnp.eye(3) / 2.0, jnp.array([-1.0, 3.0, 4.0])
     (r, u), info = jc.solve_friction(W, q, 0.5)
@@ -97,6 +98,7 @@ def planar(W, q, mu):
     return solutions
 
 
+@pytest.mark.long
 def test_planar_problems_against_all_modes():
     rng = np.random.default_rng(3)
     solve = jax.jit(jax.vmap(lambda *data: jc.solve_friction(*data, dim=2)))

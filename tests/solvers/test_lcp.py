@@ -80,6 +80,7 @@ def test_two_contacts_against_brute_force(kind, m):
     assert missed <= 5
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("ap-10-100000.0", "ap-10-None", "ap-4-None", "step-1-100000.0", "step-1-None")
 @pytest.mark.parametrize("mu", [None, 1e5])
 @pytest.mark.parametrize(
@@ -176,6 +177,7 @@ def test_status_stalled():
     assert problems.lcp_residual(W, w, np.asarray(z)) < 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_status_nonfinite_leaves_other_lanes_alone(bad):
     _, _, (W, w) = batch(7, 8, "step", 2, 0.5)
@@ -233,6 +235,7 @@ def nondegenerate(seed):
     return jnp.asarray(W), jnp.asarray(w), z
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("0")
 @pytest.mark.parametrize("seed", [0, 3, 4])
 def test_derivative_against_differences_and_closed_form(seed):
@@ -316,6 +319,7 @@ def test_static_mistakes(W, w, options, error, message):
         jax.eval_shape(lambda W, w: solve_lcp(W, w, solver=Lemke(**options)), W, w)
 
 
+@pytest.mark.long
 def test_large_batch_does_not_hang():
     code = """
 import jax, numpy as np

@@ -15,6 +15,7 @@ worst_violation = jax.jit(contact_modes.evaluate)
 valid = jax.jit(mode_tree.valid)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mechanism", "mu"), [("body", 0.0), ("body", 1e5), ("bodies", 0.7)])
 def test_valid_modes_are_those_of_the_table(mechanism, mu):
     """Three contacts, of one body redundant, one of them inactive in the last case."""

@@ -64,6 +64,7 @@ def test_sizes():
     assert float(ode.next_size(1.0, 1e30)) == ode.SHRINK
 
 
+@pytest.mark.long
 def test_derivative_by_start_and_length():
     def run(x, h):
         return ode.step(pendulum, jnp.zeros(()), x, h, pendulum(0.0, x)).x1

@@ -67,6 +67,7 @@ def held(name, count, events):
     assert max(used) < 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["inelastic", "unequal feet", "level, elastic"])
 def test_pushes_below_delta_stay_within_epsilon(name):
     held(name, 256, 48)

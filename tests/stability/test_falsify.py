@@ -97,6 +97,7 @@ def test_inverse_chatter_is_found():
     assert falsify(fig2(0.4, 0.3), num_samples=64).found
 
 
+@pytest.mark.long
 def test_a_constant_function_meets_the_conditions_as_they_are_printed():
     """Theorems 1 and 2 lack V(x0) = 0: V = 1 >= |x|/h within |x| <= h, and never rises; the body falls."""
     body = fig2(0.45, 0.2)
@@ -123,6 +124,7 @@ def leaning_body():
     )
 
 
+@pytest.mark.long
 def test_the_law_of_impacts_is_named_and_decides():
     body = leaning_body()
     alone = falsify(body, num_samples=64)

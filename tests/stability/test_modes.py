@@ -73,6 +73,7 @@ def test_ambiguity_region_is_the_analytic_one():
     assert np.array_equal(ambiguous, expected)
 
 
+@pytest.mark.long
 def test_equilibrium_is_half_the_sum_of_frictions(rng):
     mu1, mu2, alpha = rng.uniform(0, 1, (3, 500))
 
@@ -99,6 +100,7 @@ def rests(body):
     return answer.status == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("decades", [3, 6])
 def test_equilibria_of_bodies_with_parameters_of_many_sizes(decades, rng):
     def sizes():

@@ -17,6 +17,7 @@ def boundary(d, rate, low, high):
     return 0.5 * (low + high)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("d", [0.2, 0.45])
 def test_rocking_without_slip_loses_what_the_lever_arms_tell(d):
     """The angular momentum about the new foot is kept: omega+ / omega- = (1 + r_1 r_2) / (1 + r_i^2)."""
@@ -77,6 +78,7 @@ class OnOneFoot:
         return np.log(np.linalg.norm(v))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("d", [0.3, 0.45])
 def test_the_boundary_of_stability_is_that_of_an_independent_map(d):
     """Varkonyi, Fig. 2: below this friction a motion grows by itself; it is told to 1e-6."""

@@ -67,6 +67,7 @@ def offsets(axes):
     return np.asarray(axes.collections[-1].get_offsets())
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("rocking_block")
 @pytest.mark.parametrize(
     "name",
@@ -189,6 +190,7 @@ def invented(terms, v, n=40, steps=3):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("nc", "panels"), [(1, 1), (2, 3), (3, 5), (6, 8)])
 @pytest.mark.parametrize("nt", [1, 2])
 def test_any_number_of_contacts_in_plane_and_space(nc, nt, panels):
@@ -253,6 +255,7 @@ def test_samples_of_other_terms_or_without_success_are_refused():
         jc.viz.plot_impact_set(samples.replace(status=jnp.ones(256, jnp.uint32)), terms)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_mechanism_of_every_model(name):
     model = getattr(jc.models, name)()

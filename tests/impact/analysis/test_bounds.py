@@ -32,6 +32,7 @@ def point(mass=2.0, mu=0.0):
 MODELS = ["rocking_block", "compass_gait", "box_and_wall", "ramone"]
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", [*MODELS, pytest.param("disk_stack", marks=pytest.mark.slow)])
 def test_measured_steps_stay_below_the_bound(name):

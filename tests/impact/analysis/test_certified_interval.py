@@ -34,6 +34,7 @@ def point(mu, nt=1, mass=2.0):
     )
 
 
+@pytest.mark.long
 def test_a_point_has_its_outcome_alone():
     """It stops along the normal and loses mu times that speed along the floor: one outcome, known exactly."""
     terms, v = point(0.25), jnp.array([2.0, -3.0])
@@ -46,6 +47,7 @@ def test_a_point_has_its_outcome_alone():
             np.testing.assert_allclose(found.gap, 0.0, atol=1e-5)
 
 
+@pytest.mark.long
 def test_with_restitution_a_contact_may_separate():
     """The point rebounds at its speed: the condition that it does not is left out."""
     law = jc.impact.Routh(impulse_step=20.0, max_steps=8, restitution=1.0)
@@ -70,6 +72,7 @@ def check_inside(terms, v, law, num_samples):
             assert highest <= relaxation.maximise(sign * direction) + 1e-8 * speed * size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_samples_in_the_plane_lie_inside(seed):
     rng = np.random.default_rng(seed)

@@ -55,6 +55,7 @@ def largest_difference(M, J, v, restitution):
     return np.max(np.abs(ends - ends[0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [2, 3])
 def test_without_coupling_every_order_agrees_and_with_it_not(rng, count):
     for _ in range(6):
@@ -87,6 +88,7 @@ def test_right_for_one_restitution_is_not_right_for_all():
     np.testing.assert_allclose(coupling(make_terms(np.eye(2), J)).normals, [[0, -0.5], [-0.5, 0]], atol=1e-15)
 
 
+@pytest.mark.long
 def test_contacts_are_the_squared_cosines_of_principal_angles(rng):
     from scipy.linalg import subspace_angles
 
@@ -109,6 +111,7 @@ def test_contacts_are_the_squared_cosines_of_principal_angles(rng):
     np.testing.assert_allclose(smooth.contacts, smooth.normals**2, atol=1e-15)
 
 
+@pytest.mark.long
 def test_decoupled_contacts_agree_with_friction_too(rng):
     M = random_mass(rng, 6)
     rows = orthogonal_rows(rng, M, 4)
@@ -125,6 +128,7 @@ def test_decoupled_contacts_agree_with_friction_too(rng):
     assert float(jnp.max(jnp.abs(ends[0] - v))) > 0.1
 
 
+@pytest.mark.long
 def test_coupling_has_a_derivative_also_at_zero_and_on_one_poisoned_lane(rng):
     M = random_mass(rng, 4)
     J = orthogonal_rows(rng, M, 2)
@@ -209,6 +213,7 @@ def test_bad_arguments_are_named(rng):
     assert float(jnp.max(coupling(nothing).contacts)) == 0.0
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_single_precision_and_masses_far_apart(rng, tolerance):
     M = np.diag([1e3, 1.0, 1e-3])

@@ -26,6 +26,7 @@ def norm(terms, dv):
     return np.sqrt(np.einsum("...i,ij,...j->...", dv, np.asarray(terms.M), dv))
 
 
+@pytest.mark.long
 def test_closing_impulse_is_that_of_theorem_9(block):
     terms, v = block
     result = approximate_set(

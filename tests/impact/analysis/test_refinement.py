@@ -21,6 +21,7 @@ def on_contacts(J_n, mu=0.0):
     )
 
 
+@pytest.mark.long
 def test_one_contact_settles_at_once():
     """A point stops at the floor, whatever the step: u_n = 0."""
     result = jc.impact.refine(
@@ -37,6 +38,7 @@ def test_one_contact_settles_at_once():
     assert np.all(np.diff(np.asarray(result.num_steps)) >= 0)
 
 
+@pytest.mark.long
 def test_the_corners_of_a_wedge_do_not_settle():
     """Two walls at an acute angle: large steps reach both single impacts, small ones their middle alone."""
     terms = on_contacts([[0.6, 0.8], [-0.6, 0.8]])

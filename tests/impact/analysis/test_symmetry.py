@@ -22,6 +22,7 @@ def load(name):
     return model, jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rocking_block", pytest.param("disk_stack", marks=pytest.mark.slow)])
 def test_mirror_images_obey_the_law(name):
     """One step: momentum, cones, caps and dissipation of the images, in plain NumPy."""

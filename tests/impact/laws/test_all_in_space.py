@@ -131,6 +131,7 @@ def test_a_step_says_that_all_solutions_were_candidates_and_picks_them_alike():
     assert taken == set(range(number))
 
 
+@pytest.mark.long
 def test_outcomes_do_not_depend_on_units():
     terms, v = corners(2)
     start, cap = v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0]), jnp.array([0.1, 0.15])

@@ -315,6 +315,7 @@ def sliders(count):
     return make(unit, unit[1::2], unit[0::2], [0.5] * count)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("order", "impacts", "done"),
     [

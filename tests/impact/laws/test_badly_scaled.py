@@ -113,6 +113,7 @@ def test_a_success_is_near_a_solution(dtype, limit, least, count):
     assert np.mean(good) >= least
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mu", [0.5, 1e5])
 def test_an_impulse_outside_of_the_cone_is_seen_in_any_unit(mu):
     """A slide that is stopped by more friction than there is: next to nothing in N s where bodies are light."""

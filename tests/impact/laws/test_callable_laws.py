@@ -30,6 +30,7 @@ LAWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LAWS)
 def test_a_law_is_its_function_with_settings(name):
     law, function = LAWS[name]
@@ -40,6 +41,7 @@ def test_a_law_is_its_function_with_settings(name):
     assert not jc.Status.failed(info.status)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LAWS)
 def test_a_law_is_a_pytree_for_jit_and_derivatives(name):
     law = law_as_pytree(LAWS[name][0])

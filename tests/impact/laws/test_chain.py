@@ -73,6 +73,7 @@ def test_restitution_of_one_contact_is_the_coefficient():
         np.testing.assert_allclose(v_plus @ np.array([1.0, 3.0]), 1.0, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_derivatives_by_stiffness_and_velocity():
     terms, h = balls([1.0, 1.0, 1.0]), 1e-2
 

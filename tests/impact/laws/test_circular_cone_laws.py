@@ -30,6 +30,7 @@ def point(mu):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LAWS)
 def test_a_point_slides_straight_ahead(name):
     """It loses mu (1 + e) |v_n| of its speed, whatever its direction; it sticks if it has less."""
@@ -77,6 +78,7 @@ def stack(seed, nc=12, nv=9):
     return terms, jnp.asarray(rng.normal(size=nv))
 
 
+@pytest.mark.long
 def test_redundant_contacts_meet_coulombs_law():
     terms, v = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[stack(seed) for seed in range(8)])
     _, info = jax.jit(jax.vmap(jc.impact.anitescu_potra))(terms, v)
@@ -88,6 +90,7 @@ def test_redundant_contacts_meet_coulombs_law():
         assert de_saxce(W, J @ v[k], terms.mu[k], impulse[k]) < 1e-9
 
 
+@pytest.mark.long
 def test_many_contacts_in_the_plane_rest_together():
     """A plank on twelve points falls flat and stays; every share of its weight does."""
     places = jnp.linspace(-1.0, 1.0, 12)
@@ -106,6 +109,7 @@ def test_many_contacts_in_the_plane_rest_together():
     np.testing.assert_allclose(jnp.sum(info.impulse, axis=0), [2.0, -0.8], rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["anitescu_potra", pytest.param("poisson", marks=pytest.mark.slow)])
 def test_derivatives_are_those_of_differences(name):
     law, _ = LAWS[name]

@@ -183,6 +183,7 @@ def by_integration(D, mu, u, e, number=8_000):
     raise AssertionError("the work is not done")
 
 
+@pytest.mark.long
 def test_a_rod_slides_sticks_or_slides_back():
     """Stronge's coefficient where it differs from Newton's, against tiny steps of impulse."""
     cases = np.array(

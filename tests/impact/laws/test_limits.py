@@ -37,6 +37,7 @@ def landing(knee, mu, limits):
     return jc.contact_terms(model, state, limits=limits), state.v
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mu", [0.0, 0.9])
 def test_a_knee_at_its_limit_strikes_as_a_welded_one(mu):
     """The oracle has no knee. The limit must push for it: with the range on the other side it does not."""
@@ -71,6 +72,7 @@ def test_limits_are_left_out_unless_asked_for_and_take_names():
     assert np.all(np.asarray(terms.mu[1:]) == 0) and not np.any(terms.J_t[1:])
 
 
+@pytest.mark.long
 def test_every_order_of_foot_and_limit_is_sampled():
     """Samples end only when neither the foot nor the knee at its limit goes on closing."""
     for span in ("0 2", "-2 0"):

@@ -109,6 +109,7 @@ def test_two_contacts_need_at_most_half_of_what_theorem_1_says():
         assert np.all(np.asarray(info.num_iters) <= np.ceil(np.pi / (2.0 * gamma) - 1e-9))
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
 def test_n_stages_in_either_order(n):
@@ -201,6 +202,7 @@ def terms_of(model):
     return jc.contact_terms(model, model.initial_state())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 5, 6, 8))])
 def test_equal_balls_of_a_cradle_pass_it_on(number):
     model = jc.models.newtons_cradle((0.7,) * number)

@@ -124,6 +124,7 @@ def test_a_step_inside_jit_says_whether_its_solutions_are_complete():
     assert np.all(run(terms, jax.random.key(0))) and not np.any(run(same, jax.random.key(0)))
 
 
+@pytest.mark.long
 def test_the_derivative_of_a_landing_on_a_face_is_that_of_the_solution(rng):
     """Friction depends on the corners' shares of the load: a corner without any stays without."""
     model = jc.models.tossed_cube()

@@ -148,6 +148,7 @@ def test_other_normals_of_three_contacts(rng):
     np.testing.assert_allclose(energy, 1.0, atol=1e-12)
 
 
+@pytest.mark.long
 def test_the_groups_themselves():
     """Angles as the diagrams say, and roots of the types known: A3 has 6 of the form e_i - e_j."""
     simple = simple_roots("A3")

@@ -53,6 +53,7 @@ def approaches(terms, v):
 # --- one contact
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("selection", ["all", "lemke"])
 @pytest.mark.parametrize(
     ("v", "mu", "cap", "expected"),
@@ -258,6 +259,7 @@ def test_an_inactive_contact_takes_no_impulse(gait, draws):
 # --- batches and errors
 
 
+@pytest.mark.long
 def test_a_loop_and_a_batch_agree(gait, draws, resolved):
     terms, v, _ = gait
     v_plus, info = resolved

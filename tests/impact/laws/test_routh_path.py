@@ -266,6 +266,7 @@ def test_a_loop_and_a_batch_agree(unique):
         assert int(info.num_iters[k]) == int(single.num_iters)
 
 
+@pytest.mark.long
 def test_mistakes_are_named():
     terms, v, _ = model("rocking_block")
     with pytest.raises(ValueError, match=r"rates: expected shape \(2,\)"):

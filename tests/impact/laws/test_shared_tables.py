@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 import jaxcontact as jc
 
@@ -20,5 +21,6 @@ def bytes_of(worlds):
     return step.lower(jnp.tile(state.v, (worlds, 1))).compile().memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.long
 def test_a_world_more_takes_less_than_a_megabyte():
     assert (bytes_of(33) - bytes_of(1)) / 32 < 1e6

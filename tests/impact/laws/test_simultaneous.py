@@ -33,6 +33,7 @@ def chain(masses):
     return contacts(np.diag(masses), np.eye(n - 1, n, 1) - np.eye(n - 1, n), np.zeros((n - 1, n)), 0.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", LAWS)
 def test_three_balls(law):
     """The first one strikes: at once (-1/3, 2/3, 2/3) e + (1 - e) / 3, without a loss at e = 1."""
@@ -44,6 +45,7 @@ def test_three_balls(law):
         np.testing.assert_allclose(info.energy_ratio, (1 + 2 * e**2) / 3.0, rtol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ratio", [0.01, 0.2, 0.4])
 def test_three_balls_with_an_impulse_correlation_ratio(ratio):
     """Elastic, dP_2 = ratio dP_1 while the first contact pushes; then the second one alone.
@@ -87,6 +89,7 @@ def flat_box(dim, offset=0.0, mu=0.0):
     return contacts(np.diag([2.0] * 3 + [1 / 3] * 3), J_n, J_t, mu)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "law, dim", [("newton", 2), ("newton", 3), ("poisson", 2), ("poisson", 3), ("energetic", 2)]
 )
@@ -110,6 +113,7 @@ def kane(q=(np.radians(20.0), np.radians(30.0))):
     return contacts(mass, [[np.sin(a), np.sin(b)]], [[np.cos(a), np.cos(b)]], 0.5)
 
 
+@pytest.mark.long
 def test_kanes_paradox():
     """Newton's law with friction makes energy; so it says. Stronge's never does.
 
@@ -186,6 +190,7 @@ def test_work_of_restitution_is_that_share_of_compression():
     assert work[work > 0].sum() == pytest.approx(-0.36 * work[work < 0].sum(), rel=1e-12)
 
 
+@pytest.mark.long
 def test_energy_never_rises_along_an_energetic_path(rng):
     """Random mechanisms of three contacts, any friction, e and rates."""
 
@@ -210,6 +215,7 @@ def test_energy_never_rises_along_an_energetic_path(rng):
     assert np.all(normal[ended] > -1e-7 * np.linalg.norm(v[ended], axis=1, keepdims=True) * 10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", LAWS)
 def test_derivatives_of_the_laws(law):
     terms, v = flat_box(2, 0.2, mu=0.3), jnp.array([0.4, -1.0, 0.3])
@@ -227,6 +233,7 @@ def test_derivatives_of_the_laws(law):
         np.testing.assert_allclose(found[1], by_e, atol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", LAWS)
 def test_bad_restitution(law):
     terms, v = flat_box(2), jnp.array([0.0, -1.0, 0.0])

@@ -153,6 +153,7 @@ def test_pushes_follow_friction_round_the_corners():
     assert turned >= 4
 
 
+@pytest.mark.long
 def test_draws_of_full_steps_are_the_propagative_outcomes():
     rng = np.random.default_rng(4)
     terms, v = random_two(rng, 0.0)

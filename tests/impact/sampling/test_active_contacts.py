@@ -56,6 +56,7 @@ def test_take_by_numbers_mask_and_names(rng):
         many.take(["tail"], model.system)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("selection", ["lemke", "all"])
 def test_samples_count_active_contacts_alone(selection, rng):
     many = beside_others(TERMS, rng)
@@ -82,6 +83,7 @@ def test_a_message_speaks_of_the_contacts_that_touch(rng):
         draw(many, V, **SETTINGS)
 
 
+@pytest.mark.long
 def test_max_contacts_of_samples_in_jit(rng):
     many, key = beside_others(TERMS, rng), jax.random.key(4)
     run = jax.jit(lambda terms, v: draw_in_jit(terms, v, key, max_contacts=2, **SETTINGS))
@@ -102,6 +104,7 @@ def test_much_memory_is_announced(monkeypatch):
         draw(TERMS, V, **SETTINGS)
 
 
+@pytest.mark.long
 def test_routh_without_a_step_takes_the_scale_of_the_impact():
     """The block stops one corner alone by -u_n / D_nn; in other units outcomes are the same."""
     key = jax.random.key(1)

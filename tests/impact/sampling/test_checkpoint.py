@@ -73,6 +73,7 @@ def count(total: int | None, samples: jc.impact.ImpactSamples) -> int:
 # --------------------------------------------------------------------------------------------------- going on
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("options2")
 @pytest.mark.float32
 @pytest.mark.parametrize(

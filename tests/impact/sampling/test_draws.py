@@ -222,6 +222,7 @@ def test_float32_is_the_leading_bits_of_float64():
         np.testing.assert_array_equal(np.floor(wide * 2**23), np.floor(np.asarray(short) * 2.0**23))
 
 
+@pytest.mark.long
 def test_lanes_outside_the_dimensions_are_nan_and_the_others_untouched():
     s = sobol(6, 0)
     start = jnp.asarray([-1, 0, 4, 5, 6, 2**31 - 1], jnp.int32)
@@ -234,6 +235,7 @@ def test_lanes_outside_the_dimensions_are_nan_and_the_others_untouched():
     assert bits(narrow[:, 0]) == bits(x[:, 2])
 
 
+@pytest.mark.long
 def test_iid_is_uniform_and_independent_over_samples_and_dimensions():
     x = np.asarray(Iid(key=jax.random.key(1)).uniform(numbers(0, 20000), 0, 10, DTYPE), np.float64)
     n = x.size

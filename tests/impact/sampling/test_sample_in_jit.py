@@ -63,6 +63,7 @@ def test_the_samples_are_those_of_the_driver(name, selection, restitution):
     assert np.max(info.residual) <= 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", ["rocking_block", "compass_gait"])
 def test_the_distribution_is_that_of_the_driver(name):

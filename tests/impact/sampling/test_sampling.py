@@ -117,6 +117,7 @@ def test_samples_are_resolve_with_the_same_draws(name, selection):
     assert np.array_equal(samples.status, info.status)
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("lemke")
 @pytest.mark.parametrize("selection", ["all", "visited", "lemke"])
 def test_the_path_leads_to_v_plus(gait, selection):
@@ -268,6 +269,7 @@ def test_step_per_contact(gait):
     assert np.asarray(small.impulse)[:, 1, 0].max() <= 5e-3
 
 
+@pytest.mark.long
 def test_progress_is_reported(gait, disks):
     for case, count, options in ((gait, 2**14 + 5, {}), (gait, 3000, {"selection": "lemke"})):
         seen = []

@@ -55,6 +55,7 @@ def test_a_scene_is_right_at_a_coarse_step(name, stepper):
     np.testing.assert_array_less(example.errors(run.path), example.tolerances(stepper, dt))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, stepper", [
     ("dry_slide", EVENTS), ("dry_slide", VARIATIONAL),
     ("four_bar", EVENTS), ("four_bar", VARIATIONAL),
