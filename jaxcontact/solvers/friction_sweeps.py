@@ -499,35 +499,35 @@ def _judge_rest(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
 def _solve(W, q, mu, dim, r, u, scaled, is_scaled, space):  # type: ignore[no-untyped-def]
     """Improve impulses r (n,) and compute velocities u = W r + q, in place; return iterations and residual.
 
-    Rows are scaled by powers of two, so that every contact has a mobility near one; `scaled` keeps that W.
+    Rows are scaled by powers of two, for mobilities near one; `scaled` and `space` keep that.
     """
     n, nc, rows = q.shape[0], mu.shape[0], space[1]
     velocity, rate, friction, mobility = rows[11], rows[12], rows[13, :nc], rows[14, :nc]
-    _units(W, mu, dim, velocity, mobility)
+    inverse = rows[17]
+    if not is_scaled:
+        _units(W, mu, dim, velocity, mobility)
+        for i in range(n):
+            inverse[i] = 1.0 / velocity[i]
+        for i in range(n):
+            for j in range(n):
+                scaled[i, j] = W[i, j] * (inverse[i] * inverse[j])
     highest, starts = 0.0, False
     for i in range(n):
-        highest, starts = max(highest, abs(q[i]) / velocity[i]), starts or r[i] != 0.0
+        highest, starts = max(highest, abs(q[i]) * inverse[i]), starts or r[i] != 0.0
     if starts:  # the start may be the answer
         _respond(W, q, r, u)
         residual = _natural_residual(q, mu, dim, mobility, r, u)
         if residual <= GOAL:
             return 0, residual
     unit = _power_of_two(highest) if highest > 0.0 else 1.0
-    for i in range(n):
-        rate[i] = q[i] / (velocity[i] * unit)
-        r[i] *= velocity[i] / unit
-        u[i] = 1.0 / velocity[i]
-    for k in range(nc):
-        friction[k] = (
-            mu[k] * (velocity[k * dim + 1] / velocity[k * dim]) if mu[k] > SMALLEST_FRICTION else 0.0
-        )
-    if not is_scaled:
-        for i in range(n):
-            for j in range(n):
-                scaled[i, j] = W[i, j] * (u[i] * u[j])
-    steps = _search(scaled, rate, friction, dim, r, u, space)
     for i in range(n):  # by powers of two: no round-off
-        r[i] *= unit / velocity[i]
+        rate[i] = q[i] * inverse[i] / unit
+        r[i] *= velocity[i] / unit
+    for k in range(nc):
+        friction[k] = mu[k] * (velocity[k * dim + 1] * inverse[k * dim]) if mu[k] > SMALLEST_FRICTION else 0.0
+    steps = _search(scaled, rate, friction, dim, r, u, space)
+    for i in range(n):
+        r[i] *= unit * inverse[i]
         u[i] *= unit * velocity[i]
     return steps, _natural_residual(q, mu, dim, mobility, r, u)
 
@@ -535,7 +535,7 @@ def _solve(W, q, mu, dim, r, u, scaled, is_scaled, space):  # type: ignore[no-un
 @njit(**ALLOCATES)
 def _space(n, nc):  # type: ignore[no-untyped-def]
     """Make arrays that the search writes to."""
-    return np.empty((n, n)), np.empty((17, n)), np.empty((nc, 9)), np.empty(nc), np.empty(n, np.int64)
+    return np.empty((n, n)), np.empty((18, n)), np.empty((nc, 9)), np.empty(nc), np.empty(n, np.int64)
 
 
 @njit(**ALLOCATES)
