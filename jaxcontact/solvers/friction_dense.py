@@ -74,8 +74,8 @@ def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | 
     u = np.empty(shape)
     if len(shape) == 1:
         return DenseAnswer(r, u, *code.solve_compiled(W, q, friction, dim, r, u))
-    each = W if W.ndim == 3 else W[None]
-    return DenseAnswer(r, u, *_solve_on_all_cores(code, each, q, friction, dim, r, u))
+    matrices = W if W.ndim == 3 else W[None]
+    return DenseAnswer(r, u, *_solve_on_all_cores(code, matrices, q, friction, dim, r, u))
 
 
 def _solve_on_all_cores(
