@@ -32,7 +32,7 @@ SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
 SIDES = 4  # of the friction cone of spatial contacts; modes of all sides are enumerated
 STEPS_PER_CONTACT = 16  # largest number of steps per touching contact, for models without their own
 FEW_SAMPLES = 2**14  # of a run by default; the largest number that also keeps velocities through the impact
-NUM_BY_LEMKE = 2**11  # of a run by default: a sample of a robot on four feet takes 6 ms of two cores
+NUM_BY_LEMKE = 2**11  # of a run by default: each needs pivots of a problem that grows with the contacts
 
 Parts = tuple[Tally, list[impact.ImpactSamples]]
 

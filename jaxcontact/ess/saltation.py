@@ -129,7 +129,13 @@ def ordering_map(
 
 @functools.partial(jit, static_argnums=0, inline=True)
 def _saltation_product(
-    es: EventSystem, params: Any, x: jax.Array, order: jax.Array, crossed: jax.Array, t: jax.Array, control: Any
+    es: EventSystem,
+    params: Any,
+    x: jax.Array,
+    order: jax.Array,
+    crossed: jax.Array,
+    t: jax.Array,
+    control: Any,
 ) -> jax.Array:
     """Multiply the saltation matrices of guards crossed in an order, the arguments checked."""
 
