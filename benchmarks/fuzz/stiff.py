@@ -93,9 +93,7 @@ def _rows(n: dict[str, np.ndarray], kind: tuple[Any, ...]) -> tuple[np.ndarray, 
     return h * (-stiffness * n["phi"] - rate * h * n["gdot_v"]), h * rate
 
 
-def by_clarabel(
-    n: dict[str, np.ndarray], kind: tuple[Any, ...], k: int
-) -> tuple[np.ndarray, float] | None:
+def by_clarabel(n: dict[str, np.ndarray], kind: tuple[Any, ...], k: int) -> tuple[np.ndarray, float] | None:
     """v+ (nv,) of problem k from the dual program, and its error in the norm of M by the duality gap.
 
     None where clarabel does not reach its precision.
@@ -218,7 +216,7 @@ SPINNER = jc.System(
 
 
 def spin(seed: int) -> Tally:
-    """A free body far from anything: its energy stays to second order in dt, its angular momentum to rounding."""
+    """A free body far from anything: energy stays to second order in dt, angular momentum to rounding."""
     rng = np.random.default_rng(seed)
     tally = Tally()
     inertia = rng.uniform(0.2, 1.0, 3)
