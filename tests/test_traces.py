@@ -29,8 +29,9 @@ from jaxcontact.compliant.step import assemble
 BLOCK, CHEETAH = jc.models.rocking_block(), jc.models.half_cheetah()
 GAIT, GAIT_PARAMS, GAIT_FREE = jc.gaits.hopper()
 SPHERES = jc.models.sphere_stack(3)
-EVENTS = ess_systems.HOPPER
+EVENTS, FALLS = ess_systems.HOPPER, jnp.array([False, True])
 COMPLIANT = jc.simulate.Compliant()
+ASSEMBLE = jax.jit(assemble)
 
 
 @functools.cache
@@ -128,7 +129,7 @@ CALLS = {
     ),
     compliant.foundation_stiffness: plain(compliant.foundation_stiffness, "scalar", "scalar", "scalar"),
     compliant.solve: lambda n: compliant.solve(
-        assemble(BLOCK.replace(params=n["params"]), n["state"], n["vector"], 0.01)
+        ASSEMBLE(BLOCK.replace(params=n["params"]), n["state"], n["vector"], 0.01)
     ),
     compliant.rollout: block(compliant.rollout, "controls", dt=0.01),
     compliant.smoothed: lambda n: compliant.smoothed(BLOCK.replace(params=n["params"]), n["scalar"]),
@@ -136,9 +137,9 @@ CALLS = {
         BLOCK.replace(params=n["params"]), n["state"], n["vector"], dt=0.01 * n["scalar"]
     ),
     compliant.stiff_material: plain(compliant.stiff_material, "scalar"),
-    ess.b_derivative: events(ess.b_derivative, jnp.ones(2), 0.0, 0.5, settings=ess.Settings(eps=0.1)),
-    ess.flow: events(ess.flow, 0.0, 0.5, settings=ess.Settings(eps=0.1)),
-    ess.integrate: events(ess.integrate, 0.0, 0.5, settings=ess.Settings(eps=0.1)),
+    ess.b_derivative: events(ess.b_derivative, jnp.ones(2), 0.0, 0.5, settings=ess.Settings(eps=0.1), crossed0=FALLS),
+    ess.flow: events(ess.flow, 0.0, 0.5, settings=ess.Settings(eps=0.1), crossed0=FALLS),
+    ess.integrate: events(ess.integrate, 0.0, 0.5, settings=ess.Settings(eps=0.1), crossed0=FALLS),
     ess.ordering_map: events(ess.ordering_map, jnp.array([0, 1])),
     ess.pack: plain(ess.pack, "state"),
     ess.saltation_matrix: lambda n: events(ess.saltation_matrix, 0, n["crossed"])(n),
@@ -259,6 +260,23 @@ def test_every_public_function_is_traced_above_or_belongs_to_the_host():
     }
     assert public - HOST - set(CALLS) == set()
     assert not HOST & set(CALLS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_calls_without_jit_compile_nothing_again(name):
+    call, compiled = CALLS[NAMES[name]], []
+
+    def listen(event, *_, **__):
+        compiled.extend([event] * event.endswith("backend_compile_duration"))
+
+    jax.block_until_ready(call(numbers()))
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        jax.block_until_ready(call(numbers()))
+    finally:
+        jax._src.monitoring.unregister_event_duration_listener(listen)
+    assert not compiled
 
 
 REPRESENTATIVE = (

@@ -25,6 +25,8 @@ from jaxcontact.native import registry
 from jaxcontact.precision import all_digits
 
 
+# Called op by op, JAX would compile a linear solve again at each call.
+@functools.partial(jax.jit, inline=True)
 def _solve(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array) -> jax.Array:
     inverse = lax.stop_gradient(inverse)
     return lax.custom_linear_solve(

@@ -2,11 +2,13 @@
 
 They replace LAPACK for small, batched problems. Two independent batched LAPACK calls in one program can
 deadlock XLA's CPU thread pool, and for small matrices the dispatch of LAPACK costs more than the algebra. No
-function has a derivative rule; `implicit.py` wraps the functions with the rule of the package.
+function has a derivative rule; `implicit.py` wraps the functions with the rule of the package. Functions with
+a loop are jitted: called op by op, JAX would compile the loop again at each call.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import jax
@@ -21,6 +23,7 @@ def pivot_tolerance(dtype: jnp.dtype) -> float:
     return float(jnp.finfo(dtype).eps) ** 0.7
 
 
+@functools.partial(jax.jit, inline=True)
 def spd_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Invert a symmetric positive definite matrix by the sweep operator; return it and its worst pivot.
 
@@ -58,6 +61,7 @@ def spd_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     return inverse * scale[:, None] * scale[None, :], jnp.where(positive, worst_pivot, -1.0)
 
 
+@functools.partial(jax.jit, inline=True)
 def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Find a matrix G with A G b = b for all b in the range of A, by elimination with complete pivoting.
 

@@ -8,6 +8,7 @@ docs/methods/event-selected.md.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,9 @@ from jax import lax
 from jaxcontact.arguments import check_entries, check_number, check_some
 from jaxcontact.ess.inputs import check_guards, count_guards, system_of
 from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
+from jaxcontact.precision import jit
 
 
 @checked(guard="int", x=("n", check_some), crossed="bool m", t=("", check_number))
@@ -55,7 +58,15 @@ def saltation_matrix(
     """
     es, params = system_of(model), model.params
     bad = check_guards("guard", count_guards("x", model, x, control), guard)
-    t = jnp.asarray(t, x.dtype)
+    matrix = _saltation(es, params, x, guard, crossed, jnp.asarray(t, x.dtype), control)
+    return jnp.where(bad, jnp.nan, matrix)
+
+
+@functools.partial(jit, static_argnums=0, inline=True)
+def _saltation(
+    es: EventSystem, params: Any, x: jax.Array, guard: Any, crossed: jax.Array, t: jax.Array, control: Any
+) -> jax.Array:
+    """Compute the saltation matrix of arguments that have been checked."""
     basis = jnp.eye(x.shape[0], dtype=x.dtype)
     after, jumped = jax.vmap(
         lambda d: jax.jvp(lambda y: es.after(y, guard, params), (x,), (d,)), out_axes=(None, 1)
@@ -64,8 +75,7 @@ def saltation_matrix(
     f_before = es.xdot(t, x, crossed, control, params)
     f_after = es.xdot(t, after, es.cross(crossed, guard), control, params)
     rise = f_after - jumped @ f_before
-    matrix = jumped + rise[:, None] * gradient[None, :] / jnp.sum(gradient * f_before)
-    return jnp.where(bad, jnp.nan, matrix)
+    return jumped + rise[:, None] * gradient[None, :] / jnp.sum(gradient * f_before)
 
 
 @checked(order=check_entries, x_corner=("n", check_some), crossed="bool m", t=("", check_number))
@@ -105,20 +115,36 @@ def ordering_map(
     indices = order if isinstance(order, jax.core.Tracer) else np.asarray(order)
     if isinstance(indices, np.ndarray) and np.unique(indices).size < indices.size:
         raise ValueError(f"order: expected distinct guards, got {indices}")
-    check_guards("order", count_guards("x_corner", model, x_corner, control), indices)
+    bad = check_guards("order", count_guards("x_corner", model, x_corner, control), indices)
     order = jnp.asarray(indices)
     repeated = jnp.any(jnp.tril(order[:, None] == order[None, :], -1))
     if crossed is None:
         behind = es.guards(x_corner, params) >= 0
         crossed = behind & ~jnp.any(jnp.arange(behind.shape[0])[:, None] == order[None, :], axis=1)
 
+    t = jnp.asarray(t, x_corner.dtype)
+    product = _saltation_product(es, params, x_corner, order, crossed, t, control)
+    return jnp.where(bad | repeated, jnp.nan, product)
+
+
+@functools.partial(jit, static_argnums=0, inline=True)
+def _saltation_product(
+    es: EventSystem,
+    params: Any,
+    x: jax.Array,
+    order: jax.Array,
+    crossed: jax.Array,
+    t: jax.Array,
+    control: Any,
+) -> jax.Array:
+    """Multiply the saltation matrices of guards crossed in an order, the arguments checked."""
+
     def across(carry: Any, guard: jax.Array) -> tuple[Any, None]:
         product, x, mask = carry
-        saltation = saltation_matrix(model, x, guard, mask, t=t, control=control)
+        saltation = _saltation(es, params, x, guard, mask, t, control)
         return (saltation @ product, es.after(x, guard, params), es.cross(mask, guard)), None
 
-    start = (jnp.eye(x_corner.shape[0], dtype=x_corner.dtype), x_corner, crossed)
-    return jnp.where(repeated, jnp.nan, lax.scan(across, start, order)[0][0])
+    return lax.scan(across, (jnp.eye(x.shape[0], dtype=x.dtype), x, crossed), order)[0][0]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -138,6 +138,16 @@ def _first(mask: jax.Array) -> jax.Array:
     return jnp.min(jnp.where(mask, jnp.arange(n, dtype=jnp.int32), n - 1))
 
 
+def generic_vectors(attempts: int, n: int) -> np.ndarray:
+    """Make covering vectors and perturbations (2, attempts, n); the first covering vector is all ones.
+
+    They are generic: no two ratios of a perturbation tie.
+    """
+    generic = np.random.default_rng(20240229).uniform(0.5, 1.5, (2, attempts, n))
+    generic[0, 0] = 1.0
+    return generic
+
+
 @checked(max_pivots=check_rows, retries=check_whole, scaling_sweeps=check_whole, tolerance=check_positive)
 class Lemke(Record):
     """Lemke's method with lexicographic ratio test on an equilibrated problem, and retries.
@@ -213,10 +223,7 @@ class Lemke(Record):
         """Retry Lemke's method with new covering vectors until the residual is good or no retry is left."""
         n, dtype = scaled.w.shape[0], scaled.w.dtype
         attempts = self.retries + 1
-        # Generic numbers: no two ratios of a perturbation tie. The first covering vector is all ones.
-        generic = np.random.default_rng(20240229).uniform(0.5, 1.5, (2, attempts, n))
-        generic[0, 0] = 1.0
-        covers, perturbations = jnp.asarray(generic, dtype)
+        covers, perturbations = jnp.asarray(generic_vectors(attempts, n), dtype)
         if cover is not None:
             usable = jnp.all(jnp.isfinite(cover) & (cover > 0))
             covers = covers.at[0].set(jnp.where(usable, lax.stop_gradient(cover).astype(dtype), 1.0))

@@ -390,12 +390,18 @@ def _friction_sizes(
     """Compute the size (nc,) of friction in the norm of its cone, and the largest power per unit of it."""
     if directions is None:
         return jnp.sqrt(jnp.sum(friction**2, axis=1)), jnp.sqrt(jnp.sum(slip**2, axis=1))
-    fan, nt = jnp.asarray(directions, friction.dtype), friction.shape[1]
-    reach = float(np.cos(np.pi / len(directions))) if nt == 2 else 1.0
     # |lam_t| in the polyhedral norm whose unit ball is conv(directions)
-    facets = fan if nt == 1 else (fan + jnp.roll(fan, -1, axis=0)) / (2.0 * reach)
-    used = jnp.max(jnp.sum(facets[None] * friction[:, None], axis=-1), axis=1) / reach
+    fan, facets = (jnp.asarray(x, friction.dtype) for x in (directions, cone_facets(directions)))
+    used = jnp.max(jnp.sum(facets[None] * friction[:, None], axis=-1), axis=1)
     return used, jnp.max(-jnp.sum(fan[None] * slip[:, None], axis=-1), axis=1)
+
+
+def cone_facets(directions: np.ndarray) -> np.ndarray:
+    """Compute the facets (k, nt), f . lam_t = mu lam_n, of the cone with these corners (k, nt)."""
+    if directions.shape[1] == 1:
+        return directions
+    reach = float(np.cos(np.pi / len(directions)))
+    return (directions + np.roll(directions, -1, axis=0)) / (2.0 * reach**2)
 
 
 def energy_ratio(mass: jax.Array, v: jax.Array, v_plus: jax.Array) -> jax.Array:

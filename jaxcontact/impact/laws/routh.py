@@ -19,7 +19,13 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration
 from jaxcontact.impact.laws.contact_space import ImpactInfo, energy_ratio
-from jaxcontact.impact.laws.routh_steps import ImpactDraws, Resolved, StepSettings, all_steps
+from jaxcontact.impact.laws.routh_steps import (
+    ImpactDraws,
+    Resolved,
+    StepSettings,
+    all_steps,
+    needed_steps,
+)
 from jaxcontact.impact.laws.routh_touching import (
     ImpactQuestion,
     OrderKey,
@@ -237,6 +243,36 @@ def resolve_many(
     def one(v: jax.Array, draws: ImpactDraws) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
         v_plus, info, path = _resolve(terms, v, draws, restitution, settings)
         return v_plus, info, path if keep_path else None
+
+    return jax.vmap(one)(v, draws)
+
+
+@functools.partial(jit, static_argnums=(3,))
+def resolve_until_all_end(
+    terms: ContactTerms,
+    v: jax.Array,
+    draws: ImpactDraws,
+    settings: StepSettings,
+    restitution: jax.Array | None = None,
+) -> tuple[jax.Array, ImpactInfo, None]:
+    """Resolve as `resolve_many`, in a loop that ends after the last step that any of them needs.
+
+    Derivative: none.
+    """
+
+    def one(v: jax.Array, draws: ImpactDraws) -> tuple[jax.Array, ImpactInfo, None]:
+        asked = _question(terms, v, draws, restitution, None)
+        resolved = needed_steps(
+            asked.terms,
+            asked.v,
+            lambda k: jax.tree.map(lambda x: x[k], asked.draws),
+            draws.pick.shape[0],
+            asked.restitution,
+            asked.clearance,
+            asked.status,
+            settings,
+        )
+        return *_answer(terms, v, asked, resolved), None
 
     return jax.vmap(one)(v, draws)
 

@@ -8,6 +8,7 @@ does not show in the results.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,9 +24,10 @@ from jaxcontact.batching.remote_blocks import RemoteQueue, remote_queue
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.impact.laws import routh
-from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
+from jaxcontact.impact.laws.contact_space import ContactSpace, colliding, residual_limit
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
+from jaxcontact.impact.sampling import lemke_on_host
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
 from jaxcontact.impact.sampling.chunks import (
     Chunk,
@@ -38,8 +40,10 @@ from jaxcontact.impact.sampling.chunks import (
 )
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import PERIOD, Iid, Sobol
+from jaxcontact.impact.sampling.lemke_on_host import LemkeOnHost
 from jaxcontact.impact.sampling.sampling_kernel import lane_status
 from jaxcontact.impact.sampling.visited_modes import VisitedModes, fits_capacity
+from jaxcontact.precision import jit
 from jaxcontact.terms import ContactTerms
 
 MANY_MODES = 512  # modes of a table above which each block is cut so that all workers have a part
@@ -271,12 +275,9 @@ class Stream:
         for begin in range(0, len(numbers), size):
             piece = numbers[begin : begin + size]
             padded = jax.device_put(np.resize(piece, size), device)
-            drawn = draws.uniform(padded, 0, law.max_steps * (nc + 1), v.dtype).T
-            drawn = drawn.reshape(size, law.max_steps, nc + 1)
-            orders = ImpactDraws(drawn[..., :nc] * step[None, None], drawn[..., nc])
+            orders = _orders(draws, padded, step, law.max_steps)
             start = jnp.broadcast_to(v, (size, v.shape[0]))
-            part = routh.resolve_many(terms, start, orders, law.steps, self.keep_path, e)
-            parts.append(jax.tree.map(lambda leaf, n=piece.size: np.asarray(leaf)[:n], part))
+            parts.append(self._resolve(terms, start, orders, e, piece.size))
         v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
         return ImpactSamples(
             v_minus=self.v,
@@ -288,6 +289,48 @@ class Stream:
             residual=info.residual,
             path=path,
         )
+
+    def _resolve(self, terms: ContactTerms, start: jax.Array, orders: ImpactDraws, e: Any, count: int) -> Any:
+        """Resolve the first `count` samples by machine code, if offered; by XLA what that cannot solve."""
+        part: Any = None
+        if self.on_host is not None:
+            part = self.on_host.resolve(orders, count, self.keep_path)
+            is_solved = part[1].residual <= residual_limit(self.v.dtype)
+            if is_solved.all():
+                return part
+        by_xla = self._resolve_by_xla(terms, start, orders, e)
+        by_xla = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], by_xla)
+        if part is None:
+            return by_xla
+        return jax.tree.map(
+            lambda quick, slow: np.where(is_solved.reshape(-1, *[1] * (quick.ndim - 1)), quick, slow),
+            part,
+            by_xla,
+        )
+
+    def _resolve_by_xla(self, terms: ContactTerms, start: jax.Array, orders: ImpactDraws, e: Any) -> Any:
+        if self.keep_path:
+            return routh.resolve_many(terms, start, orders, self.law.steps, True, e)
+        return routh.resolve_until_all_end(terms, start, orders, self.law.steps, e)
+
+    @functools.cached_property
+    def on_host(self) -> LemkeOnHost | None:
+        """The steps in machine code; None where that is not offered."""
+        law = self.law
+        is_plain = law.selection == "lemke" and law.restitution is None and not law.turn_polygon
+        is_plain &= all(device.platform == "cpu" for device in self.devices)
+        if not (is_plain and self.collides and lemke_on_host.is_offered(self.v)):
+            return None
+        return LemkeOnHost(self.terms, self.v, law.num_directions)
+
+
+@functools.partial(jit, static_argnums=(3,))
+def _orders(draws: Sobol | Iid | Shaped, numbers: jax.Array, step: jax.Array, max_steps: int) -> ImpactDraws:
+    """Draw the random numbers of all steps of samples; `step` (nc,) bounds their impulses."""
+    nc = step.shape[0]
+    drawn = draws.uniform(numbers, 0, max_steps * (nc + 1), step.dtype).T
+    drawn = drawn.reshape(numbers.shape[0], max_steps, nc + 1)
+    return ImpactDraws(drawn[..., :nc] * step[None, None], drawn[..., nc])
 
 
 class _ChunkSource:

@@ -1,0 +1,133 @@
+"""Samples by Lemke's method in machine code, on a CPU in double precision.
+
+Owns what all steps of an impact share, and the covering vectors of each; entry `LemkeOnHost`. Page:
+docs/methods/impacts-in-space.md.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.impact.laws.contact_space import (
+    ContactSpace,
+    ImpactInfo,
+    cone_facets,
+    contact_space,
+    friction_directions,
+    slowest_approach,
+)
+from jaxcontact.impact.laws.pivoting import impact_lcp, random_cover
+from jaxcontact.impact.laws.routh_steps import ImpactDraws
+from jaxcontact.precision import jit
+from jaxcontact.solvers.lcp import Lemke, generic_vectors
+from jaxcontact.solvers.scaling import scales
+from jaxcontact.terms import ContactTerms
+
+ROUND = 8  # steps for which covering vectors are drawn together; most impacts end within
+
+
+@functools.lru_cache(maxsize=1)
+def _machine_code() -> ModuleType | None:
+    """Load the compiled functions; None without numba, or where it has no folder for what it compiles."""
+    try:
+        from jaxcontact.solvers import lemke_code
+    except (ImportError, RuntimeError):
+        return None
+    return lemke_code
+
+
+def is_offered(v: jax.Array) -> bool:
+    """Tell whether this process has machine code for numbers of this dtype."""
+    return v.dtype == np.float64 and _machine_code() is not None
+
+
+class LemkeOnHost:
+    """The steps of one impact, for samples that start with velocity v."""
+
+    def __init__(self, terms: ContactTerms, v: jax.Array, num_directions: int) -> None:
+        self.code = _machine_code()
+        self.num_directions = num_directions
+        shared = jax.tree.map(np.array, _shared(terms, v, num_directions))
+        space, slowest, matrix, rows, columns = shared
+        self.space: ContactSpace = space
+        self.v = np.array(v)
+        directions = friction_directions(space.num_tangents, num_directions)
+        diagonal = np.abs(matrix.diagonal())
+        covers, perturbations = generic_vectors(Lemke().retries + 1, len(matrix))
+        assert self.code is not None
+        self.problem = self.code.StepProblem(
+            matrix=rows[:, None] * matrix * columns,
+            rows=rows,
+            columns=columns,
+            effects=np.where(diagonal > 0, diagonal, np.abs(matrix).max(axis=0)) * columns,
+            covers=covers,
+            perturbations=perturbations,
+            delassus=space.delassus,
+            directions=directions,
+            slowest=np.where(space.active, slowest, np.inf),
+            mu=space.mu,
+            facets=cone_facets(directions),
+        )
+
+    def resolve(self, draws: ImpactDraws, count: int, keeps_path: bool) -> tuple[np.ndarray, ImpactInfo, Any]:
+        """Resolve the first `count` samples, as `routh.resolve_many`; one not solved has a large residual."""
+        assert self.code is not None
+        impulse_max, pick = np.asarray(draws.impulse_max)[:count], draws.pick
+        limit, (nv, r), rows = pick.shape[1], self.space.response.shape, 1 + self.space.num_tangents
+        caps = np.where(self.space.active, impulse_max / self.space.scale[::rows], 0.0)
+        square = float(self.v @ self.space.mass @ self.v)
+        rates, totals = np.tile(self.space.jacobian @ self.v, (count, 1)), np.zeros((count, r))
+        squares, residuals = np.full(count, square), np.zeros(count)
+        states, counts = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        paths = np.tile(self.v, (count * keeps_path, 1 + limit, 1))
+        samples = rates, totals, squares, residuals, states, counts
+        for begin in range(0, limit, ROUND):
+            now = slice(begin, min(begin + ROUND, limit))
+            covers = np.array(_covers(self.space, pick[:, now], self.num_directions))[:count]
+            self.code.solve_steps(
+                self.problem, self.space.response, self.v, square, caps[:, now].copy(), covers, samples, paths
+            )
+            if np.all(states != self.code.RUNNING):
+                break
+        v_plus = np.empty((count, nv))
+        self.code.solve_ends(self.space.response, self.space.mass, self.v, totals, v_plus, squares)
+        fields: Any = {
+            "status": np.zeros(count, np.uint32),
+            "residual": np.where(states == self.code.ENDED, residuals, np.inf),
+            "impulse": (self.space.scale * totals).reshape(count, -1, rows),
+            "energy_ratio": squares / square,
+            "num_iters": counts.astype(np.int32),
+            "complete": np.zeros(count, bool),
+        }
+        info = ImpactInfo(**fields)
+        if not keeps_path:
+            return v_plus, info, None
+        ends = np.minimum(np.arange(1 + limit), counts[:, None])
+        return v_plus, info, np.take_along_axis(paths, ends[..., None], axis=1)
+
+
+@functools.partial(jit, static_argnums=(2,))
+def _shared(
+    terms: ContactTerms, v: jax.Array, num_directions: int
+) -> tuple[ContactSpace, jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Compute what all steps share: space, slowest approach, matrix of the problem and its scales."""
+    space = contact_space(terms)
+    directions = friction_directions(space.num_tangents, num_directions)
+    idle = jnp.zeros(space.mu.shape, v.dtype)
+    matrix, _ = impact_lcp(space, space.jacobian @ v, directions, idle)
+    return space, slowest_approach(space, v), matrix, *scales(matrix, Lemke().scaling_sweeps)
+
+
+@functools.partial(jit, static_argnums=(2,))
+def _covers(space: ContactSpace, pick: jax.Array, num_directions: int) -> jax.Array:
+    """Draw covering vectors (samples, steps, n) from picks; in the plane all are ones."""
+    directions = friction_directions(space.num_tangents, num_directions)
+    if space.num_tangents == 1:
+        return jnp.ones((*pick.shape, space.mu.shape[0] * (directions.shape[0] + 3)), pick.dtype)
+    return jax.vmap(jax.vmap(lambda number: random_cover(space, directions, number)))(pick)
