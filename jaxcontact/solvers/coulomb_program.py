@@ -32,7 +32,7 @@ SOFTER, STIFFER = 0.1, 100.0  # changes of that number after a miss and after a 
 DIGITS = 0.6  # of the precision; misfit of a solution, 4e-10 of the speeds
 RENEWALS = 2  # of the impulses that stiff rows keep, in each step
 STAGE_STEPS = 12  # of Newton's method in a stage of its search
-FRICTIONS = (1.0, 1e3, 1.0, 0.0, 1.0, 3.0, 1.0)  # times mu in the stages; from each other friction it comes back
+FRICTIONS = (1.0, 1e3, 1.0, 0.0, 1.0, 3.0, 1.0)  # times mu in the stages; the law has 1
 TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
 
 
