@@ -65,7 +65,10 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         "[set-valued]",
     )
     run.add_argument(
-        "--samples", type=_count, metavar="N", help="how many, e.g. 2^20 [2^14; 2^11 with selection lemke]"
+        "--samples",
+        type=_count,
+        metavar="N",
+        help="how many, e.g. 2^20 [2^14; with selection lemke 2^11, or 2^9 above 12 contacts]",
     )
     run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the draws [0]")
     run.add_argument(

@@ -32,7 +32,11 @@ SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
 SIDES = 4  # of the friction cone of spatial contacts; modes of all sides are enumerated
 STEPS_PER_CONTACT = 16  # largest number of steps per touching contact, for models without their own
 FEW_SAMPLES = 2**14  # of a run by default; the largest number that also keeps velocities through the impact
-NUM_BY_LEMKE = 2**11  # of a run by default: each needs pivots of a problem that grows with the contacts
+NUM_BY_LEMKE, NUM_OF_MANY = (
+    2**11,
+    2**9,
+)  # of a run by default, the second with more contacts than MANY_CONTACTS
+MANY_CONTACTS = 12  # a sample takes about the cube of their number
 
 Parts = tuple[Tally, list[impact.ImpactSamples]]
 
@@ -109,7 +113,9 @@ def command(options: argparse.Namespace) -> int:
         "seed": options.seed,
     }
     if options.samples is None:
-        options.samples = NUM_BY_LEMKE if settings["selection"] == "lemke" else FEW_SAMPLES
+        has_many = int(np.sum(terms.active)) > MANY_CONTACTS
+        by_lemke = NUM_OF_MANY if has_many else NUM_BY_LEMKE
+        options.samples = by_lemke if settings["selection"] == "lemke" else FEW_SAMPLES
     if model.structure.dim == 3 and settings["selection"] != "lemke":
         settings["num_directions"] = SIDES
     if options.restitution is not None:

@@ -32,7 +32,7 @@ SOFTER, STIFFER = 0.1, 100.0  # changes of that number after a miss and after a 
 DIGITS = 0.6  # of the precision; misfit of a solution, 4e-10 of the speeds
 RENEWALS = 2  # of the impulses that stiff rows keep, in each step
 STAGE_STEPS = 12  # of Newton's method in a stage of its search
-FRICTIONS = (1.0, 3.0, 1.0, 0.0, 1.0)  # times mu in the stages; from mu = 3 or 0 times as large it comes back
+FRICTIONS = (1.0, 1e3, 1.0, 0.0, 1.0, 3.0, 1.0)  # times mu in the stages; the law has 1
 TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
 
 
@@ -319,9 +319,9 @@ def solve_by_modes(
     projection P on what it can exert: Alart and Curnier's. So a row is open, at the stop of its gate or on
     its spring, a contact sticks or slides in a direction. A step is halved until the misfit falls; after one
     that hardly lowers it, the next step is softer and holds the bounds of friction. After `STAGE_STEPS` steps
-    it starts again from rest, with three times the friction and then with its own, then without friction and
-    with its own. The least misfit is returned, and `converged` tells whether it is below eps^digits of the
-    speeds.
+    it starts again from rest, with a thousand times the friction, so that contacts stick, and then with its
+    own; then so without friction and with three times the friction. The least misfit is returned, and
+    `converged` tells whether it is below eps^digits of the speeds.
 
     Derivative: none.
     """

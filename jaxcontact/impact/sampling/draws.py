@@ -21,6 +21,7 @@ _LEVELS = (12, 11, 10, 9, 8, 7)  # pairs of dimensions are compared as sets of 2
 _CANDIDATES = 8  # minimum number of sets of initial numbers tried per dimension
 _CANDIDATE_PAIRS = 1024  # minimum number of pairs examined per dimension: early dimensions have more choice
 _WINDOW = 256  # preceding dimensions that a candidate is compared with
+_SEARCHED = 2048  # dimensions for which several sets are tried; rare late steps of impacts use others
 _DIGIT = 4  # bits of the index resolved by one table look-up
 
 
@@ -249,9 +250,9 @@ def _checked(index: Any, start: Any, count: Any, dtype: Any) -> tuple[Any, Any, 
 def _direction_numbers(size: int) -> np.ndarray:
     """Find unscrambled direction numbers (size, 32): van der Corput, then one primitive polynomial each.
 
-    The initial numbers of a dimension are the best of a few random sets: the set with the smallest sum of
-    4^t over its pairs with preceding dimensions and over the levels, where t is the quality parameter;
-    the squared discrepancy of a pair grows as 4^t. Dimension j is the same for every size.
+    The initial numbers of a dimension, up to _SEARCHED, are the best of a few random sets: the set with the
+    smallest sum of 4^t over its pairs with preceding dimensions and over the levels, where t is the quality
+    parameter; the squared discrepancy of a pair grows as 4^t. Dimension j is the same for every size.
     """
     polynomials: list[tuple[int, int]] = []
     degree = 0
@@ -267,7 +268,7 @@ def _direction_numbers(size: int) -> np.ndarray:
     for j in range(1, size):
         degree, polynomial = polynomials[j - 1]
         rng = np.random.default_rng([20240229, j])
-        tried = max(_CANDIDATES, _CANDIDATE_PAIRS // j)
+        tried = max(_CANDIDATES, _CANDIDATE_PAIRS // j) if j < _SEARCHED else 1
         odd = 2 * rng.integers(0, 1 << np.arange(degree), (tried, degree)) + 1
         v = np.empty((tried, _BITS), np.int64)
         v[:, :degree] = odd << place[:degree]
@@ -275,6 +276,9 @@ def _direction_numbers(size: int) -> np.ndarray:
         for c in range(degree, _BITS):
             v[:, c] = np.bitwise_xor.reduce(v[:, [c - lag for lag in lags]], axis=1)
             v[:, c] ^= v[:, c - degree] >> degree
+        if tried == 1:
+            chosen[j] = v[0]
+            continue
         matrices = v[:, None, :level] >> place[:level, None] & 1
         t = _pair_quality(matrices.astype(np.int32), inverses[max(0, j - _WINDOW) : j])
         best = np.argmin(np.sum(4.0**t, axis=(0, 2)))

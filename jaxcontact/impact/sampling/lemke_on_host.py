@@ -79,16 +79,16 @@ class LemkeOnHost:
         """Resolve the first `count` samples, as `routh.resolve_many`; one not solved has a large residual."""
         assert self.code is not None
         impulse_max, pick = np.asarray(draws.impulse_max)[:count], draws.pick
-        most, (nv, r), rows = pick.shape[1], self.space.response.shape, 1 + self.space.num_tangents
+        limit, (nv, r), rows = pick.shape[1], self.space.response.shape, 1 + self.space.num_tangents
         caps = np.where(self.space.active, impulse_max / self.space.scale[::rows], 0.0)
         square = float(self.v @ self.space.mass @ self.v)
         rates, totals = np.tile(self.space.jacobian @ self.v, (count, 1)), np.zeros((count, r))
         squares, residuals = np.full(count, square), np.zeros(count)
         states, counts = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        paths = np.tile(self.v, (count * keeps_path, 1 + most, 1))
+        paths = np.tile(self.v, (count * keeps_path, 1 + limit, 1))
         samples = rates, totals, squares, residuals, states, counts
-        for begin in range(0, most, ROUND):
-            now = slice(begin, min(begin + ROUND, most))
+        for begin in range(0, limit, ROUND):
+            now = slice(begin, min(begin + ROUND, limit))
             covers = np.array(_covers(self.space, pick[:, now], self.num_directions))[:count]
             self.code.solve_steps(
                 self.problem, self.space.response, self.v, square, caps[:, now].copy(), covers, samples, paths
@@ -108,7 +108,7 @@ class LemkeOnHost:
         info = ImpactInfo(**fields)
         if not keeps_path:
             return v_plus, info, None
-        ends = np.minimum(np.arange(1 + most), counts[:, None])
+        ends = np.minimum(np.arange(1 + limit), counts[:, None])
         return v_plus, info, np.take_along_axis(paths, ends[..., None], axis=1)
 
 
@@ -130,4 +130,4 @@ def _covers(space: ContactSpace, pick: jax.Array, num_directions: int) -> jax.Ar
     directions = friction_directions(space.num_tangents, num_directions)
     if space.num_tangents == 1:
         return jnp.ones((*pick.shape, space.mu.shape[0] * (directions.shape[0] + 3)), pick.dtype)
-    return jax.vmap(jax.vmap(lambda one: random_cover(space, directions, one)))(pick)
+    return jax.vmap(jax.vmap(lambda number: random_cover(space, directions, number)))(pick)
