@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_KINDS = 5  # panels of outcomes; rarer kinds are counted in the title
 SILHOUETTE = "#b8b8b8"  # the robot at the impact
-REACH = 0.3  # of the size of the robot, which its fastest part moves, before the impact or after
+REACH = 0.15  # of the size of the robot, which its fastest part moves, before the impact or after
 PROBE = 1e-6  # s, in which the speeds of bodies are measured
 MARKS = {"sticks": OUTCOMES[0], "slides": OUTCOMES[1], "lifts": "white", "approaches": OUTCOMES[3]}
 TILTS = len(LABELS)  # the kind of a body of which some contacts lift
