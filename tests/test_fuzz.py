@@ -84,6 +84,14 @@ def test_failures_print_their_line_and_end_in_exit_code_1(monkeypatch, capsys):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
+    ("name", "seed"), [("compliant", 51260755), ("compliant", 51260764), ("spin", 51260745)]
+)
+def test_a_round_that_found_a_fault_finds_nothing(name, seed):
+    assert not checks.CHECKS[name](seed).failures
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in checks.CHECKS]
 )
 def test_a_round_of_every_check_finds_nothing(name):

@@ -240,7 +240,13 @@ def _info(
     # Momenta next to the smallest number have few digits.
     precision = jnp.finfo(x.dtype)
     off_balance = jnp.max(jnp.abs(momentum)) > precision.eps**0.5 * (scale + precision.tiny / precision.eps)
-    status = flag(~finite, Status.NONFINITE) | flag(finite & (~converged | off_balance), Status.MAX_ITERS)
+    unsolved = ~converged | off_balance
+    if settings.formulation != "min_norm" and cone != "coulomb":  # the friction of which has its own search
+        # In single precision, forces of stiff contacts can be far from their law with the right velocities.
+        violation = jnp.maximum(jnp.max(jnp.abs(misfit), initial=0.0), jnp.max(excess, initial=0.0))
+        largest = jnp.max(jnp.abs(p), initial=0.0)
+        unsolved |= violation > precision.eps**0.25 * largest + precision.eps * scale
+    status = flag(~finite, Status.NONFINITE) | flag(finite & unsolved, Status.MAX_ITERS)
     status = status | flag(_bad_numbers(problem), Status.INVALID)
     if settings.formulation != "min_norm" and problem.law.smoothing is None:  # others do not keep the law
         status = status | flag(finite & gains_energy(problem, program, x, p), Status.ENERGY)

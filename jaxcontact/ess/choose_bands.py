@@ -60,8 +60,12 @@ def choose_bands(
     Derivative: none, because this function runs `flow` until a tolerance is met.
     """
     check_positive("settings.tol", settings.tol)
-    if not is_concrete((model.params, x0, t0, t1, control, settings)):
-        raise TypeError("choose_bands: expected known numbers, got traced ones; choose bands outside of jit")
+    arguments = {"model": model, "x0": x0, "t0": t0, "t1": t1, "settings": settings, "control": control}
+    for name, value in arguments.items():
+        if not is_concrete(value):
+            raise TypeError(
+                f"{name}: expected known numbers, got traced ones; call `choose_bands` outside of jit"
+            )
     _, widths = check(model, x0, t0, t1, settings, control, crossed0)
     for _ in range(TRIALS):
         _, info = flow(

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxcontact.front_door import POSITIVE, checked
@@ -36,7 +37,13 @@ Lagrangian = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, np.ndar
 Derivatives = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 
 
-@checked(slope=POSITIVE, penalty=POSITIVE)
+def _check_bounds(name: str, value: Any) -> None:
+    """Raise TypeError if a leaf of the bounds is no number."""
+    if any(np.asarray(leaf).dtype.kind not in "iuf" for leaf in jax.tree.leaves(value)):
+        raise TypeError(f"{name}: expected pairs (minimum, maximum) of numbers, got {value!r}")
+
+
+@checked(bounds=_check_bounds, slope=POSITIVE, penalty=POSITIVE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AugmentedLagrangian:
     """Minimise cost + lambda . r + sum rho r^2 / 2 within bounds, by BFGS; then update lambda and rho.
