@@ -19,6 +19,7 @@ from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.cli.file_options import is_file
 from jaxcontact.cli.impact_files import MANY_MODES, law_of, touching, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
+from jaxcontact.impact.sampling import lemke_on_host
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 from jaxcontact.io.run_store import num_finished
 from jaxcontact.mechanics.system import Model
@@ -116,6 +117,7 @@ def command(options: argparse.Namespace) -> int:
         has_many = int(np.sum(terms.active)) > MANY_CONTACTS
         by_lemke = NUM_OF_MANY if has_many else NUM_BY_LEMKE
         options.samples = by_lemke if settings["selection"] == "lemke" else FEW_SAMPLES
+    _tell_of_machine_code(settings["selection"], model.initial_state().v)
     if model.structure.dim == 3 and settings["selection"] != "lemke":
         settings["num_directions"] = SIDES
     if options.restitution is not None:
@@ -142,6 +144,13 @@ def command(options: argparse.Namespace) -> int:
     summary["seconds_spent"] = dict(laps)
     print(json.dumps(summary, indent=2) if options.json else as_text(summary))
     return _exit_status(statistics)
+
+
+def _tell_of_machine_code(selection: str, v: jax.Array) -> None:
+    """Say that samples by Lemke's method are slow here, and what makes them quick."""
+    if selection == "lemke" and not lemke_on_host.is_offered(v):
+        hint = "jaxcontact: samples by Lemke's method are slow without numba in double precision; "
+        print(hint + "pip install jaxcontact[friction]", file=sys.stderr)
 
 
 def _sampled(

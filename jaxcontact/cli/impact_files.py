@@ -23,9 +23,11 @@ from jaxcontact.models import robots
 from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
 from jaxcontact.peers.mujoco import mujoco_outcome, outcome_of_file
 from jaxcontact.terms import ContactTerms
+from jaxcontact.terms.contact_list import contacts
 from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
 from jaxcontact.viz.impact_space import MOST_CONTACTS
 
+MOST_PANELS = 8  # contacts; above, a panel for each would hide what happens
 MANY_MODES = 4  # smallest number of contacts for which samples over all modes (7^4) are expensive
 
 
@@ -44,26 +46,12 @@ def write(
     """
     folder, name = options.out, options.name
     pictures = {}
-    simultaneous = simultaneous_outcomes(terms, model.initial_state().v)
-    if not len(simultaneous):
-        print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
-    other_laws = (
-        simultaneous,
-        sequences_of_two(terms, model.initial_state().v, contact_names(terms.phi.shape[0])),
-    )
-    if np.any(np.asarray(samples.status) == 0):
-        peer = _peer(options, model, terms)
-        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
-        if model.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
-            pictures["tangential.png"] = viz.plot_spatial_impact(
-                samples, terms, mujoco=peer, title=_title(name)
-            )
-    names = [""] * model.structure.num_contacts
-    for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
-        names[place] = label
-    pictures["mechanism.png"] = viz.plot_mechanism(
-        model, model.initial_state(), v=_ends(*other_laws), names=names, title=_title(name)
-    )
+    succeeded = bool(np.any(np.asarray(samples.status) == 0))
+    peer = _peer(options, model, terms) if succeeded else None
+    if succeeded and (is_file(options.model) or options.fall is not None):
+        pictures["outcomes.png"] = _outcome_picture(options, model, terms, samples, peer)
+    if touching(terms) <= MOST_PANELS:
+        pictures |= _contact_pictures(options, model, terms, samples, settings, peer)
     if covered is not None:
         pictures["coverage.png"] = viz.plot_coverage(covered, title=_title(name))
     files = [folder / f"{name}_{kind}" for kind in pictures]
@@ -84,6 +72,53 @@ def write(
     except OSError as error:
         raise UsageError(f"--out: cannot write to {folder}: {error.strerror or error}") from None
     return files
+
+
+def _outcome_picture(
+    options: argparse.Namespace, model: Model, terms: ContactTerms, samples: impact.ImpactSamples, peer: Any
+) -> Any:
+    """Draw the robot after the kinds of outcomes; contacts of one body count as one."""
+    state = model.initial_state()
+    listed = contacts(model, state)
+    bodies = [first if second is None else second for second, first in listed.bodies]
+    names = [str(bodies[listed.pair[k]]) for k in options.drawn]
+    points = np.asarray(listed.point)[options.drawn]
+    title = f"{_title(options.name)} after its impact"
+    return viz.plot_outcomes(
+        model, state, samples, terms, points=points, names=names, mujoco=peer, title=title
+    )
+
+
+def _contact_pictures(
+    options: argparse.Namespace,
+    model: Model,
+    terms: ContactTerms,
+    samples: impact.ImpactSamples,
+    settings: dict[str, Any],
+    peer: np.ndarray | None,
+) -> dict[str, Any]:
+    """Draw the velocities of the contacts, and the mechanism with their arrows."""
+    name, pictures = options.name, {}
+    simultaneous = simultaneous_outcomes(terms, model.initial_state().v)
+    if not len(simultaneous):
+        print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
+    other_laws = (
+        simultaneous,
+        sequences_of_two(terms, model.initial_state().v, contact_names(terms.phi.shape[0])),
+    )
+    if np.any(np.asarray(samples.status) == 0):
+        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
+        if model.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
+            pictures["tangential.png"] = viz.plot_spatial_impact(
+                samples, terms, mujoco=peer, title=_title(name)
+            )
+    names = [""] * model.structure.num_contacts
+    for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
+        names[place] = label
+    pictures["mechanism.png"] = viz.plot_mechanism(
+        model, model.initial_state(), v=_ends(*other_laws), names=names, title=_title(name)
+    )
+    return pictures
 
 
 def _set_picture(

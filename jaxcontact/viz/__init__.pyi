@@ -16,6 +16,7 @@ from jaxcontact.viz.mechanism import draw_mechanism as draw_mechanism
 from jaxcontact.viz.mechanism import plot_mechanism as plot_mechanism
 from jaxcontact.viz.motion import plot_cradle_energy as plot_cradle_energy
 from jaxcontact.viz.motion import plot_order_difference as plot_order_difference
+from jaxcontact.viz.outcome_panels import plot_outcomes as plot_outcomes
 from jaxcontact.viz.restitution import plot_restitution_sets as plot_restitution_sets
 from jaxcontact.viz.spatial import draw_bodies as draw_bodies
 from jaxcontact.viz.spatial import look as look

@@ -169,9 +169,10 @@ def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part
     if structure.tree is not None:
         coms = _flat(structure, np.asarray(params.tree.com))
     covered = [False] * len(hubs)
+    weighs = np.asarray(params.mass) > 0.0
     for body, solid, _ in parts:
-        if body != WORLD:
-            covered[body] |= solid.contains(coms[body])
+        if body != WORLD:  # the centre of what weighs nothing can be anywhere
+            covered[body] |= not weighs[body] or solid.contains(coms[body])
             hubs[body].append(solid.points.mean(axis=0))
     places = {body: _distinct(hub, coms[body]) for body, hub in enumerate(hubs) if not covered[body]}
     longest = max((float(np.max(np.ptp(hub, axis=0))) for hub in places.values()), default=0.0)

@@ -13,10 +13,12 @@ import pytest
 
 from jaxcontact import impact, models, stability, viz
 from jaxcontact.cli import catalogue, gait
+from jaxcontact.cli import impact as impact_command
 from jaxcontact.cli.main import main
 from jaxcontact.cli.progress import rate_of_samples
 from jaxcontact.impact.analysis.coverage import LEAST
 from jaxcontact.impact.laws import routh_law
+from jaxcontact.impact.sampling import lemke_on_host
 from jaxcontact.mechanics.system import Model, System
 from jaxcontact.models.robots import file_of
 from jaxcontact.stability.chart import FIGURES
@@ -453,3 +455,17 @@ def test_inspect_tells_what_a_robot_is_made_of(capsys: pytest.CaptureFixture[str
         assert line in printed, printed
     assert main(["inspect", "missing.xml"]) == 2
     assert capsys.readouterr().err == "jaxcontact: FILE: no file 'missing.xml'\n"
+
+
+def test_slow_samples_are_announced(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    v = np.zeros(3)
+    impact_command._tell_of_machine_code("lemke", v)
+    impact_command._tell_of_machine_code("all", v)
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(lemke_on_host, "is_offered", lambda v: False)
+    impact_command._tell_of_machine_code("all", v)
+    assert not capsys.readouterr().err
+    impact_command._tell_of_machine_code("lemke", v)
+    assert "pip install jaxcontact[friction]" in capsys.readouterr().err
