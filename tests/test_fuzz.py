@@ -10,6 +10,10 @@ from jaxcontact import Status
 from tests.fuzz_faults import FAULTS
 from tests.mutants import ROOT
 
+FOUND = (  # rounds that found a fault
+    ("compliant", 51260755), ("compliant", 51260764), ("spin", 51260745), ("shapes", 51260755), ("motions", 51260748),
+    ("elastic", 51261536), ("elastic", 51261701),
+)  # fmt: skip
 QUICK = ("files", "inputs", "trees", "energies")  # checks of which every run of the tests has a round
 
 
@@ -82,10 +86,8 @@ def test_failures_print_their_line_and_end_in_exit_code_1(monkeypatch, capsys):
         assert ('CHECKS["wrong"](4).failures' in said) == bool(code)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "seed"), [("compliant", 51260755), ("compliant", 51260764), ("spin", 51260745)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "seed"), FOUND)
 def test_a_round_that_found_a_fault_finds_nothing(name, seed):
     assert not checks.CHECKS[name](seed).failures
 
