@@ -1,7 +1,7 @@
 """Random shapes and poses, with their support functions in plain NumPy: the oracle of contacts between shapes.
 
 The signed distance of two convex bodies is the greatest s(n) = min over a of n.x - max over b of n.x over all
-directions n, apart or overlapping; `signed_distance` looks for it by brute force.
+directions n, apart or overlapping; `signed_distance` looks for it by brute force, then climbs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import minimize
 
 from jaxcontact import geometry
 
@@ -204,4 +205,19 @@ def signed_distance(a, b, numbers, positions, turns, seed=0, rounds=60):
         highest = np.argmax(value_of(tried), axis=1)
         best = tried[np.arange(len(best)), highest]
         width = np.where(highest == 0, 0.5 * width, width)
-    return value_of(best).max()
+    return _climb(value_of, best[np.argmax(value_of(best))])
+
+
+def _climb(value_of, direction, sizes=(1e-2, 1e-3, 1e-4)):
+    """Return the highest value near a direction, by simplexes, which also climb a ridge."""
+    for size in sizes:
+        axes = np.linalg.svd(direction[None])[2][1:]
+
+        def turned(c, start=direction, axes=axes):
+            return (start + c @ axes) / np.sqrt(1.0 + c @ c)
+
+        simplex = np.concatenate([np.zeros((1, len(axes))), size * np.eye(len(axes))])
+        options = {"initial_simplex": simplex, "xatol": 1e-13, "fatol": 1e-15, "maxfev": 2000}
+        found = minimize(lambda c: -value_of(turned(c)), simplex[0], method="Nelder-Mead", options=options)
+        direction = turned(found.x)
+    return value_of(direction)
