@@ -16,10 +16,17 @@ from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, propagative, robot_file
 from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.cluster import count_of, executor_of
-from jaxcontact.cli.file_options import is_file
-from jaxcontact.cli.impact_files import MANY_MODES, law_of, touching, write
+from jaxcontact.cli.impact_files import (
+    MANY_MODES,
+    bodies_that_touch,
+    is_robot,
+    law_of,
+    touching,
+    write,
+)
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
 from jaxcontact.impact.sampling import lemke_on_host
+from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 from jaxcontact.io.run_store import num_finished
 from jaxcontact.mechanics.system import Model
@@ -60,7 +67,6 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         UsageError: it cannot be loaded, has another number of contacts, or nothing collides.
     """
     model = robot_file.ready(options.model, options)
-    is_robot = is_file(options.model) or options.fall is not None
     count = model.structure.num_contacts
     if not count:
         raise UsageError(f"{options.name} has no contacts, so no impact")
@@ -72,7 +78,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         if options.mu is not None:
             mu = jax.numpy.asarray(np.broadcast_to(options.mu, (count,)))
             model = model.replace(params=model.params.replace(mu=mu))
-        if is_robot and (options.restitution is None or len(options.restitution) == 1):
+        if is_robot(options) and (options.restitution is None or len(options.restitution) == 1):
             model = only_near(model, model.initial_state().q, NEAR)  # the others would only be compiled
         terms = contact_terms(model, model.initial_state()) if model.structure.pairs else None
     except ValueError as error:
@@ -85,7 +91,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         )
     options.drawn = np.arange(model.structure.num_contacts)
     # Most candidates of a robot do not touch, and they take no part.
-    if is_robot:
+    if is_robot(options):
         options.drawn, terms = touches, terms.take(touches)
         if options.restitution is not None and len(options.restitution) > 1:
             options.restitution = [options.restitution[i] for i in touches]
@@ -134,6 +140,9 @@ def command(options: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(error.strerror or str(error)) from None
     summary = summarise(options.name, terms, statistics, settings, samples.complete, laps, stored)
+    if is_robot(options):
+        bodies = bodies_that_touch(options, model)
+        summary["contacts"] = dict(zip(contact_names(len(bodies)), bodies, strict=True))
     measured = None
     if options.coverage:
         measured = _coverage(options, model, terms, settings)

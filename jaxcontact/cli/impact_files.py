@@ -48,7 +48,7 @@ def write(
     pictures = {}
     succeeded = bool(np.any(np.asarray(samples.status) == 0))
     peer = _peer(options, model, terms) if succeeded else None
-    if succeeded and (is_file(options.model) or options.fall is not None):
+    if succeeded and is_robot(options):
         pictures["outcomes.png"] = _outcome_picture(options, model, terms, samples, peer)
     if touching(terms) <= MOST_PANELS:
         pictures |= _contact_pictures(options, model, terms, samples, settings, peer)
@@ -74,15 +74,25 @@ def write(
     return files
 
 
+def is_robot(options: argparse.Namespace) -> bool:
+    """Tell whether the mechanism is of a file, or a model that falls: contacts that touch take part alone."""
+    return is_file(options.model) or options.fall is not None
+
+
+def bodies_that_touch(options: argparse.Namespace, model: Model) -> list[str]:
+    """List the first moving body of each contact that takes part."""
+    listed = contacts(model, model.initial_state())
+    bodies = [second if first is None else first for first, second in listed.bodies]
+    return [str(bodies[listed.pair[k]]) for k in options.drawn]
+
+
 def _outcome_picture(
     options: argparse.Namespace, model: Model, terms: ContactTerms, samples: impact.ImpactSamples, peer: Any
 ) -> Any:
     """Draw the robot after the kinds of outcomes; contacts of one body count as one."""
     state = model.initial_state()
-    listed = contacts(model, state)
-    bodies = [first if second is None else second for second, first in listed.bodies]
-    names = [str(bodies[listed.pair[k]]) for k in options.drawn]
-    points = np.asarray(listed.point)[options.drawn]
+    names = bodies_that_touch(options, model)
+    points = np.asarray(contacts(model, state).point)[options.drawn]
     title = f"{_title(options.name)} after its impact"
     return viz.plot_outcomes(
         model, state, samples, terms, points=points, names=names, mujoco=peer, title=title

@@ -89,6 +89,7 @@ def as_text(summary: dict[str, Any]) -> str:
         f"steps of at most {summary['impulse_step']:g} N s, at most {summary['max_steps']} of them",
         f"  selection        {summary['selection']} ({exhaustive})",
         *([f"  restitution      {summary['restitution']}"] if "restitution" in summary else []),
+        *_contact_lines(summary),
         "  outcomes         share of the terminated samples",
     ]
     shares = list(summary["outcomes"].items())
@@ -114,6 +115,20 @@ def as_text(summary: dict[str, Any]) -> str:
         *(f"  wrote            {path}" for path in summary["files"]),
     ]
     return "\n".join(lines)
+
+
+def _contact_lines(summary: dict[str, Any]) -> list[str]:
+    """List the contacts of each body of a robot."""
+    bodies = summary.get("contacts", {})
+    by_body: dict[str, list[str]] = {}
+    for contact, body in bodies.items():
+        by_body.setdefault(body, []).append(contact)
+    texts = [f"{' '.join(letters)} of {body}" for body, letters in by_body.items()]
+    return (
+        [f"  contacts         {texts[0]}", *(f"                   {text}" for text in texts[1:])]
+        if texts
+        else []
+    )
 
 
 def _times(summary: dict[str, Any]) -> str:

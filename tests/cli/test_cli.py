@@ -16,6 +16,7 @@ from jaxcontact.cli import catalogue, gait
 from jaxcontact.cli import impact as impact_command
 from jaxcontact.cli.main import main
 from jaxcontact.cli.progress import rate_of_samples
+from jaxcontact.cli.report import as_text
 from jaxcontact.impact.analysis.coverage import LEAST
 from jaxcontact.impact.laws import routh_law
 from jaxcontact.impact.sampling import lemke_on_host
@@ -155,6 +156,9 @@ def test_a_robot_of_a_file_lands_on_the_contacts_that_touch(
     summary = json.loads(out)
     assert code == 0 and summary["complete"] and summary["terminated"] == 1.0
     assert summary["model"] == "robot" and list(summary["contact_velocity"]) == ["A", "B"]
+    assert list(summary["contacts"]) == ["A", "B"] and len(set(summary["contacts"].values())) == 1
+    (body,) = set(summary["contacts"].values())
+    assert f"  contacts         A B of {body}\n" in as_text(summary)
     with np.load(tmp_path / "robot_impact.npz") as data:
         np.testing.assert_allclose(data["phi"], 0.0, atol=1e-9)
         np.testing.assert_allclose(data["J_n"] @ data["v_minus"], -2.0, rtol=1e-9)
