@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_numbers
 from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.impact import inputs
 from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.impact.sampling.outcomes import LABELS, contact_names, outcome_labels
 from jaxcontact.mechanics.configuration import retract
@@ -42,7 +44,7 @@ def _check_terms(name: str, value: Any) -> None:
         raise TypeError(f"{name}: expected ContactTerms, got {type(value).__name__}")
 
 
-@checked(terms=_check_terms, width=POSITIVE)
+@checked(terms=_check_terms, points=check_numbers, mujoco="nv", width=POSITIVE)
 def plot_outcomes(
     model: Model,
     state: State,
@@ -79,9 +81,13 @@ def plot_outcomes(
         ValueError: no sample succeeded, or another number of names.
         ImportError: if matplotlib is not installed.
     """
+    inputs.check(terms, state.v)
     names = contact_names(terms.phi.shape[0]) if names is None else list(names)
     if len(names) != terms.phi.shape[0]:
         raise ValueError(f"names: expected one per contact, {terms.phi.shape[0]}, got {len(names)}")
+    shape = (len(names), model.structure.dim)
+    if points is not None and np.shape(points) != shape:
+        raise ValueError(f"points: expected shape {shape}, got {np.shape(points)}")
     kinds, labels, rest = _kinds(samples, terms, names)
     if mujoco is not None:
         kinds = [*kinds, ("MuJoCo", np.asarray(mujoco, float), None)]

@@ -268,5 +268,5 @@ def test_bands_need_a_tolerance():
         with pytest.raises((TypeError, ValueError), match=r"\btol: expected"):
             jc.ess.choose_bands(model, START, 0.0, END, settings=jc.ess.Settings(eps=0.1, tol=tol))
     settings = jc.ess.Settings(eps=0.1, tol=1e-3)
-    with pytest.raises(TypeError, match="choose_bands: expected known numbers"):
+    with pytest.raises(TypeError, match="x0: expected known numbers, got traced ones; call `choose_bands`"):
         jax.jit(lambda x: jc.ess.choose_bands(model, x, 0.0, END, settings=settings)[0])(jnp.asarray(START))
