@@ -40,10 +40,8 @@ SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
 SIDES = 4  # of the friction cone of spatial contacts; modes of all sides are enumerated
 STEPS_PER_CONTACT = 16  # largest number of steps per touching contact, for models without their own
 FEW_SAMPLES = 2**14  # of a run by default; the largest number that also keeps velocities through the impact
-NUM_BY_LEMKE, NUM_OF_MANY = (
-    2**11,
-    2**9,
-)  # of a run by default, the second with more contacts than MANY_CONTACTS
+NUM_BY_LEMKE = 2**11  # of a run by default
+NUM_OF_MANY = 2**9  # of a run by Lemke's method by default, with more contacts than MANY_CONTACTS
 MANY_CONTACTS = 12  # a sample takes about the cube of their number
 
 Parts = tuple[Tally, list[impact.ImpactSamples]]

@@ -119,16 +119,12 @@ def as_text(summary: dict[str, Any]) -> str:
 
 def _contact_lines(summary: dict[str, Any]) -> list[str]:
     """List the contacts of each body of a robot."""
-    bodies = summary.get("contacts", {})
     by_body: dict[str, list[str]] = {}
-    for contact, body in bodies.items():
+    for contact, body in summary.get("contacts", {}).items():
         by_body.setdefault(body, []).append(contact)
-    texts = [f"{' '.join(letters)} of {body}" for body, letters in by_body.items()]
-    return (
-        [f"  contacts         {texts[0]}", *(f"                   {text}" for text in texts[1:])]
-        if texts
-        else []
-    )
+    heads = ["contacts", *[""] * len(by_body)]
+    bodies = by_body.items()
+    return [f"  {head:16} {' '.join(letters)} of {body}" for head, (body, letters) in zip(heads, bodies)]
 
 
 def _times(summary: dict[str, Any]) -> str:

@@ -72,7 +72,7 @@ class StepInfo(Info):
 
     @property
     def memory(self) -> StepMemory:
-        """What the next step starts from, without derivative by the forces."""
+        """Return what the next step starts from, without derivative by the forces."""
         return StepMemory(forces=lax.stop_gradient(self.lam), stretch=self.stretch)
 
 

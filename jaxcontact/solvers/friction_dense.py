@@ -7,7 +7,6 @@ is left to the search on the host.
 from __future__ import annotations
 
 import _thread
-import functools
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxcontact.batching.all_cores import num_cores
+from jaxcontact.solvers.machine_code import load_machine_code
 
 DOUBLE = np.dtype(float)
 PARTS_PER_CORE = 8  # of a batch
@@ -39,16 +39,6 @@ class DenseAnswer(NamedTuple):
         return bool(np.all(self.residual <= TOLERANCE) if self.r.ndim > 1 else self.residual <= TOLERANCE)
 
 
-@functools.lru_cache(maxsize=1)
-def _machine_code() -> ModuleType | None:
-    """Load the compiled functions; None without numba, or where it has no folder for what it compiles."""
-    try:
-        from jaxcontact.solvers import friction_sweeps
-    except (ImportError, RuntimeError):
-        return None
-    return friction_sweeps
-
-
 def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | None:
     """Solve Coulomb's law in machine code; None if arguments are of another kind, or out of range.
 
@@ -62,7 +52,7 @@ def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | 
         return None
     if W.shape not in ((*shape, n), (n, n)):
         return None
-    code = _machine_code()
+    code = load_machine_code("friction_sweeps")
     contacts = (*shape[:-1], n // dim)
     fits = type(mu) is np.ndarray and mu.dtype == DOUBLE and mu.shape == contacts and mu.flags.carray
     friction = mu if fits else _filled(mu, contacts)

@@ -301,7 +301,7 @@ def test_machine_code_and_numpy_find_velocities_of_one_law(dim, monkeypatch):
     ]
     quick = [friction_dense.solve_dense(W, q, mu, dim, None) for W, q, mu in problems]
     assert sum(answer.is_solved for answer in quick) >= 18
-    monkeypatch.setattr(friction_dense, "_machine_code", lambda: None)
+    monkeypatch.setattr(friction_dense, "load_machine_code", lambda name: None)
     for (W, q, mu), answer in zip(problems, quick, strict=True):
         (_, u), info = jc.solve_friction(W, q, mu, dim=dim)
         if answer.is_solved and int(info.status) == 0 and len(mu) <= 2:  # small ones have one solution

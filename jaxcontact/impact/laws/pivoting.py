@@ -65,12 +65,11 @@ def impact_lcp(
 _SPREAD = 5.0  # random covering vectors lie in exp(-5)..exp(5); a narrower range finds fewer solutions
 
 
-def random_cover(space: ContactSpace, directions: np.ndarray, pick: jax.Array) -> jax.Array:
-    """Draw a covering vector (n,) for the impact problem with a cap from `pick` alone; ones if `pick` is 0.
+def random_cover(size: int, pick: jax.Array) -> jax.Array:
+    """Draw a covering vector (size,) of an impact problem with a cap from `pick`; ones if that is 0.
 
     If the problem has several solutions, the vector determines which one Lemke's method finds.
     """
-    size = space.mu.shape[0] * (directions.shape[0] + 3)
     bits = jax.lax.bitcast_convert_type(pick.astype(jnp.float32), jnp.uint32)
     key = jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), bits)
     spread = jax.random.uniform(key, (size,), jnp.float32, -_SPREAD, _SPREAD)

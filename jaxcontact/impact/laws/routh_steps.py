@@ -142,7 +142,8 @@ def _step(
         guess, status = solution, jnp.uint32(0)
     elif table is None:
         # In the plane "all" provides the variety; "lemke" stays one solver with its bias.
-        cover = random_cover(space, directions, pick) if space.num_tangents == 2 else None
+        size = space.mu.shape[0] * (directions.shape[0] + 3)
+        cover = random_cover(size, pick) if space.num_tangents == 2 else None
         solver = Lemke(early_exit=early_exit)
         guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed, solver, cover)
     else:

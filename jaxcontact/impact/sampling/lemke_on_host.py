@@ -7,7 +7,6 @@ docs/methods/impacts-in-space.md.
 from __future__ import annotations
 
 import functools
-from types import ModuleType
 from typing import Any
 
 import jax
@@ -26,33 +25,23 @@ from jaxcontact.impact.laws.pivoting import impact_lcp, random_cover
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.precision import jit
 from jaxcontact.solvers.lcp import Lemke, generic_vectors
+from jaxcontact.solvers.machine_code import load_machine_code
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.terms import ContactTerms
 
 ROUND = 8  # steps for which covering vectors are drawn together; most impacts end within
 
 
-@functools.lru_cache(maxsize=1)
-def _machine_code() -> ModuleType | None:
-    """Load the compiled functions; None without numba, or where it has no folder for what it compiles."""
-    try:
-        from jaxcontact.solvers import lemke_code
-    except (ImportError, RuntimeError):
-        return None
-    return lemke_code
-
-
 def is_offered(v: jax.Array) -> bool:
     """Tell whether this process has machine code for numbers of this dtype."""
-    return v.dtype == np.float64 and _machine_code() is not None
+    return v.dtype == np.float64 and load_machine_code("lemke_code") is not None
 
 
 class LemkeOnHost:
     """The steps of one impact, for samples that start with velocity v."""
 
     def __init__(self, terms: ContactTerms, v: jax.Array, num_directions: int) -> None:
-        self.code = _machine_code()
-        self.num_directions = num_directions
+        self.code = load_machine_code("lemke_code")
         shared = jax.tree.map(np.array, _shared(terms, v, num_directions))
         space, slowest, matrix, rows, columns = shared
         self.space: ContactSpace = space
@@ -87,9 +76,10 @@ class LemkeOnHost:
         states, counts = np.zeros(count, np.int64), np.zeros(count, np.int64)
         paths = np.tile(self.v, (count * keeps_path, 1 + limit, 1))
         samples = rates, totals, squares, residuals, states, counts
+        sizes = len(self.problem.mu), len(self.problem.directions)
         for begin in range(0, limit, ROUND):
             now = slice(begin, min(begin + ROUND, limit))
-            covers = np.array(_covers(self.space, pick[:, now], self.num_directions))[:count]
+            covers = np.array(_covers(pick[:, now], *sizes))[:count]
             self.code.solve_steps(
                 self.problem, self.space.response, self.v, square, caps[:, now].copy(), covers, samples, paths
             )
@@ -124,10 +114,10 @@ def _shared(
     return space, slowest_approach(space, v), matrix, *scales(matrix, Lemke().scaling_sweeps)
 
 
-@functools.partial(jit, static_argnums=(2,))
-def _covers(space: ContactSpace, pick: jax.Array, num_directions: int) -> jax.Array:
-    """Draw covering vectors (samples, steps, n) from picks; in the plane all are ones."""
-    directions = friction_directions(space.num_tangents, num_directions)
-    if space.num_tangents == 1:
-        return jnp.ones((*pick.shape, space.mu.shape[0] * (directions.shape[0] + 3)), pick.dtype)
-    return jax.vmap(jax.vmap(lambda number: random_cover(space, directions, number)))(pick)
+@functools.partial(jit, static_argnums=(1, 2))
+def _covers(pick: jax.Array, num_contacts: int, num_directions: int) -> jax.Array:
+    """Draw covering vectors (samples, steps, n) from picks; in the plane, with two directions, ones."""
+    size = num_contacts * (num_directions + 3)
+    if num_directions == 2:
+        return jnp.ones((*pick.shape, size), pick.dtype)
+    return jax.vmap(jax.vmap(lambda number: random_cover(size, number)))(pick)

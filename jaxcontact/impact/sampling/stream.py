@@ -8,7 +8,6 @@ does not show in the results.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,12 +22,10 @@ from jaxcontact.batching import all_cores
 from jaxcontact.batching.remote_blocks import RemoteQueue, remote_queue
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.batching.work_queue import in_order, threads
-from jaxcontact.impact.laws import routh
-from jaxcontact.impact.laws.contact_space import ContactSpace, colliding, residual_limit
+from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
 from jaxcontact.impact.laws.routh_law import FittedRouth
-from jaxcontact.impact.laws.routh_steps import ImpactDraws
-from jaxcontact.impact.sampling import lemke_on_host
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
+from jaxcontact.impact.sampling.by_steps import BySteps
 from jaxcontact.impact.sampling.chunks import (
     Chunk,
     ImpactSamples,
@@ -40,10 +37,8 @@ from jaxcontact.impact.sampling.chunks import (
 )
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import PERIOD, Iid, Sobol
-from jaxcontact.impact.sampling.lemke_on_host import LemkeOnHost
 from jaxcontact.impact.sampling.sampling_kernel import lane_status
 from jaxcontact.impact.sampling.visited_modes import VisitedModes, fits_capacity
-from jaxcontact.precision import jit
 from jaxcontact.terms import ContactTerms
 
 MANY_MODES = 512  # modes of a table above which each block is cut so that all workers have a part
@@ -51,8 +46,6 @@ PILOT = 2048  # number of samples that fill the first table of "visited"
 HUGE, SHORT_PILOT = 2**15, 512  # above so many modes fewer samples fill it, because each takes long
 _NONE = np.empty(0, np.uint32)
 LONG = 2**19  # samples of a block from which on a larger table is compiled
-LEMKE_MEMORY = 2**30  # bytes at most of the problems that are solved together
-LEMKE_LANES = {1: 1024, 2: 64}  # problems at most, in the plane and in space: a call pays for all of them
 GROWTH = 1.5  # each block of "visited" ends at this multiple of the last sample number of the block before
 
 
@@ -90,6 +83,8 @@ class Stream:
                 restitution=law.restitution,
                 num_directions=law.num_directions,
             )
+        elif self.collides:
+            self.by_steps = BySteps(terms, v, law, self.devices, keep_path=keep_path)
         huge = self.enumerates and self.by_modes.table.regular.shape[0] > HUGE
         self.pilot = SHORT_PILOT if huge else PILOT
         known_all = law.selection == "all" and self.enumerates and self.by_modes.holds_all
@@ -224,7 +219,7 @@ class Stream:
         if not self.enumerates:
             if not self.collides:
                 return Chunk(begin, end, self.unmoved(end - begin), NO_FACTS)
-            samples = self._placed(self._by_steps(numbers, draws, device))
+            samples = self._placed(self.by_steps.resolve(numbers, draws, device))
             return Chunk(begin, end, samples.replace(independent=self.independent), NO_FACTS)
         results, facts = self.by_modes.resolve(numbers, draws, visited, device)
         samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
@@ -257,80 +252,6 @@ class Stream:
         if self.keep_path:
             arrays["path"] = np.broadcast_to(v, (n, self.law.max_steps + 1, nv))
         return ImpactSamples(v_minus=self.v, complete=self.complete, independent=self.independent, **arrays)
-
-    def _by_steps(
-        self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device
-    ) -> ImpactSamples:
-        """Resolve samples step by step, by Lemke's method or own modes of each step, in padded batches."""
-        law, nc = self.law, self.terms.phi.shape[0]
-        size = 32
-        if law.selection == "lemke":
-            rows = nc * (law.num_directions + 3)  # of the problem of a step; pivoting stores it three times
-            bytes_of_lane = 3 * rows * (rows + 3) * self.v.dtype.itemsize
-            size = int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, LEMKE_LANES[self.terms.J_t.shape[1]]))
-        terms, draws, step, v, e = jax.device_put(
-            (self.terms, draws, law.impulse_step, self.v, law.restitution), device
-        )
-        parts = []
-        for begin in range(0, len(numbers), size):
-            piece = numbers[begin : begin + size]
-            padded = jax.device_put(np.resize(piece, size), device)
-            orders = _orders(draws, padded, step, law.max_steps)
-            start = jnp.broadcast_to(v, (size, v.shape[0]))
-            parts.append(self._resolve(terms, start, orders, e, piece.size))
-        v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-        return ImpactSamples(
-            v_minus=self.v,
-            v_plus=v_plus,
-            impulse=info.impulse,
-            status=info.status,
-            num_iters=info.num_iters,
-            energy_ratio=info.energy_ratio,
-            residual=info.residual,
-            path=path,
-        )
-
-    def _resolve(self, terms: ContactTerms, start: jax.Array, orders: ImpactDraws, e: Any, count: int) -> Any:
-        """Resolve the first `count` samples by machine code, if offered; by XLA what that cannot solve."""
-        part: Any = None
-        if self.on_host is not None:
-            part = self.on_host.resolve(orders, count, self.keep_path)
-            is_solved = part[1].residual <= residual_limit(self.v.dtype)
-            if is_solved.all():
-                return part
-        by_xla = self._resolve_by_xla(terms, start, orders, e)
-        by_xla = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], by_xla)
-        if part is None:
-            return by_xla
-        return jax.tree.map(
-            lambda quick, slow: np.where(is_solved.reshape(-1, *[1] * (quick.ndim - 1)), quick, slow),
-            part,
-            by_xla,
-        )
-
-    def _resolve_by_xla(self, terms: ContactTerms, start: jax.Array, orders: ImpactDraws, e: Any) -> Any:
-        if self.keep_path:
-            return routh.resolve_many(terms, start, orders, self.law.steps, True, e)
-        return routh.resolve_until_all_end(terms, start, orders, self.law.steps, e)
-
-    @functools.cached_property
-    def on_host(self) -> LemkeOnHost | None:
-        """The steps in machine code; None where that is not offered."""
-        law = self.law
-        is_plain = law.selection == "lemke" and law.restitution is None and not law.turn_polygon
-        is_plain &= all(device.platform == "cpu" for device in self.devices)
-        if not (is_plain and self.collides and lemke_on_host.is_offered(self.v)):
-            return None
-        return LemkeOnHost(self.terms, self.v, law.num_directions)
-
-
-@functools.partial(jit, static_argnums=(3,))
-def _orders(draws: Sobol | Iid | Shaped, numbers: jax.Array, step: jax.Array, max_steps: int) -> ImpactDraws:
-    """Draw the random numbers of all steps of samples; `step` (nc,) bounds their impulses."""
-    nc = step.shape[0]
-    drawn = draws.uniform(numbers, 0, max_steps * (nc + 1), step.dtype).T
-    drawn = drawn.reshape(numbers.shape[0], max_steps, nc + 1)
-    return ImpactDraws(drawn[..., :nc] * step[None, None], drawn[..., nc])
 
 
 class _ChunkSource:
