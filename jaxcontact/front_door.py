@@ -11,6 +11,7 @@ import builtins
 import functools
 import inspect
 import os
+import re
 import sys
 import types
 import typing
@@ -53,6 +54,10 @@ KINDS = {
     "int": ("integers", (jnp.integer,)),
 }
 BATCHED = "; use vmap for batches"
+# Errors of JAX about two dtypes, which name no argument.
+UNEQUAL = re.compile(
+    r"equal( output)? types|dtypes must be equal|same dtypes|type does not match|one dtype|, as \w+ has"
+)
 
 
 def checked(**rules: Rule) -> Callable[[T], T]:
@@ -106,8 +111,8 @@ def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: t
         more = arguments[len(positional) :]
         try:
             return function(*self, *named, *more, **{name: values[name] for name in options})
-        except TypeError as error:  # of a loop of JAX, for instance, which names neither
-            problem = None if ": expected" in str(error) else _mixed_precision(values)
+        except TypeError as error:
+            problem = _mixed_precision(values) if UNEQUAL.search(str(error)) else None
             if problem is None:
                 raise
             raise TypeError(problem) from error
