@@ -81,14 +81,14 @@ def plot_impact_set(
     views = [(curves.everything(), _spread(curves.everything(), panels))]
     if zoom:
         views.append((curves.outcomes(), _spread(curves.outcomes(), views[0][1])))
-    figure, places = _empty_figure([len(shown) for _, shown in views], legend_entries(curves), title, width)
-    for close, (points, shown) in enumerate(views):
-        windows = _windows(points, curves.other, shown)
-        for k, (panel, window) in enumerate(zip(shown, windows, strict=True)):
+    figure, places = _empty_figure([len(chosen) for _, chosen in views], legend_entries(curves), title, width)
+    for close, (points, chosen) in enumerate(views):
+        windows = _windows(points, curves.other, chosen)
+        for k, (panel, window) in enumerate(zip(chosen, windows, strict=True)):
             axes = figure.add_subplot(places[close][k])
             frame(axes, panel, window, labels, np.shape(terms.J_t)[1])
             draw(axes, panel, window, curves)
-            if len(shown) > 3:  # small panels, small markers
+            if len(chosen) > 3:  # small panels, small markers
                 for line in axes.lines:
                     line.set_markersize(0.75 * line.get_markersize())
             if k == 0 and len(views) == 2:
