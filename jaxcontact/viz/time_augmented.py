@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontact.arguments import check_mapping
+from jaxcontact.arguments import check_mapping, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.impact import Paradox
 from jaxcontact.simulate import AugmentedPath, PieceKind
@@ -102,7 +102,7 @@ def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None =
     return figure
 
 
-@checked(outline="real k 2", rows=check_mapping)
+@checked(outline=("real k 2", check_number), rows=check_mapping)
 def plot_snapshots(
     path: AugmentedPath, outline: np.ndarray, rows: Any, *, title: str | None = None
 ) -> Figure:
@@ -146,7 +146,7 @@ def plot_snapshots(
     return figure
 
 
-@checked(x="real n", y="real m", kind="int m n")
+@checked(x=("real n", check_number), y=("real m", check_number), kind="int m n")
 def plot_paradox(
     x: np.ndarray, y: np.ndarray, kind: np.ndarray, *, names: tuple[str, str] = ("", ""),
     boundaries: dict[str, tuple[Any, Any]] | None = None, title: str | None = None,

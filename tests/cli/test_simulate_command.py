@@ -98,3 +98,10 @@ def test_controls_of_a_file_push(capsys, tmp_path):
     assert code == 2 and "--controls keyframe: name the --keyframe" in err
     code, _, err = run(capsys, str(robot), "--worlds", "2", "--controls", str(controls))
     assert code == 2 and "--controls: only with --worlds 1" in err
+    for name, content in (("a.txt", b"\xf6\x00"), ("b.txt", b"1 a"), ("c.npy", b"\xf6"), ("d.npy", b"")):
+        (tmp_path / name).write_bytes(content)
+        code, _, err = run(capsys, str(robot), *stepping, "--controls", str(tmp_path / name))
+        assert code == 2 and f"--controls: expected a table of numbers in {tmp_path / name}: " in err
+    controls.write_text("nan\n")
+    code, _, err = run(capsys, str(robot), *stepping, "--controls", str(controls))
+    assert code == 2 and f"--controls: expected rows of finite numbers in {controls}" in err
