@@ -36,6 +36,10 @@ class StepperInfo(Info):
     impacts: Any = None
     details: Any = None
 
+    def of_contacts(self, count: int) -> StepperInfo:
+        """Return the info without the limits and dry joints, which follow the contacts."""
+        return self.replace(impulse=self.impulse[..., :count, :], contacts=self.contacts[..., :count])
+
 
 class Stepper(Protocol):
     """A method of motion in time."""
