@@ -1,4 +1,4 @@
-# make demo: the main job.  make test: the tests.  make test-all: also long sweeps, notebooks, races.
+# make demo: the main job.  make test: the tests.  make test-all: also long sweeps, notebooks, races, kills.
 # make docs: the site, in docs/_build/html.
 PYTHON ?= python3
 VENV := .venv
@@ -44,6 +44,7 @@ test-all: $(VENV)/installed-all
 	$(RUN) -m tests.mutants
 	$(RUN) -m tests.fuzz_faults
 	$(RUN) -m benchmarks fuzz --minutes 60 --seed `date +%s`
+	$(RUN) -m tests.kills --minutes 60 --seed `date +%s`
 	$(RUN) -m tests.run_notebooks
 
 # A sample of the tests with the oldest packages that pyproject.toml allows, and with each Python on this machine.

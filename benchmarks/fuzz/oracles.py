@@ -116,11 +116,14 @@ def _codes(nc: int, kinds: int) -> np.ndarray:
     return np.array(list(itertools.product(range(kinds), repeat=nc)))
 
 
-def outcomes(batch: Batch, cap: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def outcomes(
+    batch: Batch, cap: np.ndarray | None = None, tolerance: float = 1e-9
+) -> tuple[np.ndarray, np.ndarray]:
     """Every outcome of a planar law by brute force over contact modes: v_plus (B, K, nv), valid (B, K).
 
     Modes per contact: open; at rest or, with a cap (N s), at the cap, each sticking or sliding either way.
-    Singular modes are left out, so of a continuum of outcomes only corners are there.
+    Singular modes are left out, so of a continuum of outcomes only corners are there. Impulses and velocities
+    may leave their cones by `tolerance` |v|_M: with friction of 1e6, that much allows friction without load.
     """
     s = scaled(batch)
     size, nc, axes, nv = batch.J.shape
@@ -151,7 +154,7 @@ def outcomes(batch: Batch, cap: np.ndarray | None = None) -> tuple[np.ndarray, n
     out = s.u[:, None] + np.einsum("brs,bks->bkr", s.D, lam)
     lam_n, lam_t = lam[..., ::2], lam[..., 1::2]
     out_n, out_t = out[..., ::2], out[..., 1::2]
-    tol = 1e-9 * (s.speed[:, None, None] + np.abs(lam).max(axis=2, keepdims=True) * 1e-3)
+    tol = tolerance * (s.speed[:, None, None] + np.abs(lam).max(axis=2, keepdims=True) * 1e-3)
     cone = (s.mu[:, None] * lam_n - np.abs(lam_t)) * ray[:, None]
     good = (lam_n >= -tol) & (cone >= -tol) & (slide * out_t >= -tol)
     good &= np.where(capped, out_n <= tol, out_n >= -tol)

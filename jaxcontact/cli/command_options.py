@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -219,7 +218,7 @@ def check_simulate(options: argparse.Namespace) -> None:
     _check_numbers("dt", [options.dt], "a finite number > 0", 5e-324)
     steps = options.duration / options.dt
     if not steps <= LARGEST_STEPS:
-        raise UsageError(f"--dt: expected at most {LARGEST_STEPS} steps, got {steps:.3g}")
+        raise UsageError(f"--duration over --dt: expected at most {LARGEST_STEPS} steps, got {steps:.3g}")
     check_cluster(options, "for --worlds of 2 and more" if options.worlds == 1 else "")
     if options.checkpoint is not None and options.worlds == 1:
         raise UsageError("--checkpoint: for --worlds of 2 and more")
@@ -464,9 +463,15 @@ def _check_numbers(
 
 
 def _check_folder(name: str, folder: Path) -> None:
-    """Raise UsageError for a folder that, judging by its parents, cannot be created or written to."""
+    """Raise UsageError for a folder that cannot be written to; of a new one its nearest parent is tried."""
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise UsageError(f"--{name}: cannot write to {folder}: {existing} is not a folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise UsageError(f"--{name}: cannot write to {folder}: no permission in {existing}")
+    import tempfile
+
+    try:  # permissions tell less: some folders refuse even their owner
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        raise UsageError(
+            f"--{name}: cannot write to {folder}: no file can be made in {existing} ({error.strerror})"
+        ) from None

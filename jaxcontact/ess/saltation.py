@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.arguments import check_entries, check_number, check_some
+from jaxcontact.arguments import check_entries, check_number, check_number_leaves, check_some
 from jaxcontact.ess.inputs import check_guards, count_guards, system_of
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.event_system import EventSystem
@@ -25,7 +25,9 @@ from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
 
 
-@checked(guard="int", x=("n", check_some), crossed="bool m", t=("", check_number))
+@checked(
+    guard="int", x=("n", check_some), crossed="bool m", t=("", check_number), control=check_number_leaves
+)
 def saltation_matrix(
     model: Model,
     x: jax.Array,
@@ -78,7 +80,13 @@ def _saltation(
     return jumped + rise[:, None] * gradient[None, :] / jnp.sum(gradient * f_before)
 
 
-@checked(order=check_entries, x_corner=("n", check_some), crossed="bool m", t=("", check_number))
+@checked(
+    order=check_entries,
+    x_corner=("n", check_some),
+    crossed="bool m",
+    t=("", check_number),
+    control=check_number_leaves,
+)
 def ordering_map(
     model: Model,
     x_corner: jax.Array,
@@ -157,7 +165,13 @@ class _ScaledGuards:
         return h * jnp.asarray(self.factors, h.dtype)
 
 
-@checked(states=("k n", check_some), eps=POSITIVE, crossed="bool m", t=("", check_number))
+@checked(
+    states=("k n", check_some),
+    eps=POSITIVE,
+    crossed="bool m",
+    t=("", check_number),
+    control=check_number_leaves,
+)
 def rescale_guards(
     model: Model,
     states: jax.Array,

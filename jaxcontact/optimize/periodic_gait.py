@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import ess
-from jaxcontact.arguments import check_number, check_rows, check_whole
+from jaxcontact.arguments import check_number, check_number_leaves, check_rows, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
@@ -72,7 +72,7 @@ class GaitProblem:
         return jnp.array(self.crossed0)
 
 
-@checked(speed=("", check_number))
+@checked(speed=("", check_number), params=check_number_leaves, free=check_number_leaves)
 def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tuple[jax.Array, jax.Array]:
     """Compute cost () and residuals (k,) of one stride; the cost is NaN if the motion failed.
 
@@ -88,7 +88,12 @@ def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tu
     return jnp.where(failed, jnp.nan, cost), residuals
 
 
-@checked(speed=("", check_number))
+@checked(
+    speed=("", check_number),
+    params=check_number_leaves,
+    free=check_number_leaves,
+    direction=check_number_leaves,
+)
 def gait_outcome_rate(
     problem: GaitProblem, params: Any, free: Any, direction: Any, speed: Any
 ) -> tuple[jax.Array, jax.Array]:

@@ -125,6 +125,15 @@ def test_a_traced_shape_names_the_argument():
         jax.vmap(lambda q: jc.mass_matrix(model, q))(jnp.ones((3, 2, 4)))
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_floats_of_two_precisions_that_fail_are_named(place):
+    state = gait().initial_state()
+    arguments = [np.asarray(state.q, np.float64), np.asarray(state.v, np.float64)]
+    arguments[place] = arguments[place].astype(np.float32)
+    with pytest.raises(TypeError, match=r"[qv]: expected float64, as model has, got float32"):
+        jc.terms.contact_velocities(gait(), *arguments)
+
+
 @pytest.mark.parametrize(
     ("rule", "value", "message"),
     [
