@@ -36,9 +36,10 @@ class StepperInfo(Info):
     impacts: Any = None
     details: Any = None
 
-    def of_contacts(self, count: int) -> StepperInfo:
-        """Return the info without the limits and dry joints, which follow the contacts."""
-        return self.replace(impulse=self.impulse[..., :count, :], contacts=self.contacts[..., :count])
+
+def of_contacts(info: StepperInfo, count: int) -> StepperInfo:
+    """Return the info of the first `count` contacts, without the limits and dry joints that follow."""
+    return info.replace(impulse=info.impulse[..., :count, :], contacts=info.contacts[..., :count])
 
 
 class Stepper(Protocol):

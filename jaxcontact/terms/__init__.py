@@ -13,10 +13,7 @@ from jaxcontact.terms.contacts import contact_gaps as contact_gaps
 from jaxcontact.terms.contacts import contact_velocities as contact_velocities
 from jaxcontact.terms.free_bodies import kept_by_body as kept_by_body
 from jaxcontact.terms.motion import MovingTerms as MovingTerms
-from jaxcontact.terms.motion import has_loops as has_loops
-from jaxcontact.terms.motion import holds_joints as holds_joints
 from jaxcontact.terms.motion import moving_terms as moving_terms
-from jaxcontact.terms.motion import project_terms as project_terms
 from jaxcontact.terms.motion import unilateral_terms as unilateral_terms
 from jaxcontact.terms.records import BILATERAL as BILATERAL
 from jaxcontact.terms.records import CONTACT_TOLERANCE as CONTACT_TOLERANCE

@@ -34,8 +34,9 @@ from jaxcontact.solvers.contact_problem import (
     ContactProblem,
     mode_equations,
 )
-from jaxcontact.terms import ContactTerms, moving_terms, project_terms
+from jaxcontact.terms import ContactTerms, moving_terms
 from jaxcontact.terms.closed_loops import project_velocity
+from jaxcontact.terms.motion import project_terms
 
 FORCE_TOLERANCE = 0.575  # power of eps; a smaller force, relative to the size of accelerations, is zero
 SHARE_OF_FRICTION = 2.0**-6  # weight of friction that shares a load with normal forces; it carries the square

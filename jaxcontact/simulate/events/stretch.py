@@ -25,8 +25,9 @@ from jaxcontact.simulate.augmented.contact_forces import accelerations, free_mot
 from jaxcontact.simulate.variational.contact_state import terms_at
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
-from jaxcontact.terms import ContactTerms, has_loops, moving_terms
+from jaxcontact.terms import ContactTerms, moving_terms
 from jaxcontact.terms.closed_loops import project_velocity
+from jaxcontact.terms.motion import has_loops
 
 ROOT, FRICTION = range(2)  # columns of `Look.value`: gap or normal force; sliding velocity or friction left
 

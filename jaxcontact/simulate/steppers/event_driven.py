@@ -19,7 +19,7 @@ from jaxcontact.simulate.events.event_log import EventMemory, StepInputs
 from jaxcontact.simulate.events.pieces import contacts_at
 from jaxcontact.simulate.events.repetition import event_step
 from jaxcontact.simulate.projection import check_no_penetration
-from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.simulate.stepper import StepperInfo, of_contacts
 from jaxcontact.simulate.variational.contact_state import count_rows
 
 
@@ -113,4 +113,4 @@ class EventDriven(Record):
         state = state.replace(t=jnp.asarray(state.t, dtype))
         inputs = StepInputs(model.params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
         then, memory, info = event_step(model.system, self.max_events, inputs, memory)
-        return then, memory, info.of_contacts(model.structure.num_contacts)
+        return then, memory, of_contacts(info, model.structure.num_contacts)

@@ -15,7 +15,7 @@ from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.impact.laws.reflections import check_order_word
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import all_digits, jit
-from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.simulate.stepper import StepperInfo, of_contacts
 from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers, start_of
 from jaxcontact.simulate.variational.integrator import check_motion, no_memory
 from jaxcontact.simulate.variational.replay import motion
@@ -91,5 +91,5 @@ class Variational(Record):
         choice = MotionChoice(self.order, 1, self.max_impacts)
         trajectory, memory = motion(model.system, choice, numbers, memory)
         then, info = (jax.tree.map(lambda rows: rows[-1], x) for x in (trajectory.states, trajectory.info))
-        info = info.of_contacts(model.structure.num_contacts)
+        info = of_contacts(info, model.structure.num_contacts)
         return then, memory, info.replace(impacts=trajectory.impacts)

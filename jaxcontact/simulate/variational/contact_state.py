@@ -19,7 +19,8 @@ from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.discrete_mechanics import Contacts, onto_closed_contacts
-from jaxcontact.terms import ContactTerms, contact_terms, holds_joints, moving_terms, project_terms
+from jaxcontact.terms import ContactTerms, contact_terms, moving_terms
+from jaxcontact.terms.motion import holds_joints, project_terms
 
 
 class Node(NamedTuple):

@@ -20,11 +20,12 @@ from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.numbers import is_inertia
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import warn_if_single
+from jaxcontact.simulate.stepper import of_contacts
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import count_rows
 from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers
 from jaxcontact.simulate.variational.replay import motion
-from jaxcontact.terms import has_loops
+from jaxcontact.terms.motion import has_loops
 
 
 @checked(dt=POSITIVE, duration=POSITIVE, restitution=(" | nc", check_number), max_impacts=check_rows)
@@ -106,7 +107,7 @@ def variational(
     h, elastic, wait = (jnp.asarray(x, state.q.dtype) for x in (dt, restitution, wait))
     numbers = MotionNumbers(model.params, state, h, elastic, wait, as_pytree, None)
     trajectory, _ = motion(model.system, choice, numbers, no_memory(model, state, key))
-    info = trajectory.info.of_contacts(model.structure.num_contacts)
+    info = of_contacts(trajectory.info, model.structure.num_contacts)
     return trajectory.replace(info=info, impulse=info.impulse)
 
 
