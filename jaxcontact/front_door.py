@@ -15,7 +15,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 import jax
@@ -275,7 +275,7 @@ def _sequence(origin: Any, parts: tuple[Any, ...]) -> tuple[str, Callable[[Any],
 
     def fits(value: Any) -> bool:
         iterable = hasattr(value, "__len__") and hasattr(value, "__iter__")
-        if not iterable or isinstance(value, str | bytes | Mapping):
+        if not iterable or isinstance(value, str | bytes | Mapping | Set):
             return False
         if not entries or (isinstance(value, jax.Array | np.ndarray) and jnp.ndim(value) == 0):
             return not entries

@@ -34,11 +34,12 @@ NOT_NEGATIVE = re.compile(
 # Arguments whose values the function hands to the caller's code, or to anything that JAX can take.
 ANYTHING = {
     "control", "policy_memory", "params0", "data", "optimizer", "controls0", "params", "free", "free0",
-    "constants", "direction", "info", "mj_model", "mj_data", "grid",
+    "direction", "mj_model", "mj_data", "grid",
 }  # fmt: skip
 TREES = {"control", "policy_memory", "params0", "data", "free"}  # of numbers, for the caller's code
 # Cases that are no mistakes: batches of any axes, numbers of any size, infinity as a default.
 FINE = {
+    ("raise_if_failed", "info", "a number"),
     ("ess.unpack", "x", "one axis more"), ("rotations.planar_matrix", "angle", "one axis more"),
     ("impact.sample", "seed", "a number"), ("simulate.time_augmented", "longest", "inf"),
     ("ess.DormandPrince", "longest", "inf"),

@@ -73,7 +73,7 @@ KINDS = {
     "samples resumed": ("run", samples, samples, 15_000),
     "stopped samples loaded": ("run", stopped_samples, jc.impact.load_samples, 10_000),
     "stopped samples resumed": ("run", stopped_samples, samples, 5_000),
-    "worlds resumed": ("run", worlds, worlds, 1_000),
+    "worlds resumed": ("run", worlds, worlds, 300),
     "chart resumed": ("chart.npz", chart, chart, 20_000),
     "optimiser resumed": ("run.npz", optimum, optimum, 1_500),
     "optimisers resumed": ("run", optima, optima, 15_000),
