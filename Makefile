@@ -52,7 +52,7 @@ test-versions:
 	$(PYTHON) -m tests.versions
 
 docs: $(VENV)/installed-docs
-	$(RUN) -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	$(QUICK) $(KEPT) $(RUN) -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/installed-all
 	$(RUN) -m benchmarks
@@ -84,8 +84,8 @@ $(VENV)/installed-all: pyproject.toml $(CONSTRAINTS) tests/robot_packages.txt | 
 	@touch $@ $(VENV)/installed $(VENV)/installed-test
 
 $(VENV)/installed-docs: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
-	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[docs,mujoco]"
+	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[docs,mujoco,stability,simd]"
 	@touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) .cache out docs/_api docs/_build docs/notebooks
+	rm -rf $(VENV) .cache out docs/_api docs/_build docs/notebooks docs/_static/gallery

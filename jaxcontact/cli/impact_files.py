@@ -114,8 +114,13 @@ def _contact_pictures(
     names = [""] * model.structure.num_contacts
     for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
         names[place] = label
+    ends = None if is_robot(options) else _ends(*other_laws)  # outcomes.png has those of a robot
     pictures["mechanism.png"] = viz.plot_mechanism(
-        model, model.initial_state(), v=_ends(*other_laws), names=names, title=_title(name)
+        model,
+        model.initial_state(),
+        v=ends,
+        names=names,
+        title=_title(name) + (" before its impact" if ends is None else ""),
     )
     return pictures
 

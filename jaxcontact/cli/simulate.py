@@ -17,6 +17,8 @@ from jaxcontact import impact, simulate, viz
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
 from jaxcontact.cli.cluster import count_of, executor_of
+from jaxcontact.cli.command_options import KEYFRAME
+from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
@@ -122,10 +124,14 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _controls(options: argparse.Namespace, model: Model) -> np.ndarray:
-    """Read the controls (steps, nu) of a file; one row serves all steps."""
+    """Read the controls (steps, nu) of a file or of the keyframe; one row serves all steps."""
     path, steps = options.controls, max(1, round(options.duration / options.dt))
     try:
-        rows = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
+        if path == KEYFRAME:
+            mj = compile_source(options.model, options.floating, options.floor).mj
+            rows = mj.key(options.keyframe).ctrl
+        else:
+            rows = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
         rows = np.atleast_2d(np.asarray(rows, float))
     except (OSError, ValueError, EOFError, TypeError) as error:
         raise ValueError(f"--controls: expected a table of numbers in {path}: {error}") from None

@@ -7,7 +7,7 @@ beside the single outcomes that other laws predict; the choice of panels, and th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,9 +46,9 @@ def plot_impact_set(
     After Figs. 9 to 11, 13 and 14 of Halm & Posa. Two touching contacts make three panels: normal
     velocity of B against A, then each contact's normal against its tangential velocity; one contact makes
     one, more make one each and two of normal velocities, of the first and of the last pair. A panel in which
-    nothing moves along one of its axes is left out if there are others. Spatial
-    contacts show the tangential speed |J_t v|. Axes of a panel have equal scales, unless its spans differ
-    more than twentyfold; the panel then says so. Samples that failed are left out.
+    nothing moves along one of its axes is left out if there are others, and close up one with a single
+    outcome. Spatial contacts show the tangential speed |J_t v|. Axes of a panel have equal scales, unless
+    its spans differ more than twentyfold; the panel then says so. Samples that failed are left out.
 
     Args:
         samples: n samples; trajectories are drawn if `samples.path` is there.
@@ -78,9 +78,9 @@ def plot_impact_set(
     shown = shown if shown.size else np.arange(len(terms.phi))
     curves = contact_curves(samples, terms, shown, simultaneous, sequences, mujoco, labels, max_paths)
     panels = _panels([int(i) for i in shown])
-    views = [(curves.everything(), _spread(curves.everything(), panels))]
+    views = [(curves.everything(), _spread(curves.everything(), panels, min))]
     if zoom:
-        views.append((curves.outcomes(), _spread(curves.outcomes(), views[0][1])))
+        views.append((curves.outcomes(), _spread(curves.outcomes(), views[0][1], max)))
     figure, places = _empty_figure([len(chosen) for _, chosen in views], legend_entries(curves), title, width)
     for close, (points, chosen) in enumerate(views):
         windows = _windows(points, curves.other, chosen)
@@ -160,11 +160,11 @@ def _panels(shown: list[int]) -> list[Panel]:
     return [*alone, *(Panel((i, 0), (j, 0)) for i, j in ends)]
 
 
-def _spread(points: np.ndarray, panels: list[Panel]) -> list[Panel]:
-    """Select the panels along both of whose axes the points (n, nc, 2) spread, or the first one."""
+def _spread(points: np.ndarray, panels: list[Panel], of_axes: Callable[..., Any]) -> list[Panel]:
+    """Select panels in which points (n, nc, 2) spread along both axes (min) or one (max), or the first."""
     spans = np.ptp(points, axis=0)
     least = NOISE * float(np.max(spans))
-    return [panel for panel in panels if min(spans[panel.x], spans[panel.y]) > least] or panels[:1]
+    return [panel for panel in panels if of_axes(spans[panel.x], spans[panel.y]) > least] or panels[:1]
 
 
 def _windows(points: np.ndarray, other: np.ndarray, panels: list[Panel]) -> list[np.ndarray]:

@@ -193,8 +193,8 @@ def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
         verb = VERBS[label][len(of_label) > 1]
         everyone = len(of_label) == len(groups) > 2
         parts.append(f"all {verb}" if everyone else f"{', '.join(of_label)} {verb}")
-    lines = [f"{100 * share:.3g} %", *parts]
-    return "\n".join(lines)
+    percent = round(100 * share, 0 if share >= 0.1 else 1)
+    return "\n".join([f"{percent:g} %", *parts])
 
 
 def _moved(model: Model, state: State, v: np.ndarray, seconds: float) -> Any:

@@ -111,6 +111,16 @@ def test_panels_without_motion_along_an_axis_are_left_out():
     assert first.rowspan == second.rowspan and first.colspan != second.colspan  # side by side
 
 
+def test_close_up_panels_of_a_single_outcome_are_left_out():
+    terms, samples = sampled("compass_gait")
+    lands = samples.replace(v_plus=jnp.zeros_like(samples.v_plus).at[:, 0].set(jnp.linspace(0.0, 0.1, 256)))
+    slides = lands.v_plus @ terms.J_t[:, 0].T  # along the ground alone
+    assert np.ptp(lands.v_plus @ terms.J_n.T) == 0.0 < np.ptp(slides)
+    figure = jc.viz.plot_impact_set(lands, terms, simultaneous=lands.v_plus[:1], sequences={})
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    assert labels[-2:] == ["A tangential (m/s)", "B tangential (m/s)"]
+
+
 def test_paths_of_fewer_samples_are_drawn():
     terms, samples = sampled("compass_gait")
     few = samples.replace(path=samples.path[:16])
