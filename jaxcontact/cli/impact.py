@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
 import sys
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from jaxcontact import impact
 from jaxcontact.batching.run_settings import Run
-from jaxcontact.cli import progress, propagative, robot_file
+from jaxcontact.cli import progress, propagative, robot_file, sensitivity
 from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.cli.impact_files import (
@@ -25,6 +26,7 @@ from jaxcontact.cli.impact_files import (
     write,
 )
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
+from jaxcontact.impact.analysis.order_search import highest_energy
 from jaxcontact.impact.sampling import lemke_on_host
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
@@ -41,7 +43,8 @@ SIDES = 4  # of the friction cone of spatial contacts; modes of all sides are en
 STEPS_PER_CONTACT = 16  # largest number of steps per touching contact, for models without their own
 FEW_SAMPLES = 2**14  # of a run by default; the largest number that also keeps velocities through the impact
 NUM_BY_LEMKE = 2**11  # of a run by default
-NUM_OF_MANY = 2**9  # of a run by Lemke's method by default, with more contacts than MANY_CONTACTS
+NUM_OF_MANY = 2**8  # of a run by Lemke's method by default, with more contacts than MANY_CONTACTS
+NUM_TRIED, NUM_TRIED_OF_MANY = 64, 4  # orders of each round of the search for the highest energy
 MANY_CONTACTS = 12  # a sample takes about the cube of their number
 
 Parts = tuple[Tally, list[impact.ImpactSamples]]
@@ -56,7 +59,7 @@ def _propagative(options: argparse.Namespace) -> int:
 
 
 def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
-    """Load the mechanism where it lands, with the friction of the option --mu; return it and its terms.
+    """Load the mechanism where it lands; return it and its terms.
 
     The terms of a file, or of a model with --fall, are those of the contacts that touch. `options.drawn` gets
     their numbers among all contacts.
@@ -68,14 +71,9 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
     count = model.structure.num_contacts
     if not count:
         raise UsageError(f"{options.name} has no contacts, so no impact")
-    for option in ("mu", "restitution"):
-        numbers = getattr(options, option)
-        if numbers is not None and len(numbers) not in (1, count):
-            raise UsageError(f"--{option}: expected 1 or {count} numbers, got {len(numbers)}")
+    if options.restitution is not None and len(options.restitution) not in (1, count):
+        raise UsageError(f"--restitution: expected 1 or {count} numbers, got {len(options.restitution)}")
     try:
-        if options.mu is not None:
-            mu = jax.numpy.asarray(np.broadcast_to(options.mu, (count,)))
-            model = model.replace(params=model.params.replace(mu=mu))
         if is_robot(options) and (options.restitution is None or len(options.restitution) == 1):
             model = only_near(model, model.initial_state().q, NEAR)  # the others would only be compiled
         terms = contact_terms(model, model.initial_state()) if model.structure.pairs else None
@@ -141,6 +139,9 @@ def command(options: argparse.Namespace) -> int:
     if is_robot(options):
         bodies = bodies_that_touch(options, model)
         summary["contacts"] = dict(zip(contact_names(len(bodies)), bodies, strict=True))
+        if model.structure.tree is not None and _is_quick(settings, model):
+            summary |= _decisions(options, model, terms, settings, bodies)
+            laps.end("vary")
     measured = None
     if options.coverage:
         measured = _coverage(options, model, terms, settings)
@@ -192,6 +193,33 @@ def _sampled(
             statistics = tally(samples, terms)
     laps.end("sample")
     return samples, statistics
+
+
+def _is_quick(settings: dict[str, Any], model: Model) -> bool:
+    """Tell whether further samples take little time: by machine code, or by tabulated modes."""
+    if settings["selection"] != "lemke":
+        return True
+    return "restitution" not in settings and lemke_on_host.is_offered(model.initial_state().v)
+
+
+def _decisions(
+    options: argparse.Namespace,
+    model: Model,
+    terms: ContactTerms,
+    settings: dict[str, Any],
+    bodies: list[str],
+) -> dict[str, Any]:
+    """Measure which numbers of the robot decide the outcome, and search for the highest energy."""
+    law, has_many = law_of(settings), touching(terms) > MANY_CONTACTS
+    num_orders = sensitivity.NUM_OF_MANY if has_many else sensitivity.NUM_ORDERS
+    found: dict[str, Any] = {
+        "sensitivity": sensitivity.measure(model, terms, options.drawn, bodies, law, options.seed, num_orders)
+    }
+    if settings["selection"] == "lemke":
+        num_starts = NUM_TRIED_OF_MANY if has_many else NUM_TRIED
+        highest = highest_energy(terms, model.initial_state().v, law, num_starts, options.seed)
+        found["highest_energy_ratio"] = highest if math.isfinite(highest) else None
+    return found
 
 
 def _impulse_step(options: argparse.Namespace, model: Model, terms: ContactTerms) -> float:

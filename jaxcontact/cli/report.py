@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontact.cli.sensitivity import lines_of
 from jaxcontact.impact.analysis.coverage import Coverage
 from jaxcontact.impact.sampling.outcomes import contact_names, named_shares
 from jaxcontact.impact.sampling.summary_statistics import Tally
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
+FEW_CONTACTS = 4  # of which an outcome names each
 NOT_EXHAUSTIVE = {
     "all": "all but some corners of a continuum",
     "visited": "a few solutions may be missing",
@@ -92,29 +94,55 @@ def as_text(summary: dict[str, Any]) -> str:
         *_contact_lines(summary),
         "  outcomes         share of the terminated samples",
     ]
-    shares = list(summary["outcomes"].items())
+    shares = [(_short(label), share) for label, share in summary["outcomes"].items()]
     lines += [f"    {100 * share:6.2f} %       {label}" for label, share in shares[:8]]
     if len(shares) > 8:
         remaining_share = 100 * sum(share for _, share in shares[8:])
         lines.append(f"    {remaining_share:6.2f} %       {len(shares) - 8} other kinds")
     lines.append("  contact velocities after the impact, m/s")
-    for contact, ranges in summary["contact_velocity"].items():
-        ranges_text = [
-            f"{key} {_tidy(low):8.4f} .. {_tidy(high):7.4f}" for key, (low, high) in ranges.items()
-        ]
-        lines.append(f"    {contact}              " + "   ".join(ranges_text))
+    lines += _velocity_lines(summary["contact_velocity"])
     low, high = summary["energy_ratio"] or (float("nan"), float("nan"))
+    highest = summary.get("highest_energy_ratio")
+    searched = "" if highest is None else f", {100 * max(highest, high):.2f} % the highest found by search"
     lines += [
-        f"  kinetic energy   {100 * low:.2f} .. {100 * high:.2f} % of that before",
+        f"  kinetic energy   {100 * low:.2f} .. {100 * high:.2f} % of that before{searched}",
         f"  terminated       {100 * summary['terminated']:.2f} %"
         + ("" if summary["terminated"] else "; no outcome to draw: raise --impulse-step or --max-steps"),
         f"  LCPs per sample  {summary['lcps_per_sample']:.3f}",
         f"  worst residual   {summary['worst_residual']:.1e}",
+        *(lines_of(summary["sensitivity"]) if "sensitivity" in summary else []),
         f"  time             {_times(summary)}",
         *_coverage_lines(summary),
         *(f"  wrote            {path}" for path in summary["files"]),
     ]
     return "\n".join(lines)
+
+
+def _velocity_lines(velocities: dict[str, dict[str, list[float]]]) -> list[str]:
+    """Format the ranges of contact velocities, in one line for contacts with the same."""
+    alike: dict[str, list[str]] = {}
+    for contact, ranges in velocities.items():
+        text = "   ".join(
+            f"{key} {_tidy(low):8.4f} .. {_tidy(high):7.4f}" for key, (low, high) in ranges.items()
+        )
+        alike.setdefault(text, []).append(contact)
+    lines = []
+    for text, contacts in alike.items():
+        name = contacts[0]
+        if len(contacts) > 1:
+            name = f"{contacts[0]} .. {contacts[-1]} ({len(contacts)})"
+        lines.append(f"    {name:14} {text}")
+    return lines
+
+
+def _short(label: str) -> str:
+    """Shorten an outcome that many contacts share: "all 28 stick"."""
+    ends = {part.rpartition(" ")[2] for part in label.split(", ")}
+    number = label.count(",") + 1
+    if number <= FEW_CONTACTS or len(ends) > 1:
+        return label
+    (end,) = ends
+    return f"all {number} {end.removesuffix('es') if end.endswith('ches') else end.removesuffix('s')}"
 
 
 def _contact_lines(summary: dict[str, Any]) -> list[str]:

@@ -14,9 +14,10 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.impact.laws import routh
-from jaxcontact.impact.laws.contact_space import ImpactInfo
+from jaxcontact.impact.laws.contact_space import ImpactInfo, residual_limit
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
+from jaxcontact.impact.sampling.by_steps import BySteps
 from jaxcontact.impact.sampling.draws import sobol
 from jaxcontact.precision import jit
 from jaxcontact.terms import ContactTerms
@@ -27,6 +28,10 @@ PARENTS = 16  # number of ends that a round varies
 ALIKE = 1e-4  # difference of two values, relative to the largest, below which their ends count as one
 KINDS = 4  # of starts: two of independent steps, one of equal rates in all steps, one of phases
 PHASES = 8  # largest number of phases of a start in which one contact after the other pushes alone
+FREE_STEPS, FULL_STEPS = (
+    16,
+    16,
+)  # steps with searched caps, then with full ones; for the energy
 NUM_STARTS, NUM_ITERS = 64, 64  # of a search for one outcome; larger numbers rarely come nearer
 _Ends = tuple[
     jax.Array, jax.Array
@@ -53,21 +58,22 @@ def draw_starts(law: FittedRouth, num_starts: int, seed: int, dtype: jnp.dtype) 
     nc, max_steps = law.impulse_step.shape[0], law.max_steps
     size = max_steps * (nc + 1)
     index = jnp.arange(ROUNDS * num_starts, dtype=jnp.uint32)
-    drawn = sobol(size, seed).uniform(index, 0, size, dtype).T.reshape(-1, max_steps, nc + 1)
+    drawn = np.asarray(sobol(size, seed).uniform(index, 0, size, dtype)).T.reshape(-1, max_steps, nc + 1)
     fractions, picks = drawn[..., :nc], drawn[..., nc:]
-    rates = fractions[:, :1] / jnp.max(fractions[:, :1], axis=2, keepdims=True)
+    rates = fractions[:, :1] / np.max(fractions[:, :1], axis=2, keepdims=True)
     rng = np.random.default_rng(seed)
     pushing = rng.integers(0, nc, (index.size, PHASES))
     ends = np.sort(rng.uniform(size=(index.size, PHASES - 1)) ** 2 * max_steps, axis=1)
     phase = np.sum(np.arange(max_steps)[None, :, None] >= ends[:, None], axis=2)
     alone = np.take_along_axis(pushing, phase, axis=1)[..., None] == np.arange(nc)
     kind = np.asarray(index % KINDS)[:, None, None]
-    fractions = jnp.where(kind == 1, jnp.round(fractions), fractions)  # corners of the cube of caps
-    fractions = jnp.where(kind == 2, jnp.broadcast_to(rates, fractions.shape), fractions)
-    fractions = jnp.where(kind == 3, jnp.asarray(alone, dtype), fractions)
-    orders = jnp.concatenate([fractions, picks], axis=2).reshape(ROUNDS, num_starts, max_steps, nc + 1)
-    renewed = jax.random.bernoulli(jax.random.key(seed), RENEWED, orders.shape).at[0].set(True)
-    return Starts(orders, renewed)
+    fractions = np.where(kind == 1, np.round(fractions), fractions)  # corners of the cube of caps
+    fractions = np.where(kind == 2, rates, fractions)
+    fractions = np.where(kind == 3, alone, fractions)
+    orders = np.concatenate([fractions, picks], axis=2).reshape(ROUNDS, num_starts, max_steps, nc + 1)
+    renewed = rng.uniform(size=orders.shape) < RENEWED
+    renewed[0] = True
+    return Starts(jnp.asarray(orders, dtype), jnp.asarray(renewed))
 
 
 def resolve_fractions(terms: ContactTerms, v: jax.Array, law: FittedRouth, order: jax.Array) -> Outcome:
@@ -105,6 +111,34 @@ def nearest_by_orders(terms: ContactTerms, v: jax.Array, law: Routh, targets: np
     terms, fitted, _ = searchable(terms, v, law)
     starts = draw_starts(fitted, NUM_STARTS, 0, v.dtype)
     return np.array([float(_distance(terms, v, fitted, starts, jnp.asarray(t, v.dtype))) for t in targets])
+
+
+def highest_energy(terms: ContactTerms, v: jax.Array, law: Routh, num_starts: int, seed: int = 0) -> float:
+    """Search for the impulse order that leaves most kinetic energy; return it over that before.
+
+    Without derivatives, for the steps run in machine code: rounds of drawn orders, of which all but the first
+    vary the best ones so far. NaN if no impact ended.
+
+    Raises:
+        ValueError: a law that `extreme` refuses, or one without machine code.
+    """
+    terms, fitted, _ = searchable(terms, v, law)
+    fitted = fitted.replace(max_steps=min(fitted.max_steps, FREE_STEPS + FULL_STEPS))
+    by_steps = BySteps(terms, v, fitted, jax.local_devices(), keep_path=False)
+    starts = draw_starts(fitted, num_starts, seed, v.dtype)
+    step = np.asarray(fitted.impulse_step)
+    is_full = np.arange(fitted.max_steps)[:, None] >= FREE_STEPS  # all contacts push, so that the impact ends
+    orders, best = np.asarray(starts.orders[0]), np.full(num_starts, -np.inf)
+    for drawn, new in zip(*jax.tree.map(np.asarray, tuple(starts)), strict=True):
+        tried = np.where(new, drawn, orders[np.asarray(_parents(jnp.asarray(best)))])
+        caps = step * np.where(is_full, 1.0, tried[..., :-1])
+        info = by_steps.resolve_orders(caps, tried[..., -1])
+        ended = info.residual <= residual_limit(v.dtype)
+        energy = np.where(ended, info.energy_ratio, -np.inf)
+        orders = np.where((energy > best)[:, None, None], tried, orders)
+        best = np.maximum(best, energy)
+    highest = float(np.max(best))
+    return highest if np.isfinite(highest) else float("nan")
 
 
 @jit
@@ -145,6 +179,7 @@ def searchable(
     return terms, fitted, touching
 
 
+@jit
 def _parents(values: jax.Array) -> jax.Array:
     """Choose for every start of a round (n,) the search whose end it varies: the best ones, cyclically.
 

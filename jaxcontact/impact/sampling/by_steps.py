@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.impact.laws import routh
-from jaxcontact.impact.laws.contact_space import residual_limit
+from jaxcontact.impact.laws.contact_space import ImpactInfo, residual_limit
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.impact.sampling import lemke_on_host
@@ -74,6 +74,23 @@ class BySteps:
             residual=info.residual,
             path=path,
         )
+
+    def resolve_orders(self, impulse_max: np.ndarray, pick: np.ndarray) -> ImpactInfo:
+        """Resolve orders (n, N, nc), N s, with picks (n, N); return the info of each, by machine code alone.
+
+        Raises:
+            ValueError: no machine code is offered for this impact.
+        """
+        if self.on_host is None:
+            raise ValueError("law: expected one whose steps run in machine code")
+        parts = []
+        for begin in range(0, len(pick), self.lanes):
+            now = slice(begin, begin + self.lanes)
+            padded = [np.resize(x[now], (self.lanes, *x.shape[1:])) for x in (impulse_max, pick)]
+            orders = ImpactDraws(*jax.device_put(padded, jax.local_devices()[0]))  # as `resolve`: one program
+            parts.append(self.on_host.resolve(orders, len(pick[now]), False)[1])
+        info: ImpactInfo = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        return info
 
     def _resolve_batch(
         self, terms: ContactTerms, start: jax.Array, orders: ImpactDraws, e: Any, count: int
