@@ -99,6 +99,8 @@ def check_number(name: str, value: Any, minimum: float = -math.inf) -> None:
     """
     if isinstance(value, jax.core.Tracer):
         return
+    if isinstance(value, list | tuple) and not value:
+        raise TypeError(f"{name}: expected a number, got {value!r}")
     try:
         array = np.asarray(value)
     except ValueError:  # rows of different lengths

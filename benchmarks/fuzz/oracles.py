@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.fuzz.problems import Batch
 
 MODES = 4  # of a contact without a cap: open, sticking, sliding either way; with a cap three more
+TOLERANCE = 1e-9  # of |v|_M, by which impulses and velocities of an outcome may leave their cones
 CONDITION = 1e11  # of the equations of a mode above which it counts as singular
 
 
@@ -117,7 +118,7 @@ def _codes(nc: int, kinds: int) -> np.ndarray:
 
 
 def outcomes(
-    batch: Batch, cap: np.ndarray | None = None, tolerance: float = 1e-9
+    batch: Batch, cap: np.ndarray | None = None, tolerance: float = TOLERANCE
 ) -> tuple[np.ndarray, np.ndarray]:
     """Every outcome of a planar law by brute force over contact modes: v_plus (B, K, nv), valid (B, K).
 

@@ -141,18 +141,18 @@ class Round:
         found, valid = oracles.outcomes(self.batch, cap)
         apart = oracles.nearest(self.batch, v_plus, found, valid)
         eps = 16.0 * float(np.finfo(self.dtype).eps)
-        known = valid
+        close = [oracles.outcomes(self.batch, cap, max(eps, oracles.TOLERANCE))]  # rest is kept to rounding
         for _ in range(2):
             shaken = self.batch._replace(
                 J=self.batch.J * (1.0 + eps * self.rng.uniform(-1, 1, self.batch.J.shape)),
                 v=self.batch.v * (1.0 + eps * self.rng.uniform(-1, 1, self.batch.v.shape)),
             )
-            near = oracles.outcomes(shaken, cap)
+            close.append(oracles.outcomes(shaken, cap))
+        known = valid
+        for near in close:
             apart = np.minimum(apart, oracles.nearest(self.batch, v_plus, *near))
-            known = (
-                known
-                & oracles.same_outcomes(self.batch, (found, valid), near, 0.1 * FORWARD[self.dtype])[:, None]
-            )
+            same = oracles.same_outcomes(self.batch, (found, valid), near, 0.1 * FORWARD[self.dtype])
+            known = known & same[:, None]
         steady = np.any(known, axis=1) & ~oracles.redundant(self.batch)
         self.judge("brute force", apart, FORWARD[self.dtype], good & steady)
 

@@ -303,10 +303,16 @@ def add_gait(commands: Any) -> argparse.ArgumentParser:
         help="find a periodic gait of least cost of transport",
         description="Find a periodic gait of least cost of transport at a fixed speed, from a stride that is "
         "not periodic; writes a picture before and after, an animation, and the numbers. A run that was "
-        "stopped goes on from its checkpoint when the same command is given again.",
+        "stopped goes on from its checkpoint when the same command is given again. A planar robot of a file "
+        "walks on two equal legs, or hops on others; without pictures of its start, and without checkpoint.",
         epilog="example: jaxcontact gait hexapod --speed 1.1 --out results",
     )
-    run.add_argument("model", choices=GAITS, help="the runner")
+    run.add_argument(
+        "model", metavar="MODEL|FILE", help=f"{' or '.join(GAITS)}, or the file of a planar robot"
+    )
+    run.add_argument(
+        "--duration", type=float, default=0.5, metavar="T", help="of a robot's stride at the start, s [0.5]"
+    )
     run.add_argument("--speed", type=float, default=1.0, metavar="V", help="speed, m/s [1]")
     run.add_argument("--steps", type=int, default=150, metavar="N", help="steps of the optimizer [150]")
     _add_out(run)
@@ -316,6 +322,9 @@ def add_gait(commands: Any) -> argparse.ArgumentParser:
 
 def check_gait(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `gait` cannot work."""
+    if options.model not in GAITS and not Path(options.model).is_file():
+        raise UsageError(f"MODEL: expected {' or '.join(GAITS)}, or a file, got {options.model!r}")
+    _check_numbers("duration", [options.duration], "a finite number > 0", 1e-3, 1e3)
     _check_numbers("speed", [options.speed], "a finite number")
     _check_numbers("steps", [options.steps], "an integer in 0..1000000", 0, 10**6)
     _check_folder("out", options.out)

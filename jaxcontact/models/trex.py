@@ -153,6 +153,7 @@ def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
     together.
     """
     check_number("height", height, 0.0)
+    q = jnp.asarray(q)
     start = jnp.sqrt(2.0 * height / -params.gravity[1])
     raised = trex_params({**params.constants, "rest": q, "start": start})
     state = State(q=q.at[1].add(height), v=jnp.zeros_like(q), t=jnp.zeros((), q.dtype))

@@ -163,8 +163,8 @@ def _panels(shown: list[int]) -> list[Panel]:
 def _spread(points: np.ndarray, panels: list[Panel], of_axes: Callable[..., Any]) -> list[Panel]:
     """Select panels in which points (n, nc, 2) spread along both axes (min) or one (max), or the first."""
     spans = np.ptp(points, axis=0)
-    least = NOISE * float(np.max(spans))
-    return [panel for panel in panels if of_axes(spans[panel.x], spans[panel.y]) > least] or panels[:1]
+    noise = NOISE * float(np.max(spans))
+    return [panel for panel in panels if of_axes(spans[panel.x], spans[panel.y]) > noise] or panels[:1]
 
 
 def _windows(points: np.ndarray, other: np.ndarray, panels: list[Panel]) -> list[np.ndarray]:

@@ -102,7 +102,7 @@ def plot_outcomes(
     moment = _moment(model, state, [v for _, v, member in kinds if member is not None], size)
     moved = [frames_of(model, _moved(model, state, v, moment), contacts=False) for _, v, _ in kinds]
     velocities = [_velocities(model, state, v)[rows] for _, v, _ in kinds]
-    fastest = max(float(np.linalg.norm(each, axis=1).max()) for each in velocities)
+    fastest = max(float(np.linalg.norm(moving, axis=1).max()) for moving in velocities)
     metres = LONGEST * size / fastest if fastest > STILL else 0.0  # per m/s
     points = np.asarray(listed.point)[rows]
     tips = np.concatenate([points + metres * moving for moving in velocities])
