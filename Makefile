@@ -1,4 +1,4 @@
-# make demo: the main job.  make test: the tests.  make test-all: also long sweeps, notebooks, races.
+# make demo: the main job.  make test: the tests.  make test-all: also long sweeps, notebooks, races, kills.
 # make docs: the site, in docs/_build/html.
 PYTHON ?= python3
 VENV := .venv
@@ -44,6 +44,7 @@ test-all: $(VENV)/installed-all
 	$(RUN) -m tests.mutants
 	$(RUN) -m tests.fuzz_faults
 	$(RUN) -m benchmarks fuzz --minutes 60 --seed `date +%s`
+	$(RUN) -m tests.kills --minutes 60 --seed `date +%s`
 	$(RUN) -m tests.run_notebooks
 
 # A sample of the tests with the oldest packages that pyproject.toml allows, and with each Python on this machine.
@@ -51,7 +52,7 @@ test-versions:
 	$(PYTHON) -m tests.versions
 
 docs: $(VENV)/installed-docs
-	$(RUN) -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	$(QUICK) $(KEPT) $(RUN) -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/installed-all
 	$(RUN) -m benchmarks
@@ -70,7 +71,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
-	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[mujoco]"
+	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[mujoco,friction]"
 	@touch $@
 
 $(VENV)/installed-test: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
@@ -83,8 +84,8 @@ $(VENV)/installed-all: pyproject.toml $(CONSTRAINTS) tests/robot_packages.txt | 
 	@touch $@ $(VENV)/installed $(VENV)/installed-test
 
 $(VENV)/installed-docs: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
-	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[docs,mujoco]"
+	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[docs,mujoco,stability,simd]"
 	@touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) .cache out docs/_api docs/_build docs/notebooks
+	rm -rf $(VENV) .cache out docs/_api docs/_build docs/notebooks docs/_static/gallery

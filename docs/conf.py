@@ -3,11 +3,14 @@
 Needs no network and executes no notebook; `make docs` builds it.
 
 API pages are written for every public name of every room when a build begins, so none can be forgotten.
+Pictures of the gallery are drawn if they are missing or their lines changed.
 """
 
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import jaxcontact
@@ -94,6 +97,12 @@ def write_api(_app=None):
         (folder / f"{room}.rst").write_text(text)
 
 
+def draw_gallery(_app=None):
+    """Draw the pictures of the gallery by the lines on its page."""
+    root = Path(__file__).parents[1]
+    subprocess.run([sys.executable, "-m", "benchmarks.figures.gallery"], cwd=root, check=True)
+
+
 def copy_notebooks(_app=None):
     """Copy the notebooks, which live beside the package, into the site; their links lead to its pages."""
     root = Path(__file__).parent
@@ -135,5 +144,6 @@ def setup(app):
     """Called by Sphinx."""
     app.connect("builder-inited", write_api)
     app.connect("builder-inited", copy_notebooks)
+    app.connect("builder-inited", draw_gallery)
     app.connect("source-read", link_notebooks)
     app.connect("autodoc-process-docstring", plain, priority=100)  # before napoleon

@@ -39,6 +39,21 @@ def check_float_leaves(name: str, tree: Any) -> None:
             raise TypeError(f"{place}: expected floats, which a gradient can move, got {dtype}")
 
 
+def check_number_leaves(name: str, tree: Any) -> None:
+    """Raise TypeError, with its place in the tree, if a leaf is neither a number nor an array of numbers."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        dtype = getattr(leaf, "dtype", None)
+        fits = isinstance(leaf, bool | float | complex) or (isinstance(leaf, int) and -SEEDS < leaf < SEEDS)
+        if dtype is not None:
+            is_masked = isinstance(leaf, np.ma.MaskedArray)
+            kinds = (np.number, np.bool_, jax.dtypes.prng_key)
+            fits = not is_masked and any(jnp.issubdtype(dtype, kind) for kind in kinds)
+        if not fits:
+            place = name + jax.tree_util.keystr(path)
+            came = type(leaf).__name__ if dtype is None else f"{type(leaf).__name__} of {dtype}"
+            raise TypeError(f"{place}: expected a number or an array of numbers, got {came}")
+
+
 def check_count(name: str, value: Any) -> None:
     """Raise ValueError if a value is not an integer >= 1."""
     check_integer(name, value, 1)
@@ -84,6 +99,8 @@ def check_number(name: str, value: Any, minimum: float = -math.inf) -> None:
     """
     if isinstance(value, jax.core.Tracer):
         return
+    if isinstance(value, list | tuple) and not value:
+        raise TypeError(f"{name}: expected a number, got {value!r}")
     try:
         array = np.asarray(value)
     except ValueError:  # rows of different lengths

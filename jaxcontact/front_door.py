@@ -11,10 +11,11 @@ import builtins
 import functools
 import inspect
 import os
+import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 import jax
@@ -53,6 +54,10 @@ KINDS = {
     "int": ("integers", (jnp.integer,)),
 }
 BATCHED = "; use vmap for batches"
+# Errors of JAX about two dtypes, which name no argument.
+UNEQUAL = re.compile(
+    r"equal( output)? types|dtypes must be equal|same dtypes|type does not match|one dtype|, as \w+ has"
+)
 
 
 def checked(**rules: Rule) -> Callable[[T], T]:
@@ -104,9 +109,28 @@ def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: t
                 values[name] = parameter.check(values[name], sizes)
         named = tuple(values[name] for name in positional[: len(arguments)])
         more = arguments[len(positional) :]
-        return function(*self, *named, *more, **{name: values[name] for name in options})
+        try:
+            return function(*self, *named, *more, **{name: values[name] for name in options})
+        except TypeError as error:
+            problem = _mixed_precision(values) if UNEQUAL.search(str(error)) else None
+            if problem is None:
+                raise
+            raise TypeError(problem) from error
 
     return front_door
+
+
+def _mixed_precision(values: Mapping[str, Any]) -> str | None:
+    """Name an argument with floats of another precision than those before it; None if there is none."""
+    first: tuple[str, Any] | None = None
+    for name, value in values.items():
+        for leaf in jax.tree.leaves(value):
+            if not _is_array(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+                continue
+            first = first or (name, leaf.dtype)
+            if leaf.dtype != first[1]:
+                return f"{name}: expected {first[1]}, as {first[0]} has, got {leaf.dtype}"
+    return None
 
 
 class _Parameter:
@@ -126,6 +150,8 @@ class _Parameter:
         """Return the value, a tuple in place of a list; raise a named error if it does not fit."""
         if value is self.default or (value is None and self.optional):
             return value
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError(f"{self.name}: expected an array, got a masked one; use its method filled")
         record = next((kind for kind in self.kinds if kind.is_record), None)
         if not self.rules or record:
             value = self._by_annotation(value, sizes, record)
@@ -249,7 +275,7 @@ def _sequence(origin: Any, parts: tuple[Any, ...]) -> tuple[str, Callable[[Any],
 
     def fits(value: Any) -> bool:
         iterable = hasattr(value, "__len__") and hasattr(value, "__iter__")
-        if not iterable or isinstance(value, str | bytes | Mapping):
+        if not iterable or isinstance(value, str | bytes | Mapping | Set):
             return False
         if not entries or (isinstance(value, jax.Array | np.ndarray) and jnp.ndim(value) == 0):
             return not entries

@@ -82,9 +82,16 @@ def raise_if_failed(info: Any, what: str = "result") -> None:
         what: name of the result in the message, for example "step"; its index is added.
 
     Raises:
+        TypeError: info without a status.
         FailureError: with the failure bits and the index of the first failed entry, and how many failed.
     """
-    status = np.asarray(getattr(info, "status", info)).astype(np.uint32)
+    try:
+        status = np.asarray(getattr(info, "status", info))
+    except ValueError:  # rows of different lengths
+        status = np.asarray(None)
+    if status.dtype.kind not in "iu" or np.any((status < 0) | (status >= 2**32)):
+        raise TypeError(f"info: expected a record with status, or a status of 32 bits, got {info!r:.60}")
+    status = status.astype(np.uint32)
     bad = status & np.uint32(int(Status.FAILURES))
     if not bad.any():
         return

@@ -95,14 +95,6 @@ def test_outputs_are_compared_but_for_round_off():
     assert not same("1 2", "1 2 3")
 
 
-def test_the_page_on_the_front_is_what_the_template_of_today_makes():
-    """It is stale otherwise: `python -m benchmarks.figures.landing` makes it anew."""
-    page = (ROOT / "docs" / "_static" / "landing.html").read_text()
-    template = (ROOT / "jaxcontact" / "viz" / "templates" / "viewer.html").read_text()
-    data = re.search(r"const data = (\{.*\});", page)[1]
-    assert page == template.replace("$TITLE", "A dog lands").replace('"$DATA"', data)
-
-
 @pytest.mark.parametrize("kind", ["law", "shape", "stepper"])
 def test_what_one_adds_fits_in_one_short_file(kind):
     assert len((ROOT / "tests" / "extending" / f"test_own_{kind}.py").read_text().splitlines()) <= 60

@@ -12,7 +12,8 @@ from tests.mutants import ROOT
 
 FOUND = (  # rounds that found a fault
     ("compliant", 51260755), ("compliant", 51260764), ("spin", 51260745), ("shapes", 51260755), ("motions", 51260748),
-    ("elastic", 51261536), ("elastic", 51261701),
+    ("elastic", 51261536), ("elastic", 51261701), ("spatial", 51260770), ("spatial", 51260772),
+    ("every_outcome", 51260775), ("simultaneous", 51260902),
 )  # fmt: skip
 QUICK = ("files", "inputs", "trees", "energies")  # checks of which every run of the tests has a round
 

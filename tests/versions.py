@@ -20,7 +20,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 SAMPLE = (
     "tests/test_signatures.py", "tests/test_pytree.py", "tests/solvers/test_lcp.py", "tests/io/test_load_mjcf.py",
     "tests/impact/laws/test_anitescu_potra.py", "tests/impact/analysis", "tests/viz/test_mujoco_peer.py",
-    "tests/native/test_rules.py",
+    "tests/native/test_rules.py", "tests/io/test_friction_files.py",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Makes the moving pictures of README and of the site: `python -m benchmarks.figures.landing`."""
+"""Makes the moving picture of README: `python -m benchmarks.figures.landing`."""
 
 import jax
 import jax.numpy as jnp
@@ -25,4 +25,3 @@ if __name__ == "__main__":
     ensemble = jax.jit(jax.vmap(lambda tilt: landing(model, tilt)))(tilts)
     assert not bool(jc.Status.failed(ensemble.status).any())
     jc.viz.animate(ensemble, model, "docs/_static/landing.gif", fps=20, slower=2.0)
-    jc.viz.animate(ensemble, model, "docs/_static/landing.html", title="A dog lands")

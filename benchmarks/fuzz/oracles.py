@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.fuzz.problems import Batch
 
 MODES = 4  # of a contact without a cap: open, sticking, sliding either way; with a cap three more
+TOLERANCE = 1e-9  # of |v|_M, by which impulses and velocities of an outcome may leave their cones
 CONDITION = 1e11  # of the equations of a mode above which it counts as singular
 
 
@@ -116,11 +117,14 @@ def _codes(nc: int, kinds: int) -> np.ndarray:
     return np.array(list(itertools.product(range(kinds), repeat=nc)))
 
 
-def outcomes(batch: Batch, cap: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def outcomes(
+    batch: Batch, cap: np.ndarray | None = None, tolerance: float = TOLERANCE
+) -> tuple[np.ndarray, np.ndarray]:
     """Every outcome of a planar law by brute force over contact modes: v_plus (B, K, nv), valid (B, K).
 
     Modes per contact: open; at rest or, with a cap (N s), at the cap, each sticking or sliding either way.
-    Singular modes are left out, so of a continuum of outcomes only corners are there.
+    Singular modes are left out, so of a continuum of outcomes only corners are there. Impulses and velocities
+    may leave their cones by `tolerance` |v|_M: with friction of 1e6, that much allows friction without load.
     """
     s = scaled(batch)
     size, nc, axes, nv = batch.J.shape
@@ -151,7 +155,7 @@ def outcomes(batch: Batch, cap: np.ndarray | None = None) -> tuple[np.ndarray, n
     out = s.u[:, None] + np.einsum("brs,bks->bkr", s.D, lam)
     lam_n, lam_t = lam[..., ::2], lam[..., 1::2]
     out_n, out_t = out[..., ::2], out[..., 1::2]
-    tol = 1e-9 * (s.speed[:, None, None] + np.abs(lam).max(axis=2, keepdims=True) * 1e-3)
+    tol = tolerance * (s.speed[:, None, None] + np.abs(lam).max(axis=2, keepdims=True) * 1e-3)
     cone = (s.mu[:, None] * lam_n - np.abs(lam_t)) * ray[:, None]
     good = (lam_n >= -tol) & (cone >= -tol) & (slide * out_t >= -tol)
     good &= np.where(capped, out_n <= tol, out_n >= -tol)

@@ -24,11 +24,17 @@ LAW = {np.float32: 1e-2, np.float64: 1e-5}
 EXACT = {np.float32: 2e-4, np.float64: 1e-8}
 FORWARD = {np.float32: 1e-2, np.float64: 1e-5}
 STEPS = 4  # of a sample
+UNBALANCED = 20.0  # chi^2 of searches that end in one of two units alone; by chance one in 10^5 is above
 
 
 @functools.cache
 def compiled(law: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(jax.vmap(law))
+
+
+def failed(status: np.ndarray) -> np.ndarray:
+    """Whether each answer has a failing status bit."""
+    return (status & np.uint32(int(jc.Status.FAILURES))) != 0
 
 
 class Round:
@@ -95,18 +101,27 @@ class Round:
         )
 
     def units(self, v_plus: np.ndarray, status: np.ndarray, good: np.ndarray) -> None:
-        """The same problem in other units has the same status and the same answer."""
+        """The same problem in other units has the same answer, or another one of the same law.
+
+        A search that ends in one of the units alone hangs on rounding: as many do one way as the other.
+        """
         powers = self.rng.integers(-20, 21, (3, 1)) * some_units(self.rng, self.dtype)
         factors = 2.0**powers * np.ones((3, SIZE))  # exact, so that only tolerances can tell
         other = in_units(self.batch, factors, np.ones_like(self.batch.v))
         mass, length, time = factors[:, 0]
         impulse = mass * length / time
         found, info = self.run(other, self.rescaled(impulse))
-        self.judge("units: status", (np.asarray(info.status) != status).astype(float), 0.5, good)
-        apart = oracles.mass_norm(self.batch.M, found * time / length - v_plus)
+        flags, unsolved = np.asarray(info.status), np.uint32(int(jc.Status.MAX_ITERS | jc.Status.STALLED))
+        self.judge("units: status", (((flags ^ status) & ~unsolved) != 0).astype(float), 0.5, good)
+        solved = ~failed(flags)
+        lost, won = int(np.sum(good & ~solved)), int(np.sum(solved & ~good))
+        self.judge("units: declined", (lost - won) ** 2 / max(lost + won, 1), UNBALANCED, True)
+        found = found * time / length
+        apart = oracles.mass_norm(self.batch.M, found - v_plus)
         speed = oracles.mass_norm(self.batch.M, self.batch.v) + 1e-300
-        fine = good & ((np.asarray(info.status) & np.uint32(int(jc.Status.FAILURES))) == 0)
-        self.judge("units: answer", apart / speed, EXACT[self.dtype], fine)
+        law = oracles.residuals(self.batch, found, np.asarray(info.impulse, float) / impulse, **self.options)
+        worst = np.max([law[name] for name in ("normal", "cone", "dissipation", "momentum")], axis=0)
+        self.judge("units: answer", np.minimum(apart / speed, worst), EXACT[self.dtype], good & solved)
 
     def rescaled(self, impulse: float) -> tuple[np.ndarray, ...]:
         """The further arguments in other units."""
@@ -126,18 +141,18 @@ class Round:
         found, valid = oracles.outcomes(self.batch, cap)
         apart = oracles.nearest(self.batch, v_plus, found, valid)
         eps = 16.0 * float(np.finfo(self.dtype).eps)
-        known = valid
+        close = [oracles.outcomes(self.batch, cap, max(eps, oracles.TOLERANCE))]  # rest is kept to rounding
         for _ in range(2):
             shaken = self.batch._replace(
                 J=self.batch.J * (1.0 + eps * self.rng.uniform(-1, 1, self.batch.J.shape)),
                 v=self.batch.v * (1.0 + eps * self.rng.uniform(-1, 1, self.batch.v.shape)),
             )
-            near = oracles.outcomes(shaken, cap)
+            close.append(oracles.outcomes(shaken, cap))
+        known = valid
+        for near in close:
             apart = np.minimum(apart, oracles.nearest(self.batch, v_plus, *near))
-            known = (
-                known
-                & oracles.same_outcomes(self.batch, (found, valid), near, 0.1 * FORWARD[self.dtype])[:, None]
-            )
+            same = oracles.same_outcomes(self.batch, (found, valid), near, 0.1 * FORWARD[self.dtype])
+            known = known & same[:, None]
         steady = np.any(known, axis=1) & ~oracles.redundant(self.batch)
         self.judge("brute force", apart, FORWARD[self.dtype], good & steady)
 

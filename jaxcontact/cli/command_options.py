@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from jaxcontact.cli.catalogue import (
 from jaxcontact.cli.cluster import add_cluster_option, check_cluster
 from jaxcontact.cli.file_options import add_file_options, check_file_options, is_file
 
+KEYFRAME = Path("keyframe")  # as value of --controls: those of the keyframe
 LARGEST_STEPS = 2**31 - 1  # of a motion, which programs count in 32 bits
 SLOPE_NUMBERS = {
     "alpha": (30.0, "slope, degrees"),
@@ -87,13 +87,6 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         "take minutes]",
     )
     run.add_argument(
-        "--mu",
-        type=float,
-        nargs="+",
-        metavar="MU",
-        help="friction, one number or one per contact [the model's]",
-    )
-    run.add_argument(
         "--restitution",
         type=float,
         nargs="+",
@@ -132,7 +125,6 @@ def check_impact(options: argparse.Namespace) -> None:
             if getattr(options, option) is not None:
                 raise UsageError(f"--{option}: not with --law propagative")
         return
-    _check_numbers("mu", options.mu, "finite friction >= 0", 0.0)
     _check_numbers("restitution", options.restitution, "numbers in 0..1", 0.0, 1.0)
     _check_numbers("impulse-step", [options.impulse_step], "a finite number > 0", 5e-324)
     if options.coverage and options.samples is not None and options.samples < LEAST_COVERED:
@@ -183,8 +175,9 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
         help=f"impact law; routh draws an impulse order for every impact; compliant takes none [{LAWS[0]}]",
     )  # fmt: skip
     run.add_argument(
-        "--controls", type=Path, metavar="FILE",
-        help="of one world, numbers of its actuators: a row for each step or one for all, .npy or text [0]",
+        "--controls", type=Path, metavar="FILE|keyframe",
+        help="of one world, numbers of its actuators: a row for each step or one for all, .npy or text; or "
+        "`keyframe`, those of the --keyframe [0]",
     )  # fmt: skip
     run.add_argument("--worlds", type=_count, default=1, metavar="N", help="how many, each with its key [1]")
     run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the keys [0]")
@@ -215,11 +208,13 @@ def check_simulate(options: argparse.Namespace) -> None:
     options.law = options.law or LAWS[0]
     if options.controls is not None and options.worlds > 1:
         raise UsageError("--controls: only with --worlds 1")
+    if options.controls == KEYFRAME and options.keyframe is None:
+        raise UsageError("--controls keyframe: name the --keyframe")
     _check_numbers("duration", [options.duration], "a finite number > 0", 5e-324)
     _check_numbers("dt", [options.dt], "a finite number > 0", 5e-324)
     steps = options.duration / options.dt
     if not steps <= LARGEST_STEPS:
-        raise UsageError(f"--dt: expected at most {LARGEST_STEPS} steps, got {steps:.3g}")
+        raise UsageError(f"--duration over --dt: expected at most {LARGEST_STEPS} steps, got {steps:.3g}")
     check_cluster(options, "for --worlds of 2 and more" if options.worlds == 1 else "")
     if options.checkpoint is not None and options.worlds == 1:
         raise UsageError("--checkpoint: for --worlds of 2 and more")
@@ -234,7 +229,8 @@ def add_compare(commands: Any) -> argparse.ArgumentParser:
         "compare",
         help="move a robot file under every stepper and in MuJoCo, and draw the difference",
         description="Move a robot from its initial state, without controls, by every stepper and MuJoCo; "
-        "print height, energy, penetration and status of each, and draw the height of its first body.",
+        "print height, energy, penetration and status of each, and draw the height of its first body and the "
+        "difference from MuJoCo.",
         epilog="example: jaxcontact compare robot.xml --keyframe home --fall 1",
     )
     run.add_argument("model", metavar="FILE", help="an MJCF or URDF file")
@@ -255,6 +251,10 @@ def check_compare(options: argparse.Namespace) -> None:
     if not is_file(options.model):
         raise UsageError(f"FILE: expected an MJCF or URDF file, got {options.model}")
     check_file_options("FILE", options.model, options)
+    if options.mu is not None and len(options.mu) > 1:
+        raise UsageError(
+            f"--mu: expected one number, for MuJoCo orders contacts otherwise, got {len(options.mu)}"
+        )
     for name in ("duration", "dt"):
         _check_numbers(name, [getattr(options, name)], "a finite number > 0", 5e-324)
     _check_folder("out", options.out)
@@ -288,6 +288,8 @@ def check_flow(options: argparse.Namespace) -> None:
         kind = find_kind(options.model)
         if kind.dim and not kind.num_contacts:
             raise UsageError(f"{options.model} has no contacts, so no events")
+    if options.mu is not None:
+        raise UsageError("--mu: contacts of `flow` are springs without friction")
     check_file_options("MODEL", options.model, options)
     for name in ("duration", "eps", "tol"):
         _check_numbers(name, [getattr(options, name)], "a finite number > 0", 5e-324)
@@ -301,10 +303,16 @@ def add_gait(commands: Any) -> argparse.ArgumentParser:
         help="find a periodic gait of least cost of transport",
         description="Find a periodic gait of least cost of transport at a fixed speed, from a stride that is "
         "not periodic; writes a picture before and after, an animation, and the numbers. A run that was "
-        "stopped goes on from its checkpoint when the same command is given again.",
+        "stopped goes on from its checkpoint when the same command is given again. A planar robot of a file "
+        "walks on two equal legs, or hops on others; without pictures of its start, and without checkpoint.",
         epilog="example: jaxcontact gait hexapod --speed 1.1 --out results",
     )
-    run.add_argument("model", choices=GAITS, help="the runner")
+    run.add_argument(
+        "model", metavar="MODEL|FILE", help=f"{' or '.join(GAITS)}, or the file of a planar robot"
+    )
+    run.add_argument(
+        "--duration", type=float, default=0.5, metavar="T", help="of a robot's stride at the start, s [0.5]"
+    )
     run.add_argument("--speed", type=float, default=1.0, metavar="V", help="speed, m/s [1]")
     run.add_argument("--steps", type=int, default=150, metavar="N", help="steps of the optimizer [150]")
     _add_out(run)
@@ -314,6 +322,9 @@ def add_gait(commands: Any) -> argparse.ArgumentParser:
 
 def check_gait(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `gait` cannot work."""
+    if options.model not in GAITS and not Path(options.model).is_file():
+        raise UsageError(f"MODEL: expected {' or '.join(GAITS)}, or a file, got {options.model!r}")
+    _check_numbers("duration", [options.duration], "a finite number > 0", 1e-3, 1e3)
     _check_numbers("speed", [options.speed], "a finite number")
     _check_numbers("steps", [options.steps], "an integer in 0..1000000", 0, 10**6)
     _check_folder("out", options.out)
@@ -369,6 +380,8 @@ def check_view(options: argparse.Namespace) -> None:
         raise UsageError("--model: only with a .npz file")
     if not is_file(what) and not find_kind(what).dim:
         raise UsageError(f"{what} is not a mechanism: there is nothing to draw")
+    if options.mu is not None:
+        raise UsageError("--mu: friction is not seen")
     check_file_options("FILE", what, options)
     options.out = options.out or Path(f"{Path(options.what).stem}.html")
     if options.out.suffix not in (".html", ".gif", ".mp4"):
@@ -464,9 +477,15 @@ def _check_numbers(
 
 
 def _check_folder(name: str, folder: Path) -> None:
-    """Raise UsageError for a folder that, judging by its parents, cannot be created or written to."""
+    """Raise UsageError for a folder that cannot be written to; of a new one its nearest parent is tried."""
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise UsageError(f"--{name}: cannot write to {folder}: {existing} is not a folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise UsageError(f"--{name}: cannot write to {folder}: no permission in {existing}")
+    import tempfile
+
+    try:  # permissions tell less: some folders refuse even their owner
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        raise UsageError(
+            f"--{name}: cannot write to {folder}: no file can be made in {existing} ({error.strerror})"
+        ) from None

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import simulate, viz
+from jaxcontact import simulate
 from jaxcontact.cli import robot_file
 from jaxcontact.cli.catalogue import LAWS, UsageError
 from jaxcontact.cli.simulate import stepper_of
@@ -22,6 +22,7 @@ from jaxcontact.mechanics.motion_equations import body_frames, energies
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
+from jaxcontact.viz.compliant import LINES, STYLES
 
 PEER = "MuJoCo"
 COLUMNS = ("stepper", "height m", "energy J", "lost J", "deepest m", "apart", "status")
@@ -34,27 +35,62 @@ def command(options: argparse.Namespace) -> int:
         UsageError: the file cannot be loaded, or nothing can be written.
     """
     model = robot_file.ready(options.model, options)
-    paths = {}
+    paths, refused = {}, {}
     for name in options.steppers:
         stepper = stepper_of(argparse.Namespace(**vars(options) | {"stepper": name, "law": LAWS[0]}), model)
-        run = simulate.run(
-            model, model.initial_state(), stepper=stepper,
-            duration=options.duration, dt=options.dt, check=False,
-        )  # fmt: skip
+        try:
+            run = simulate.run(
+                model, model.initial_state(), stepper=stepper,
+                duration=options.duration, dt=options.dt, check=False,
+            )  # fmt: skip
+        except (ValueError, TypeError) as error:  # a stepper without what the robot has, such as closed loops
+            refused[name] = str(error).splitlines()[0]
+            continue
         paths[name] = (np.asarray(run.states.q), np.asarray(run.states.v), np.asarray(run.status))
     paths[PEER] = _by_mujoco(model, options)
     rows, heights = _measured(model, paths)
     options.out.mkdir(parents=True, exist_ok=True)
     stem = Path(options.model).stem
     picture = options.out / f"{stem}_compare.png"
-    times = np.arange(len(next(iter(heights.values())))) * options.dt
-    curves = {name: (times, height) for name, height in heights.items()}
-    title, height = f"{stem}: one motion, {len(paths)} ways", f"height of {model.structure.bodies[0]} (m)"
-    viz.plot_curves(curves, xlabel="time (s)", ylabel=height, title=title).savefig(picture, dpi=110)
-    summary = {"model": stem, "dt": options.dt, "duration": options.duration, "rows": rows}
-    print(json.dumps(summary | {"files": [str(picture)]}, indent=2) if options.json else _text(rows, picture))
+    times = np.arange(len(heights[PEER])) * options.dt
+    _picture(times, heights, stem, model.structure.bodies[0]).savefig(picture, dpi=110)
+    summary = {
+        "model": stem,
+        "dt": options.dt,
+        "duration": options.duration,
+        "rows": rows,
+        "refused": refused,
+    }
+    if options.json:
+        print(json.dumps(summary | {"files": [str(picture)]}, indent=2))
+    else:
+        print(_text(rows, refused, picture))
     failed = [np.bitwise_or.reduce(status) for _, _, status in paths.values()]
     return int(any(bool(Status.failed(bits)) for bits in failed))
+
+
+def _picture(times: np.ndarray, heights: dict[str, np.ndarray], stem: str, body: str) -> Any:
+    """Draw the heights over time, and below their differences from MuJoCo's."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 5.4), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True)
+    for k, (name, height) in enumerate(heights.items()):
+        style: dict[str, Any] = {
+            "color": "black" if name == PEER else LINES[k % len(LINES)],
+            "linewidth": 1.5,
+        }
+        above.plot(times, height, STYLES[k % len(STYLES)], label=name, **style)
+        if name != PEER:
+            below.plot(times, 1e3 * (height - heights[PEER]), STYLES[k % len(STYLES)], **style)
+    below.axhline(0.0, color="black", linewidth=1.0)
+    above.set(ylabel=f"height of {body} (m)", title=f"{stem}: one motion, {len(heights)} ways")
+    below.set(xlabel="time (s)", ylabel=f"difference from {PEER} (mm)")
+    above.legend(fontsize=8, frameon=False)
+    for axes in (above, below):
+        axes.grid(True, linewidth=0.3, alpha=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 def _by_mujoco(model: Model, options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -62,6 +98,8 @@ def _by_mujoco(model: Model, options: argparse.Namespace) -> tuple[np.ndarray, n
     mujoco = mujoco_package("jaxcontact compare")
     mj = copy.copy(compile_source(options.model, options.floating, options.floor).mj)
     mj.opt.timestep = options.dt
+    if options.mu is not None:
+        mj.geom_friction[:, 0] = mj.pair_friction[:, :2] = options.mu[0]
     data, start = mujoco.MjData(mj), model.initial_state()
     if len(data.qpos) != start.q.size:
         sizes = f"MuJoCo has {len(data.qpos)} coordinates, the model {start.q.size}"
@@ -104,12 +142,13 @@ def _measured(model: Model, paths: dict[str, Any]) -> tuple[list[dict[str, Any]]
     return rows, {name: height for name, (height, _, _) in found.items()}
 
 
-def _text(rows: list[dict[str, Any]], picture: Path) -> str:
-    """Return the rows as a table, and where the picture is."""
+def _text(rows: list[dict[str, Any]], refused: dict[str, str], picture: Path) -> str:
+    """Return the rows as a table, why steppers refuse, and where the picture is."""
     cells = [list(COLUMNS)] + [[x if isinstance(x, str) else f"{x:.4g}" for x in r.values()] for r in rows]
     widths = [max(len(row[k]) for row in cells) for k in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
     notes = [
+        *(f"{name} refuses: {why}" for name, why in refused.items()),
         "height: of the first body at the end; lost: energy from start to end; deepest: largest penetration",
         f"apart: largest difference of that height from {PEER}'s, m",
         f"picture  {picture}",

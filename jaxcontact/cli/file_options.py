@@ -1,4 +1,4 @@
-"""The options of every command that takes a robot's file, with their checks, without loading JAX."""
+"""The options of every command that takes a model or a file, with their checks, without loading JAX."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULTS: dict[str, Any] = {
 
 def add_file_options(run: argparse.ArgumentParser) -> None:
     """Add the options of a robot's file."""
-    options = run.add_argument_group("of a robot's file")
+    options = run.add_argument_group("of a robot's file; --fall and --mu also of a model")
     options.add_argument("--keyframe", metavar="NAME", help="name of the keyframe that is the state")
     options.add_argument("--planar", action="store_true", help="as a mechanism of the plane")
     options.add_argument(
@@ -54,6 +54,13 @@ def add_file_options(run: argparse.ArgumentParser) -> None:
         metavar="V",
         help="move a robot along gravity to where it first touches, all of it falling at V m/s",
     )
+    options.add_argument(
+        "--mu",
+        type=float,
+        nargs="+",
+        metavar="MU",
+        help="friction, one number or one per candidate contact [the model's]",
+    )
 
 
 def is_file(model: str) -> bool:
@@ -65,6 +72,9 @@ def check_file_options(name: str, source: str, options: argparse.Namespace) -> N
     """Raise UsageError if there is no such file, an option is only for files, or a number is wrong."""
     if options.fall is not None and not 0.0 < options.fall < math.inf:
         raise UsageError(f"--fall: expected a speed > 0, m/s, got {options.fall:g}")
+    for mu in options.mu or ():
+        if not 0.0 <= mu < math.inf:
+            raise UsageError(f"--mu: expected finite friction >= 0, got {mu:g}")
     if options.floor is not None and not math.isfinite(options.floor):
         raise UsageError(f"--floor: expected a finite height, m, got {options.floor:g}")
     if is_file(source):

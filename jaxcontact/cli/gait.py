@@ -1,4 +1,4 @@
-"""`jaxcontact gait MODEL`: finds a periodic gait and draws the motion before and after the search."""
+"""`jaxcontact gait MODEL|FILE`: finds a periodic gait and draws it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxcontact import ess, optimize, viz
 from jaxcontact.batching.run_settings import Run
-from jaxcontact.cli import progress
+from jaxcontact.cli import progress, robot_gait
 from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize import GaitProblem, gaits
 from jaxcontact.status import Status
@@ -26,7 +26,7 @@ STRIDES = 4  # number of periods that are drawn, and whose status is checked
 def command(options: argparse.Namespace) -> int:
     """Run the command; return 0 for a periodic gait at the speed asked for, 1 for none, 2 for wrong usage."""
     try:
-        return _find(options)
+        return _find(options) if options.model in MODELS else robot_gait.find(options)
     except (ValueError, OSError, FloatingPointError) as error:
         print(f"jaxcontact: {error}", file=sys.stderr)
         return 1 if isinstance(error, FloatingPointError) else 2

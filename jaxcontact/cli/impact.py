@@ -59,7 +59,7 @@ def _propagative(options: argparse.Namespace) -> int:
 
 
 def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
-    """Load the mechanism where it lands, with the friction of the option --mu; return it and its terms.
+    """Load the mechanism where it lands; return it and its terms.
 
     The terms of a file, or of a model with --fall, are those of the contacts that touch. `options.drawn` gets
     their numbers among all contacts.
@@ -71,14 +71,9 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
     count = model.structure.num_contacts
     if not count:
         raise UsageError(f"{options.name} has no contacts, so no impact")
-    for option in ("mu", "restitution"):
-        numbers = getattr(options, option)
-        if numbers is not None and len(numbers) not in (1, count):
-            raise UsageError(f"--{option}: expected 1 or {count} numbers, got {len(numbers)}")
+    if options.restitution is not None and len(options.restitution) not in (1, count):
+        raise UsageError(f"--restitution: expected 1 or {count} numbers, got {len(options.restitution)}")
     try:
-        if options.mu is not None:
-            mu = jax.numpy.asarray(np.broadcast_to(options.mu, (count,)))
-            model = model.replace(params=model.params.replace(mu=mu))
         if is_robot(options) and (options.restitution is None or len(options.restitution) == 1):
             model = only_near(model, model.initial_state().q, NEAR)  # the others would only be compiled
         terms = contact_terms(model, model.initial_state()) if model.structure.pairs else None

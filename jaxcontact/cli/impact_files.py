@@ -26,6 +26,7 @@ from jaxcontact.terms import ContactTerms
 from jaxcontact.terms.contact_list import contacts
 from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
 from jaxcontact.viz.impact_space import MOST_CONTACTS
+from jaxcontact.viz.outcome_panels import body_names
 
 MOST_PANELS = 8  # contacts; above, a panel for each would hide what happens
 MANY_MODES = 4  # smallest number of contacts for which samples over all modes (7^4) are expensive
@@ -49,7 +50,10 @@ def write(
     succeeded = bool(np.any(np.asarray(samples.status) == 0))
     peer = _peer(options, model, terms) if succeeded else None
     if succeeded and is_robot(options):
-        pictures["outcomes.png"] = _outcome_picture(options, model, terms, samples, peer)
+        title = f"{_title(name)}: what its impact may do"
+        pictures["outcomes.png"] = viz.plot_outcomes(
+            model, model.initial_state(), samples, terms, mujoco=peer, title=title
+        )
     if touching(terms) <= MOST_PANELS:
         pictures |= _contact_pictures(options, model, terms, samples, settings, peer)
     if covered is not None:
@@ -81,22 +85,7 @@ def is_robot(options: argparse.Namespace) -> bool:
 
 def bodies_that_touch(options: argparse.Namespace, model: Model) -> list[str]:
     """List the first moving body of each contact that takes part."""
-    listed = contacts(model, model.initial_state())
-    bodies = [second if first is None else first for first, second in listed.bodies]
-    return [str(bodies[listed.pair[k]]) for k in options.drawn]
-
-
-def _outcome_picture(
-    options: argparse.Namespace, model: Model, terms: ContactTerms, samples: impact.ImpactSamples, peer: Any
-) -> Any:
-    """Draw the robot after the kinds of outcomes; contacts of one body count as one."""
-    state = model.initial_state()
-    names = bodies_that_touch(options, model)
-    points = np.asarray(contacts(model, state).point)[options.drawn]
-    title = f"{_title(options.name)} after its impact"
-    return viz.plot_outcomes(
-        model, state, samples, terms, points=points, names=names, mujoco=peer, title=title
-    )
+    return body_names(contacts(model, model.initial_state()), options.drawn)
 
 
 def _contact_pictures(
@@ -125,8 +114,13 @@ def _contact_pictures(
     names = [""] * model.structure.num_contacts
     for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
         names[place] = label
+    ends = None if is_robot(options) else _ends(*other_laws)  # outcomes.png has those of a robot
     pictures["mechanism.png"] = viz.plot_mechanism(
-        model, model.initial_state(), v=_ends(*other_laws), names=names, title=_title(name)
+        model,
+        model.initial_state(),
+        v=ends,
+        names=names,
+        title=_title(name) + (" before its impact" if ends is None else ""),
     )
     return pictures
 

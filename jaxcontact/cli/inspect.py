@@ -25,6 +25,8 @@ def run(options: argparse.Namespace) -> int:
         model = robot_file.load(options.file, options)
     except (ValueError, TypeError, OSError, ImportError) as error:
         raise UsageError(robot_file.as_flags(str(error))) from None
+    if options.mu is not None:
+        model = robot_file.with_friction(model, options.mu)
     if options.fall is not None:
         model = robot_file.fallen(model, options.fall)
     print("\n".join(describe(model)))

@@ -31,12 +31,12 @@ FLAGS = {
 
 
 def ready(source: str, options: argparse.Namespace) -> Model:
-    """Load the ready model of a name, or the robot of a file with the options of files; let it fall if asked.
+    """Load the ready model of a name, or the robot of a file, with friction and a fall if asked.
 
     Notes on parts of a file that are left out or unusual go to standard error.
 
     Raises:
-        UsageError: it cannot be loaded, or cannot fall.
+        UsageError: it cannot be loaded, has another number of contacts, or cannot fall.
     """
     try:
         model = load(source, options) if is_file(source) else getattr(models, source)()
@@ -45,7 +45,22 @@ def ready(source: str, options: argparse.Namespace) -> Model:
     for note in model.notes:
         if not note.startswith("ignored: "):  # `jaxcontact inspect` lists those
             print(f"jaxcontact: {source}: {note}", file=sys.stderr)
+    if options.mu is not None:
+        model = with_friction(model, options.mu)
     return model if options.fall is None else fallen(model, options.fall)
+
+
+def with_friction(model: Model, mu: list[float]) -> Model:
+    """Replace the friction of the contacts by one number, or by one per contact; return the model.
+
+    Raises:
+        UsageError: the model has another number of contacts.
+    """
+    count = model.structure.num_contacts
+    if len(mu) not in (1, count) or not count:
+        raise UsageError(f"--mu: expected {f'1 or {count} numbers' if count else 'contacts'}, got {len(mu)}")
+    numbers = jnp.asarray(np.broadcast_to(mu, (count,)), model.params.mu.dtype)
+    return model.replace(params=model.params.replace(mu=numbers))
 
 
 def load(source: str, options: argparse.Namespace) -> Model:

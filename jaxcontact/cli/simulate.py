@@ -17,6 +17,8 @@ from jaxcontact import impact, simulate, viz
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
 from jaxcontact.cli.cluster import count_of, executor_of
+from jaxcontact.cli.command_options import KEYFRAME
+from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
@@ -122,10 +124,19 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _controls(options: argparse.Namespace, model: Model) -> np.ndarray:
-    """Read the controls (steps, nu) of a file; one row serves all steps."""
+    """Read the controls (steps, nu) of a file or of the keyframe; one row serves all steps."""
     path, steps = options.controls, max(1, round(options.duration / options.dt))
-    rows = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
-    rows = np.atleast_2d(np.asarray(rows, float))
+    try:
+        if path == KEYFRAME:
+            mj = compile_source(options.model, options.floating, options.floor).mj
+            rows = mj.key(options.keyframe).ctrl
+        else:
+            rows = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
+        rows = np.atleast_2d(np.asarray(rows, float))
+    except (OSError, ValueError, EOFError, TypeError) as error:
+        raise ValueError(f"--controls: expected a table of numbers in {path}: {error}") from None
+    if rows.ndim != 2 or not np.all(np.isfinite(rows)):
+        raise ValueError(f"--controls: expected rows of finite numbers in {path}, got NaN, inf or more axes")
     if rows.shape not in ((1, model.num_controls), (steps, model.num_controls)):
         expected = f"{steps} rows, or one, of {model.num_controls} numbers"
         raise ValueError(f"--controls: expected {expected}, got {rows.shape[0]} of {rows.shape[1]}")

@@ -64,8 +64,10 @@ def ignore_signals() -> None:
 
 def check_jax() -> str | None:
     """Start JAX in double precision; return what in the environment keeps it from running, or None."""
-    import jax
-
+    try:
+        import jax
+    except ValueError as error:  # of a variable, which it names
+        return f"the environment: {error}"
     jax.config.update("jax_enable_x64", True)
     if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return "JAX_DISABLE_JIT: expected unset or 0, for the commands need compiled programs; got 1"
@@ -73,8 +75,8 @@ def check_jax() -> str | None:
         jax.devices()
     except (RuntimeError, AssertionError, KeyError, ValueError) as error:
         platforms = os.environ.get("JAX_PLATFORMS", "")
-        lines = str(error).splitlines() or [type(error).__name__]
-        return f"JAX_PLATFORMS: expected one of this machine, such as cpu, got {platforms!r}: {lines[0]}"
+        reason = f": {str(error).splitlines()[0]}" if str(error) else ""
+        return f"JAX_PLATFORMS: expected one of this machine, such as cpu, got {platforms!r}{reason}"
     return None
 
 

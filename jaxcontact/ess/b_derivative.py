@@ -16,7 +16,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.forward_only import forward_only
-from jaxcontact.arguments import check_number, check_some
+from jaxcontact.arguments import check_number, check_number_leaves, check_some
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import CROSS, UNUSED
 from jaxcontact.ess.inputs import Inputs
@@ -169,7 +169,7 @@ class Direction(Record):
     control: Any = None
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
 def b_derivative(
     model: Model,
     x0: jax.Array,

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_positive, check_some, is_concrete
+from jaxcontact.arguments import check_number_leaves, check_positive, check_some, is_concrete
 from jaxcontact.ess.inputs import check
 from jaxcontact.ess.integrate import flow
 from jaxcontact.ess.run import FlowInfo
@@ -26,7 +26,7 @@ NARROWEST = 0.1  # fraction of its width to which a trial narrows a band
 TRIALS = 16  # runs of a choice; each narrows a band by 0.8 and more
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
 def choose_bands(
     model: Model,
     x0: jax.Array,

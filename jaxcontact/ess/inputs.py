@@ -57,6 +57,11 @@ def start_mask(
     return crossed0, jnp.any(~crossed0 & (h > eps))
 
 
+def as_jax(numbers: Any) -> Any:
+    """Convert NumPy arrays to arrays of JAX, which a field may index by traced numbers."""
+    return jax.tree.map(lambda a: jnp.asarray(a) if isinstance(a, np.ndarray) else a, numbers)
+
+
 def _strong(numbers: Any, dtype: Any) -> Any:
     """Convert weakly typed floats to the dtype of the state, so that a program is compiled only once."""
 
@@ -64,7 +69,7 @@ def _strong(numbers: Any, dtype: Any) -> Any:
         loose = isinstance(a, float) or getattr(a, "weak_type", False)
         return jnp.asarray(a, dtype) if loose and jnp.issubdtype(jnp.result_type(a), jnp.floating) else a
 
-    return jax.tree.map(strengthen, numbers)
+    return jax.tree.map(strengthen, as_jax(numbers))
 
 
 def check(
@@ -132,7 +137,7 @@ def allowed_error(tol: Any, x0: jax.Array) -> jax.Array:
 
 def count_guards(name: str, model: Model, x: jax.Array, control: Any) -> int:
     """Count the guards of a model; raise ValueError if its functions take no state like `name`."""
-    es, params = system_of(model), model.params
+    es, params, control = system_of(model), as_jax(model.params), as_jax(control)
     h = guards_at(name, es, params, x)
     zero, before = jnp.zeros((), x.dtype), jnp.zeros(h.shape, bool)
     try:

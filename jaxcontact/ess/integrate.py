@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_some
+from jaxcontact.arguments import check_number_leaves, check_some
 from jaxcontact.ess.b_derivative import corner_width, one_sided_end
 from jaxcontact.ess.inputs import Inputs, allowed_error
 from jaxcontact.ess.plan import Plan
@@ -55,7 +55,7 @@ class EventTrajectory(Record):
     status: jax.Array
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
 def integrate(
     model: Model,
     x0: jax.Array,
@@ -109,7 +109,7 @@ def integrate(
     return _trajectory(model.system, inputs, crossed0, plan, settings.max_events)
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
 def flow(
     model: Model,
     x0: jax.Array,

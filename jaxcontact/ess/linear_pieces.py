@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_some
+from jaxcontact.arguments import check_number_leaves, check_some
 from jaxcontact.ess.b_derivative import (
     BDerivativeInfo,
     Direction,
@@ -61,7 +61,7 @@ class LinearPieces(Record):
         return self.jacobians[jnp.argmax(margins)] @ coefficients
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m")
+@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
 def one_sided_jacobian(
     model: Model,
     x0: jax.Array,

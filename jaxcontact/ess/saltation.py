@@ -17,15 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.arguments import check_entries, check_number, check_some
-from jaxcontact.ess.inputs import check_guards, count_guards, system_of
+from jaxcontact.arguments import check_entries, check_number, check_number_leaves, check_some
+from jaxcontact.ess.inputs import as_jax, check_guards, count_guards, system_of
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
 
 
-@checked(guard="int", x=("n", check_some), crossed="bool m", t=("", check_number))
+@checked(
+    guard="int", x=("n", check_some), crossed="bool m", t=("", check_number), control=check_number_leaves
+)
 def saltation_matrix(
     model: Model,
     x: jax.Array,
@@ -56,7 +58,7 @@ def saltation_matrix(
 
     Derivative: by x, t, control and params.
     """
-    es, params = system_of(model), model.params
+    es, params, control = system_of(model), as_jax(model.params), as_jax(control)
     bad = check_guards("guard", count_guards("x", model, x, control), guard)
     matrix = _saltation(es, params, x, guard, crossed, jnp.asarray(t, x.dtype), control)
     return jnp.where(bad, jnp.nan, matrix)
@@ -78,7 +80,13 @@ def _saltation(
     return jumped + rise[:, None] * gradient[None, :] / jnp.sum(gradient * f_before)
 
 
-@checked(order=check_entries, x_corner=("n", check_some), crossed="bool m", t=("", check_number))
+@checked(
+    order=check_entries,
+    x_corner=("n", check_some),
+    crossed="bool m",
+    t=("", check_number),
+    control=check_number_leaves,
+)
 def ordering_map(
     model: Model,
     x_corner: jax.Array,
@@ -109,7 +117,7 @@ def ordering_map(
 
     Derivative: by x_corner, t, control and params.
     """
-    es, params = system_of(model), model.params
+    es, params, control = system_of(model), as_jax(model.params), as_jax(control)
     if np.ndim(order) != 1:
         raise ValueError(f"order: expected (k,) indices of guards, got {np.ndim(order)} axes")
     indices = order if isinstance(order, jax.core.Tracer) else np.asarray(order)
@@ -157,7 +165,13 @@ class _ScaledGuards:
         return h * jnp.asarray(self.factors, h.dtype)
 
 
-@checked(states=("k n", check_some), eps=POSITIVE, crossed="bool m", t=("", check_number))
+@checked(
+    states=("k n", check_some),
+    eps=POSITIVE,
+    crossed="bool m",
+    t=("", check_number),
+    control=check_number_leaves,
+)
 def rescale_guards(
     model: Model,
     states: jax.Array,
@@ -184,7 +198,7 @@ def rescale_guards(
     Raises:
         ValueError: `states` is not (k, n), eps is not > 0, or a guard does not move at any of the states.
     """
-    es, params = system_of(model), model.params
+    es, params, control = system_of(model), as_jax(model.params), as_jax(control)
     if jnp.ndim(states) != 2 or jnp.shape(states)[0] == 0:
         raise ValueError(f"states: expected shape (k, n), k >= 1, got {jnp.shape(states)}")
     count_guards("states", model, states[0], control)

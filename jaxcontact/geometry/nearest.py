@@ -128,6 +128,22 @@ def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> Feature:
     return features._replace(rank=jnp.where(degenerate, -1, features.rank))
 
 
+def _beside_edge(couple: Couple, feature: Feature, normal: jax.Array) -> jax.Array:
+    """Return the start of the search over the directions normal to an edge; others keep theirs.
+
+    It is the given direction or that from the edge to the origin, which round bodies have as their nearest.
+    """
+    corner, first, _ = _spans(couple, feature)
+    along, _ = unit(first, normal)
+
+    def rejected(vector: jax.Array) -> jax.Array:
+        return unit(vector - dot(vector, along) * along, across(along))[0]
+
+    given, inward = rejected(normal), rejected(-corner)
+    start = jnp.where(gap_along(couple, inward) > gap_along(couple, given), inward, given)
+    return jnp.where(feature.rank == 1, start, normal)
+
+
 def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
     """Compute the gap along a direction, and points of a and b on a feature that are that far apart."""
     corner, first, second = _spans(couple, feature)
@@ -172,16 +188,20 @@ def nearest_points(couple: Couple) -> Nearest:
 
     same = max(SAME, 16.0 * float(jnp.finfo(spread.dtype).eps))
 
-    def refine(feature: Feature, start: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def refine(feature: Feature, start: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        start = _beside_edge(fixed, feature, start)
         normal, is_maximum = jax.lax.fori_loop(
             0, NEWTON, lambda _, carry: _step(fixed, feature, carry[0]), (start, jnp.asarray(True))
         )
+        # Around coaxial bodies all directions beside the edge are alike, and none is a maximum.
+        stays = ~is_maximum & (feature.rank == 1)
+        normal, rank = jnp.where(stays, start, normal), jnp.where(stays, -1, feature.rank)
         gap = gap_along(fixed, normal)
         corner, _, _ = _spans(fixed, feature)
         own_gap = -dot(corner, normal) - jnp.sum(round_support(fixed.ellipsoids, normal)[1])
-        is_nearest = is_maximum & (own_gap - gap < same * spread)
-        preference = jnp.where(feature.rank < 0, -1.0, jnp.where(feature.rank == 2, 0.1, 0.0))
-        return normal, jnp.where(is_nearest, gap + preference * STAY * spread, -jnp.inf)
+        is_nearest = (is_maximum | stays) & (own_gap - gap < same * spread)
+        preference = jnp.where(rank < 0, -1.0, jnp.where(rank == 2, 0.1, 0.0))
+        return normal, jnp.where(is_nearest, gap + preference * STAY * spread, -jnp.inf), rank
 
     # Deep ellipsoids have several such directions; those of the polytope may not be the best.
     axes, _ = unit(
@@ -194,9 +214,9 @@ def nearest_points(couple: Couple) -> Nearest:
     )
     starts = jnp.concatenate([jnp.broadcast_to(summit.normal[None], (len(features.rank), 3)), starts])
     features = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), features, free)
-    normals, gaps = jax.vmap(refine)(features, starts)
+    normals, gaps, ranks = jax.vmap(refine)(features, starts)
     best = jnp.argmax(gaps)
-    feature = jax.tree.map(lambda leaf: leaf[best], features)
+    feature = jax.tree.map(lambda leaf: leaf[best], features._replace(rank=ranks))
     normal, _ = jax.lax.scan(
         lambda normal, _: (_step(couple, feature, normal)[0], None), normals[best], None, length=POLISH
     )

@@ -216,6 +216,10 @@ def contact_bodies(
         count = _count(dim, shapes[a], shapes[b])
         for owners, shape in ((first, shapes[a]), (second, shapes[b])):
             body = getattr(shape, "body", None)
+            if body is not None and body not in index_of_body:
+                raise ValueError(
+                    f"bodies: expected the body {body!r} of {shape.name!r} among them, got {bodies}"
+                )
             owners += [WORLD if body is None else index_of_body[body]] * count
     return tuple(first), tuple(second)
 

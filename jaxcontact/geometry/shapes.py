@@ -201,14 +201,19 @@ def hull_faces(vertices: Any) -> tuple[tuple[int, int, int], ...]:
     A vertex on the hull up to rounding, such as one of two that nearly coincide, may belong to no face.
 
     Raises:
-        ValueError: vertices inside their hull, or no array (n, 3).
+        ValueError: vertices inside their hull, all in one plane, or no array (n, 3).
     """
-    from scipy.spatial import ConvexHull
+    from scipy.spatial import ConvexHull, QhullError
 
     points = np.asarray(vertices, float)
     if points.ndim != 2 or points.shape[1] != 3:
         raise ValueError(f"vertices: expected shape (n, 3), got {points.shape}")
-    hull = ConvexHull(points)
+    try:
+        hull = ConvexHull(points)
+    except QhullError:
+        raise ValueError(
+            f"vertices: expected four points or more that are not in one plane, got {len(points)} that are"
+        ) from None
     others = sorted(set(range(len(points))) - set(hull.vertices.tolist()))
     heights = np.max(points[others] @ hull.equations[:, :3].T + hull.equations[:, 3], axis=1, initial=-np.inf)
     inner = np.array(others)[heights < -ON_HULL * np.max(np.ptp(points, axis=0))].tolist()

@@ -115,7 +115,7 @@ def check_impulse_max(impulse_max: jax.Array, shape: tuple[int, ...]) -> None:
     if is_concrete(impulse_max):
         values = np.asarray(impulse_max)
         if not np.all(np.isfinite(values)) or np.any(values < 0):
-            raise ValueError("impulse_max: expected finite numbers >= 0 (N s)")
+            raise ValueError(f"impulse_max: expected finite numbers >= 0 (N s), got {values}")
 
 
 def check_clearance(clearance: jax.Array | None, shape: tuple[int, ...]) -> None:
@@ -126,7 +126,7 @@ def check_clearance(clearance: jax.Array | None, shape: tuple[int, ...]) -> None
     if is_concrete(clearance):
         values = np.asarray(clearance)
         if not np.all(np.isfinite(values)) or np.any(values < 0):
-            raise ValueError("clearance: expected finite numbers >= 0 (m/s)")
+            raise ValueError(f"clearance: expected finite numbers >= 0 (m/s), got {values}")
 
 
 def prepare_clearance(clearance: jax.Array | None) -> tuple[jax.Array | None, jax.Array]:

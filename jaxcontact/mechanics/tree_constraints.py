@@ -99,18 +99,11 @@ def dry_friction(structure: Structure, params: Params) -> tuple[jax.Array, jax.A
     )
 
 
-def check_no_loops(system: System, method: str) -> None:
-    """Raise ValueError if a tree has closed loops or couplings, which `method` does not support."""
-    tree = system.structure.tree
-    if tree is not None and tree.loops:
-        raise ValueError(f"system: {method} takes no closed loops (equality)")
-
-
 def check_no_held_joints(system: System, method: str) -> None:
     """Raise ValueError if a tree has closed loops or dry friction, which `method` does not support."""
     tree = system.structure.tree
     if tree is not None and (tree.loops or tree.rubs):
         raise ValueError(
             f"system: {method} takes no closed loops (equality) and no dry friction (frictionloss); "
-            "Compliant and TimeStepping have both"
+            "EventDriven, TimeStepping and Compliant have both"
         )

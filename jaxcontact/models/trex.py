@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_mapping, check_number
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.geometry import Capsule, Disc, HalfSpace, Point
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
@@ -99,7 +99,7 @@ TREX = System(
 )
 
 
-@checked()
+@checked(constants=check_mapping)
 def trex_params(constants: Any) -> Params:
     """Make params of TREX from constants; masses, inertias and end points follow from the lengths.
 
@@ -153,6 +153,7 @@ def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
     together.
     """
     check_number("height", height, 0.0)
+    q = jnp.asarray(q)
     start = jnp.sqrt(2.0 * height / -params.gravity[1])
     raised = trex_params({**params.constants, "rest": q, "start": start})
     state = State(q=q.at[1].add(height), v=jnp.zeros_like(q), t=jnp.zeros((), q.dtype))

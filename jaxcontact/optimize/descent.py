@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxcontact.arguments import check_some
+from jaxcontact.arguments import check_number, check_some
 from jaxcontact.front_door import checked
 
 MAX_PIECES = 8  # gradients stored at one corner; then the search tries their reverses and the axes
@@ -18,7 +18,7 @@ CANCELLED = 1e-9  # of the largest gradient component; a smaller component of th
 ENOUGH = 0.5  # minimum fraction of the predicted descent that a direction must give
 
 
-@checked(gradient=("n", check_some))
+@checked(gradient=("n", check_some, check_number))
 def one_sided_descent(
     rate: Callable[[np.ndarray], float],
     piece: Callable[[np.ndarray], np.ndarray],

@@ -16,7 +16,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count, check_number, check_positive, check_rows
+from jaxcontact.arguments import check_count, check_number, check_number_leaves, check_positive, check_rows
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 from jaxcontact.optimize.bounds import flat_bounds
@@ -62,7 +62,13 @@ class IdentifyInfo(Record):
     status: np.uint32
 
 
-@checked(max_steps=check_rows, tol=POSITIVE, curvature_step=POSITIVE)
+@checked(
+    max_steps=check_rows,
+    tol=POSITIVE,
+    curvature_step=POSITIVE,
+    params0=check_number_leaves,
+    data=check_number_leaves,
+)
 def identify(
     score: Callable[[Any, Any], jax.Array],
     params0: Any,

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import ess
-from jaxcontact.arguments import check_number, check_rows, check_whole
+from jaxcontact.arguments import check_number, check_number_leaves, check_rows, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
@@ -72,13 +72,24 @@ class GaitProblem:
         return jnp.array(self.crossed0)
 
 
-@checked(speed=("", check_number))
+def _launch(problem: GaitProblem, free: Any, params: Any) -> Launch:
+    """Start a stride; raise TypeError for trees that `problem.launch` does not take."""
+    try:
+        return problem.launch(free, params)
+    except (TypeError, LookupError, AttributeError) as error:
+        raise TypeError(
+            f"free, params: expected trees that problem.launch takes, got {type(free).__name__} and "
+            f"{type(params).__name__}: {error}"
+        ) from error
+
+
+@checked(speed=("", check_number), params=check_number_leaves, free=check_number_leaves)
 def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tuple[jax.Array, jax.Array]:
     """Compute cost () and residuals (k,) of one stride; the cost is NaN if the motion failed.
 
     Derivative: that of `ess.flow`, by free, params and speed.
     """
-    launch = problem.launch(free, params)
+    launch = _launch(problem, free, params)
     x1, info = ess.flow(
         Model(system=problem.es, params=launch.params), launch.x0, 0.0, launch.duration,
         settings=problem.settings(), control=launch.control, crossed0=problem.starts_crossed(),
@@ -88,7 +99,12 @@ def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tu
     return jnp.where(failed, jnp.nan, cost), residuals
 
 
-@checked(speed=("", check_number))
+@checked(
+    speed=("", check_number),
+    params=check_number_leaves,
+    free=check_number_leaves,
+    direction=check_number_leaves,
+)
 def gait_outcome_rate(
     problem: GaitProblem, params: Any, free: Any, direction: Any, speed: Any
 ) -> tuple[jax.Array, jax.Array]:
@@ -98,7 +114,7 @@ def gait_outcome_rate(
 
     Derivative: by `direction`, that of the linear piece it lies in, forward only.
     """
-    launch, rates = jax.jvp(lambda z: problem.launch(z, params), (free,), (direction,))
+    launch, rates = jax.jvp(lambda z: _launch(problem, z, params), (free,), (direction,))
     direction = ess.Direction(x=rates.x0, params=rates.params, control=rates.control)
     dx1, info = ess.b_derivative(
         Model(system=problem.es, params=launch.params), launch.x0, direction, 0.0, launch.duration,

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_count, check_seed
+from jaxcontact.arguments import check_count, check_number_leaves, check_seed
 from jaxcontact.batching.all_cores import workers
 from jaxcontact.batching.reduction import Reduction, check_reduce, folder
 from jaxcontact.batching.remote_blocks import run_blocks
@@ -90,7 +90,14 @@ class Ensemble(Record):
         return "\n".join(lines)
 
 
-@checked(state="...", duration=POSITIVE, dt=POSITIVE, num_worlds=check_count, seed=check_seed)
+@checked(
+    state="...",
+    duration=POSITIVE,
+    dt=POSITIVE,
+    num_worlds=check_count,
+    seed=check_seed,
+    policy_memory=check_number_leaves,
+)
 def ensemble(
     model: Model,
     state: State,

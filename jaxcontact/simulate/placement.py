@@ -93,6 +93,8 @@ def _groups(structure: Structure, contacts: Sequence[str] | None) -> Groups:
                 "model: the robot has no contacts with the world; `floor=` of load_mjcf adds one"
             )
         return (tuple(every),)
+    if not contacts:
+        raise ValueError("contacts: expected None or at least one name, got none")
     for name in contacts:
         if name not in owned:
             raise ValueError(

@@ -37,6 +37,11 @@ class StepperInfo(Info):
     details: Any = None
 
 
+def of_contacts(info: StepperInfo, count: int) -> StepperInfo:
+    """Return the info of the first `count` contacts, without the limits and dry joints that follow."""
+    return info.replace(impulse=info.impulse[..., :count, :], contacts=info.contacts[..., :count])
+
+
 class Stepper(Protocol):
     """A method of motion in time."""
 

@@ -15,7 +15,15 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import callable_as_pytree
-from jaxcontact.arguments import check_array, check_count, check_integer, check_number, is_concrete
+from jaxcontact.arguments import (
+    check_array,
+    check_count,
+    check_integer,
+    check_number,
+    check_number_leaves,
+    check_rows,
+    is_concrete,
+)
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, count_steps
 from jaxcontact.front_door import POSITIVE, checked
@@ -29,7 +37,7 @@ from jaxcontact.status import raise_if_failed
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
 
-@checked(dt=POSITIVE, checkpoint_every=check_count)
+@checked(dt=POSITIVE, checkpoint_every=check_rows, policy_memory=check_number_leaves)
 def rollout(
     model: Model,
     state: State,
@@ -79,13 +87,13 @@ def rollout(
         check_number("dt", dt)
     setup, steps = _set_up("controls", model, state, stepper, controls, num_steps, key, policy_memory)
     if checkpoint_every is not None:
-        check_count("checkpoint_every", checkpoint_every)
+        check_rows("checkpoint_every", checkpoint_every)
     setup = setup._replace(wrenches=applied_rows(model, applied, steps), end=_end(controls, num_steps, steps))
     rows, _ = _steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     return _trajectory(rows, state, stepper.closed(model, state))
 
 
-@checked(duration=POSITIVE, dt=POSITIVE)
+@checked(duration=POSITIVE, dt=POSITIVE, policy_memory=check_number_leaves)
 @all_digits
 def run(
     model: Model,

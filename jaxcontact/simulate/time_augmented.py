@@ -29,7 +29,7 @@ from jaxcontact.impact.analysis.force_modes import near_zero
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
 from jaxcontact.mechanics.numbers import usable_numbers
 from jaxcontact.mechanics.system import Model, Params, State, System, check_mechanism
-from jaxcontact.mechanics.tree_constraints import check_no_loops
+from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import jit, warn_if_single
 from jaxcontact.simulate.augmented.contact_forces import Choice, accelerations, choose_modes
 from jaxcontact.simulate.augmented.impact_piece import ImpactRate, impact_rate, piece_length
@@ -93,6 +93,20 @@ def time_augmented(
 
     Derivative: none; differentiate `routh_path`, or `variational`.
     """
+    _check_arguments(model, state, length, rates, max_pieces, longest, rtol)
+    warn_if_single(state.q.dtype, "`time_augmented`")
+    if rates is None and key is None:
+        rates = jnp.ones(model.structure.num_contacts, state.q.dtype)
+    length, longest, rtol = (jnp.asarray(x, state.q.dtype) for x in (length, longest, rtol))
+    return _path(
+        model.system, int(max_pieces), _Numbers(model.params, state, length, rates, key, longest, rtol)
+    )
+
+
+def _check_arguments(
+    model: Model, state: State, length: Any, rates: Any, max_pieces: Any, longest: Any, rtol: Any
+) -> None:
+    """Raise ValueError for a mechanism that `time_augmented` cannot move, or for bad numbers."""
     check_mechanism(model, state)
     structure = model.structure
     nc = structure.num_contacts
@@ -103,7 +117,7 @@ def time_augmented(
         )
     if model.system.constraints is not None:
         raise ValueError("system: time_augmented takes no `constraints`; use generalized coordinates")
-    check_no_loops(model.system, "time_augmented")
+    check_no_held_joints(model.system, "time_augmented")
     check_count("max_pieces", max_pieces)
     for name, value in (("length", length), ("rtol", rtol)):
         check_positive(name, value)
@@ -118,13 +132,6 @@ def time_augmented(
     if is_concrete(model.params, state):
         with jax.ensure_compile_time_eval():
             inputs.check_values(contact_terms(model, state), state.v)
-    warn_if_single(state.q.dtype, "`time_augmented`")
-    if rates is None and key is None:
-        rates = jnp.ones(nc, state.q.dtype)
-    length, longest, rtol = (jnp.asarray(x, state.q.dtype) for x in (length, longest, rtol))
-    return _path(
-        model.system, int(max_pieces), _Numbers(model.params, state, length, rates, key, longest, rtol)
-    )
 
 
 class _Numbers(NamedTuple):

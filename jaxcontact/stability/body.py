@@ -18,7 +18,7 @@ from jaxcontact.arguments import check_not_negative, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.mechanics.tree_constraints import check_no_loops
+from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_terms
 
 IMPACT_LAW = "Newton's restitution and Coulomb's friction by the slip after the impact, contact by contact"
@@ -168,7 +168,7 @@ def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> Lo
     """
     if model.structure.dim != 2:
         raise ValueError("system: expected a planar mechanism, got a spatial one")
-    check_no_loops(model.system, "local_terms")
+    check_no_held_joints(model.system, "local_terms")
     rest = state.replace(v=jnp.zeros_like(state.v))
     terms = contact_terms(model, rest)
     touching = np.flatnonzero(np.asarray(terms.active))

@@ -40,13 +40,13 @@ def project_rows(M: jax.Array, G: jax.Array, rows: jax.Array) -> jax.Array:
     return jnp.where(moves[:, None], rows, 0.0)
 
 
-def project_velocity(M: jax.Array, G: jax.Array, v: jax.Array) -> jax.Array:
-    """Return P v (nv,), the velocity nearest to v in the kinetic metric with G v = 0.
+def project_velocity(M: jax.Array, G: jax.Array, v: jax.Array, drift: jax.Array | float = 0.0) -> jax.Array:
+    """Return the vector (nv,) nearest to v in the kinetic metric with G v + drift = 0; without drift, P v.
 
     Derivative: as `project_rows`.
     """
     response = implicit.solve_spd(M, G.T)
-    return v - response @ implicit.refine(G @ response, G @ v, jnp.zeros(G.shape[0], v.dtype))
+    return v - response @ implicit.refine(G @ response, G @ v + drift, jnp.zeros(G.shape[0], v.dtype))
 
 
 def _lengths(M: jax.Array, rows: jax.Array) -> jax.Array:

@@ -20,7 +20,7 @@ from jaxcontact.arguments import check_count
 from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import check_record, checked
 from jaxcontact.mechanics import tree_constraints
-from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix, mass_matrix_at
+from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import FrameMotion, Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.terms import contacts, free_bodies
@@ -117,42 +117,6 @@ def _contact_terms(model: Model, state: State, limits: bool) -> ContactTerms:
     return ContactTerms(M=M, J_n=rows[:, 0], J_t=rows[:, 1:], phi=phi, mu=mu, active=active)
 
 
-class MovingTerms(NamedTuple):
-    """`contact_terms`, rates (nc, dim) of contact velocities at constant v, and the kinematics of both."""
-
-    terms: ContactTerms
-    drift: jax.Array
-    kinematics: Any
-
-
-@checked()
-@jit
-def moving_terms(model: Model, state: State) -> MovingTerms:
-    """Compute contact terms with (dJ/dt) v from kinematics and a geometry that are evaluated once.
-
-    Raises:
-        ValueError: a mechanism with closed loops, whose forces it does not know.
-
-    Derivative: exact by q, v and params, any order; `active` is piecewise constant.
-    """
-    tree = model.system.structure.tree
-    if tree is not None and tree.loops:
-        raise ValueError("model: expected a mechanism without closed loops (equality)")
-    kinematics = kinematics_of(model, state.q)
-    found, _ = _moving_contacts(model, state, kinematics)
-    rows = contacts.rows_of(model, state.q, found.bodies, found.places, kinematics)
-    phi = found.places.phi
-    terms = ContactTerms(
-        M=mass_matrix_at(model, state.q, kinematics),
-        J_n=rows[:, 0],
-        J_t=rows[:, 1:],
-        phi=phi,
-        mu=contacts.friction(model, phi.dtype),
-        active=phi <= touch_tolerance(found.places.point),
-    )
-    return MovingTerms(terms, computed_once(contacts.slip_rate(*found)), kinematics)
-
-
 @checked()
 def constraint_terms(model: Model, state: State) -> ConstraintTerms:
     """Compute the joints, limits and contacts of a mechanism at a state, as rows of one matrix.
@@ -181,39 +145,6 @@ def constraint_terms(model: Model, state: State) -> ConstraintTerms:
     return constraint_terms_at(model, state, kinematics_of(model, state.q))[0]
 
 
-@checked()
-def unilateral_terms(model: Model, state: State) -> ContactTerms:
-    """Compute `contact_terms`, followed by the limits of a mechanism as contacts without friction.
-
-    Dry friction of joints is not among them. Loops and joints held by `constraints` are rigid.
-
-    Raises:
-        ValueError: as `contact_terms`.
-
-    Derivative: as `contact_terms`.
-    """
-    if model.system.constraints is None and model.structure.num_contacts:
-        return contact_terms(model, state)
-    rows = constraint_terms(model, state)
-    kind = np.array(rows.kind, int)
-    M, G = mass_matrix(model, state.q), rows.G
-    if np.any(kind == BILATERAL):
-        G = project_rows(M, G[kind == BILATERAL], G)
-    first, last = np.flatnonzero(kind == NORMAL), np.flatnonzero(kind == LIMIT)
-    nt, nv = model.structure.dim - 1, model.structure.num_velocities
-    order = np.concatenate([first, last])
-    tangents = G[(first[:, None] + 1 + np.arange(nt)[None]).ravel()].reshape(first.size, nt, nv)
-    phi = rows.phi[order]
-    return ContactTerms(
-        M=M,
-        J_n=G[order],
-        J_t=jnp.concatenate([tangents, jnp.zeros((last.size, nt, nv), phi.dtype)]),
-        phi=phi,
-        mu=jnp.concatenate([rows.mu, jnp.zeros(last.size, phi.dtype)]),
-        active=phi <= touch_tolerance(G, state.q),
-    )
-
-
 @checked(max_contacts=check_count)
 def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[ConstraintTerms, Nearest]:
     """Compute `constraint_terms` with only the `max_contacts` contacts of smallest gap; return both records.
@@ -238,7 +169,7 @@ def constraint_terms_at(
     (G, phi, gdot_v), kind, dry = joint_rows(model, state, kinematics)
     nearest, mu = None, jnp.zeros(0, dtype)
     if structure.num_contacts:
-        moving_contacts, found = _moving_contacts(model, state, kinematics, max_contacts)
+        moving_contacts, found = contacts_in_motion(model, state, kinematics, max_contacts)
         mu = contacts.friction(model, dtype)
         if max_contacts is not None:
             nearest, moving_contacts = _nearest(moving_contacts, found, max_contacts)
@@ -272,7 +203,7 @@ class _Moving(NamedTuple):
     motion_rate: FrameMotion
 
 
-def _moving_contacts(
+def contacts_in_motion(
     model: Model, state: State, kinematics: Any, max_contacts: int | None = None
 ) -> tuple[_Moving, geometry.Candidates]:
     """Find the candidate contacts with their rates, and return also all data of the candidates.
@@ -324,7 +255,7 @@ def rows_by_body(model: Model, state: State) -> ConstraintTerms:
     """
     check_sizes(model, state)
     structure = model.structure
-    moving_contacts, _ = _moving_contacts(model, state, kinematics_of(model, state.q))
+    moving_contacts, _ = contacts_in_motion(model, state, kinematics_of(model, state.q))
     bodies, places = moving_contacts.bodies, moving_contacts.places
     frames = moving_contacts.motion.position, moving_contacts.motion.rotation
     blocks = jnp.stack(free_bodies.blocks(structure.dim, bodies, places, *frames), axis=1)

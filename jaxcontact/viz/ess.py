@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_positive, check_rows
+from jaxcontact.arguments import check_number_leaves, check_positive, check_rows
 from jaxcontact.ess import EventTrajectory, Settings, integrate
 from jaxcontact.ess.inputs import system_of
 from jaxcontact.front_door import POSITIVE, checked
@@ -119,8 +119,9 @@ def _legend_of_guards(figure: Figure, order: np.ndarray, marks: Sequence[str]) -
 
 
 @checked(
-    x_corner="2", eps=check_positive, radius=POSITIVE, duration=POSITIVE, starts=check_rows, width=POSITIVE
-)
+    x_corner="2", eps=check_positive, radius=POSITIVE, duration=POSITIVE, starts=check_rows, width=POSITIVE,
+    control=check_number_leaves,
+)  # fmt: skip
 def plot_corner(
     model: Model,
     x_corner: jax.Array,

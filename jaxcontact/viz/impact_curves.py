@@ -89,7 +89,7 @@ def contact_curves(
 
     paths = np.zeros((0, 1, np.shape(terms.phi)[0], 2))
     if samples.path is not None:
-        shown = good[:max_paths]
+        shown = good[good < samples.path.shape[0]][:max_paths]  # fewer paths than samples may be there
         chosen = np.asarray(samples.path[: shown.max(initial=-1) + 1])[shown]
         if chosen.size:
             flat = contact_velocities("samples.path", chosen.reshape(-1, nv))
@@ -144,7 +144,6 @@ def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
 
     In the plane a single contact has one outcome: lam_t / lam_n in [-mu, mu] fixes the slip, which grows with
     it if lam_n > 0.
-    it wherever lam_n > 0.
     """
     alone = terms.replace(active=np.arange(terms.active.shape[0]) == contact)
     if _enumerable(terms):

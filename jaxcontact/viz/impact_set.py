@@ -7,7 +7,7 @@ beside the single outcomes that other laws predict; the choice of panels, and th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from jaxcontact.viz.impact_panel import Panel, draw, frame, legend_entries
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.figure import Figure
 
+NOISE = 1e-6  # of the largest span; smaller spans are rounding
 SCALES = 20.0  # ratio of spans; axes whose spans differ more have different scales
 
 
@@ -44,9 +45,10 @@ def plot_impact_set(
 
     After Figs. 9 to 11, 13 and 14 of Halm & Posa. Two touching contacts make three panels: normal
     velocity of B against A, then each contact's normal against its tangential velocity; one contact makes
-    one, more make one each and two of normal velocities, of the first and of the last pair. Spatial
-    contacts show the tangential speed |J_t v|. Axes of a panel have equal scales, unless its spans differ
-    more than twentyfold; the panel then says so. Samples that failed are left out.
+    one, more make one each and two of normal velocities, of the first and of the last pair. A panel in which
+    nothing moves along one of its axes is left out if there are others, and close up one with a single
+    outcome. Spatial contacts show the tangential speed |J_t v|. Axes of a panel have equal scales, unless
+    its spans differ more than twentyfold; the panel then says so. Samples that failed are left out.
 
     Args:
         samples: n samples; trajectories are drawn if `samples.path` is there.
@@ -76,16 +78,17 @@ def plot_impact_set(
     shown = shown if shown.size else np.arange(len(terms.phi))
     curves = contact_curves(samples, terms, shown, simultaneous, sequences, mujoco, labels, max_paths)
     panels = _panels([int(i) for i in shown])
-    views = (False, True) if zoom else (False,)
-    figure, places = _empty_figure(len(panels), len(views), legend_entries(curves), title, width)
-    for view, close in enumerate(views):
-        points = curves.outcomes() if close else curves.everything()
-        windows = _windows(points, curves.other, panels)
-        for k, (panel, window) in enumerate(zip(panels, windows, strict=True)):
-            axes = figure.add_subplot(places[view][k])
+    views = [(curves.everything(), _spread(curves.everything(), panels, min))]
+    if zoom:
+        views.append((curves.outcomes(), _spread(curves.outcomes(), views[0][1], max)))
+    figure, places = _empty_figure([len(chosen) for _, chosen in views], legend_entries(curves), title, width)
+    for close, (points, chosen) in enumerate(views):
+        windows = _windows(points, curves.other, chosen)
+        for k, (panel, window) in enumerate(zip(chosen, windows, strict=True)):
+            axes = figure.add_subplot(places[close][k])
             frame(axes, panel, window, labels, np.shape(terms.J_t)[1])
             draw(axes, panel, window, curves)
-            if len(panels) > 3:  # small panels, small markers
+            if len(chosen) > 3:  # small panels, small markers
                 for line in axes.lines:
                     line.set_markersize(0.75 * line.get_markersize())
             if k == 0 and len(views) == 2:
@@ -106,22 +109,28 @@ def _labels(samples: ImpactSamples, terms: ContactTerms, names: Sequence[str] | 
 
 
 def _empty_figure(
-    count: int, views: int, handles: list[Any], title: str | None, width: float
+    counts: list[int], handles: list[Any], title: str | None, width: float
 ) -> tuple[Figure, list[list[Any]]]:
-    """Make a figure with heading and legend; return it and the places of `count` panels in each view."""
+    """Make a figure with heading and legend; return it and the places of the panels of each view.
+
+    Views are below each other, but side by side if each has a single panel.
+    """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    columns = count if count <= 3 else 4
-    rows = math.ceil(count / columns)
-    legend_columns = 4 if columns > 1 else 1
+    views, count = len(counts), max(counts)
+    is_row = count == 1
+    columns = views if is_row else count if count <= 3 else 4
+    rows = 1 if is_row else math.ceil(count / columns)
+    legend_columns = (1, 2, 4)[min(columns, 3) - 1]
     # Panels are square: the height follows from the width, in inches.
     side = width / max(columns, 3) - 0.6
-    heading = 0.22 * (views - 1) * views + (0.3 if title else 0.0)
-    height = rows * views * (side + 0.42) + heading + 0.2 * math.ceil(len(handles) / legend_columns)
+    stacked = 1 if is_row else views
+    heading = (0.1 if is_row else 0.22 * (views - 1) * views) + (0.3 if title else 0.0)
+    height = rows * stacked * (side + 0.42) + heading + 0.2 * math.ceil(len(handles) / legend_columns)
     layout = ConstrainedLayoutEngine(w_pad=0.05, h_pad=0.04)
     figure = Figure(figsize=(width * columns / max(columns, 3), height), layout=layout)
-    grid = figure.add_gridspec(rows * views, columns)
+    grid = figure.add_gridspec(rows * stacked, columns)
     if title is not None:
         figure.suptitle(title, fontsize=10)
     figure.legend(
@@ -133,8 +142,11 @@ def _empty_figure(
         handlelength=1.6,
         columnspacing=1.6,
     )
+    if is_row:
+        return figure, [[grid[0, view]] for view in range(views)]
     return figure, [
-        [grid[view * rows + k // columns, k % columns] for k in range(count)] for view in range(views)
+        [grid[view * rows + k // columns, k % columns] for k in range(number)]
+        for view, number in enumerate(counts)
     ]
 
 
@@ -148,13 +160,20 @@ def _panels(shown: list[int]) -> list[Panel]:
     return [*alone, *(Panel((i, 0), (j, 0)) for i, j in ends)]
 
 
+def _spread(points: np.ndarray, panels: list[Panel], of_axes: Callable[..., Any]) -> list[Panel]:
+    """Select panels in which points (n, nc, 2) spread along both axes (min) or one (max), or the first."""
+    spans = np.ptp(points, axis=0)
+    noise = NOISE * float(np.max(spans))
+    return [panel for panel in panels if of_axes(spans[panel.x], spans[panel.y]) > noise] or panels[:1]
+
+
 def _windows(points: np.ndarray, other: np.ndarray, panels: list[Panel]) -> list[np.ndarray]:
     """Compute limits [[x0, x1], [y0, y1]] of each panel around points (k, nc, 2) and others (j, nc, 2).
 
     They are squares to equal scales, unless the spans of the points differ much and none of them is noise.
     """
     size = float(np.max(np.ptp(points, axis=0)))
-    noise = 1e-6 * size
+    noise = NOISE * size
     every = np.concatenate([points, other])
     windows = []
     for panel in panels:

@@ -51,7 +51,8 @@ def plot_mechanism(
         model: a mechanism and its numbers.
         state: configuration, and velocity before.
         v: velocities after: (nv,), or several by label.
-        names: of the contacts; default A, B, C, ... In the plane a contact named "" is not drawn.
+        names: of the contacts; default A, B, C, ... A contact named "" is not drawn,
+            unless in space none has a name.
         title: of the figure.
         width: of the figure, inches.
 
@@ -157,7 +158,8 @@ def draw_mechanism(
         model: a planar mechanism and its numbers.
         state: its configuration and velocity.
         v: (nv,) velocity to show instead of the state's.
-        names: of the contacts; default A, B, C, ... In the plane a contact named "" is not drawn.
+        names: of the contacts; default A, B, C, ... A contact named "" is not drawn,
+            unless in space none has a name.
         color: of the arrows.
         arrow_scale: length of arrows, m per m/s; default such that the longest is about a fifth of the
             mechanism.

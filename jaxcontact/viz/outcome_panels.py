@@ -1,41 +1,49 @@
 """The outcomes of an impact as robots: one panel per kind of outcome, with its share of the samples.
 
 The entry function is `plot_outcomes`. The grey silhouette is the robot at the impact; the robot in colour is
-where it goes if it moves on for a moment as after the impact.
+where it goes if it moves on for a moment as after the impact. Arrows are velocities of contacts.
 """
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_numbers
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.sampling.chunks import ImpactSamples
-from jaxcontact.impact.sampling.outcomes import LABELS, contact_names, outcome_labels
+from jaxcontact.impact.sampling.outcomes import LABELS, outcome_labels
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
-from jaxcontact.viz.palette import OUTCOMES
+from jaxcontact.terms.contact_list import Contacts, contacts
+from jaxcontact.viz.palette import OUTCOMES, OUTLINE, STILL, arrow
 from jaxcontact.viz.planar import draw_planar, draw_planar_bodies
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
-from jaxcontact.viz.spatial import draw_spatial, draw_spatial_bodies, limits, look
+from jaxcontact.viz.spatial import draw_spatial, draw_spatial_bodies, look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_KINDS = 5  # panels of outcomes; rarer kinds are counted in the title
 SILHOUETTE = "#b8b8b8"  # the robot at the impact
-REACH = 0.15  # of the size of the robot, which its fastest part moves, before the impact or after
+ENOUGH = 0.8  # share of the samples; if the panels have less, sticking and sliding count as one kind
+REACH = 0.05  # of the size of the robot, which its fastest part moves, before the impact or after
+LONGEST = 0.15  # of the size of the robot, length of the longest arrow
+SHORTEST = 0.02  # of the longest arrow; shorter ones are not drawn
+MARGIN = 0.06  # of the size of the robot, around all that is drawn
+LETTERS = 15  # per inch of a note below the panels
 PROBE = 1e-6  # s, in which the speeds of bodies are measured
 MARKS = {"sticks": OUTCOMES[0], "slides": OUTCOMES[1], "lifts": "white", "approaches": OUTCOMES[3]}
 TILTS = len(LABELS)  # the kind of a body of which some contacts lift
+STAYS = TILTS + 1  # the kind of a body that sticks or slides
+VERBS = tuple((verb, verb[:-1]) for verb in (*LABELS, "tilts", "stays"))  # of one group, of several
 
 
 def _check_terms(name: str, value: Any) -> None:
@@ -44,14 +52,13 @@ def _check_terms(name: str, value: Any) -> None:
         raise TypeError(f"{name}: expected ContactTerms, got {type(value).__name__}")
 
 
-@checked(terms=_check_terms, points=check_numbers, mujoco="nv", width=POSITIVE)
+@checked(terms=_check_terms, mujoco="nv", width=POSITIVE)
 def plot_outcomes(
     model: Model,
     state: State,
     samples: ImpactSamples,
     terms: Any,  # ContactTerms of some of the contacts of the model
     *,
-    points: Any = None,
     names: Sequence[str] | None = None,
     mujoco: Any = None,
     title: str | None = None,
@@ -59,17 +66,17 @@ def plot_outcomes(
 ) -> Figure:
     """Plot the kinds of outcomes of an impact, the most frequent first, each as the robot a moment later.
 
-    A kind says of every contact, or of every group of contacts with one name, if it sticks, slides or lifts;
-    a group of which some lift tilts. A panel shows the sample nearest to the mean of its kind.
+    A kind says of every group of contacts with one name if it sticks, slides or lifts; a group of which some
+    lift tilts. If there are many kinds, sticking and sliding count as one, staying. A panel shows the sample
+    nearest to the mean of its kind, with the velocity of the fastest contact of each group.
 
     Args:
         model: a mechanism and its numbers.
         state: its configuration at the impact.
         samples: outcomes, from `sample`.
-        terms: contact terms of the samples, nc contacts.
-        points: (nc, dim) places of the contacts, m; None draws none.
+        terms: contact terms of the samples, of all contacts of the model or of those that touch, nc.
         names: of the contacts (nc,); contacts of one name, such as those of a foot, count as one. Default
-            A, B, C, ...
+            the bodies that touch.
         mujoco: (nv,) MuJoCo's velocity after the impact, in a panel of its own; None for none.
         title: of the figure.
         width: of the figure, inches.
@@ -78,36 +85,71 @@ def plot_outcomes(
         A matplotlib figure that belongs to no window; save it by `savefig`.
 
     Raises:
-        ValueError: no sample succeeded, or another number of names.
+        ValueError: no sample succeeded, another number of names, or terms of other contacts.
         ImportError: if matplotlib is not installed.
     """
     inputs.check(terms, state.v)
-    names = contact_names(terms.phi.shape[0]) if names is None else list(names)
-    if len(names) != terms.phi.shape[0]:
-        raise ValueError(f"names: expected one per contact, {terms.phi.shape[0]}, got {len(names)}")
-    shape = (len(names), model.structure.dim)
-    if points is not None and np.shape(points) != shape:
-        raise ValueError(f"points: expected shape {shape}, got {np.shape(points)}")
+    listed = contacts(model, state)
+    rows = _rows(listed, terms)
+    names = body_names(listed, rows) if names is None else list(names)
+    if len(names) != len(rows):
+        raise ValueError(f"names: expected one per contact, {len(rows)}, got {len(names)}")
     kinds, labels, rest = _kinds(samples, terms, names)
     if mujoco is not None:
         kinds = [*kinds, ("MuJoCo", np.asarray(mujoco, float), None)]
     scene, frame = scene_of(model), frames_of(model, state.q, contacts=False)
-    moment = _moment(model, state, [v for _, v, member in kinds if member is not None], extent(scene, frame))
+    size = float(np.max(np.subtract(*extent(scene, frame)[::-1])))
+    moment = _moment(model, state, [v for _, v, member in kinds if member is not None], size)
     moved = [frames_of(model, _moved(model, state, v, moment), contacts=False) for _, v, _ in kinds]
-    figure, places = _panels(scene, [frame, *moved], len(kinds), width)
-    for k, ((words, _, member), after, axes) in enumerate(zip(kinds, moved, places, strict=True)):
-        _draw(axes, scene, frame, after, [frame, *moved])
-        colour = "black" if member is None else OUTCOMES[k]
-        axes.set_title(words, fontsize=8.5, fontweight="bold", color=colour)
-        if points is not None and member is not None:
-            _mark(axes, scene, np.asarray(points), labels[member])
-    note = f"grey: at the impact; in colour: {moment:g} s later, as it moves after the impact"
-    figure.supxlabel(note + (f"; {100 * rest:.2g} % are of other kinds" if rest else ""), fontsize=8)
-    if points is not None:
-        _explain(figure)
+    velocities = [_velocities(model, state, v)[rows] for _, v, _ in kinds]
+    fastest = max(float(np.linalg.norm(moving, axis=1).max()) for moving in velocities)
+    metres = LONGEST * size / fastest if fastest > STILL else 0.0  # per m/s
+    points = np.asarray(listed.point)[rows]
+    tips = np.concatenate([points + metres * moving for moving in velocities])
+    box = _box(scene, [frame, *moved], tips, MARGIN * size)
+    lines = max(words.count("\n") + 1 for words, _, _ in kinds)
+    figure, places = _panels(box, len(kinds), lines, width)
+    for (words, _, member), after, moving, axes in zip(kinds, moved, velocities, places, strict=True):
+        _draw(axes, scene, frame, after, box)
+        axes.set_title(words, fontsize=8.5, fontweight="bold")
+        _point(axes, scene, points, moving * metres, names, SHORTEST * LONGEST * size)
+        if member is not None:
+            _mark(axes, scene, points, labels[member])
+    notes = [f"grey: at the impact; in colour: {moment:g} s later, as it moves after the impact"]
+    if metres:
+        notes.append(f"arrows: velocities of contacts, the longest {fastest:.2g} m/s")
+    if rest:
+        notes.append(f"{100 * rest:.2g} % are of other kinds")
+    across = int(LETTERS * figure.get_figwidth())
+    figure.supxlabel(textwrap.fill("; ".join(notes), across), fontsize=8)
+    _explain(figure)
     if title is not None:
-        figure.suptitle(title, fontsize=11)
+        figure.suptitle(title, fontsize=11, x=0.01, ha="left")
     return figure
+
+
+def body_names(listed: Contacts, rows: np.ndarray) -> list[str]:
+    """List the first moving body of each of these contacts."""
+    bodies = [second if first is None else first for first, second in listed.bodies]
+    return [str(bodies[listed.pair[k]]) for k in rows]
+
+
+def _rows(listed: Contacts, terms: ContactTerms) -> np.ndarray:
+    """Return the numbers of the contacts of the terms among those of the model."""
+    count, touching = terms.phi.shape[0], np.flatnonzero(np.asarray(listed.touching))
+    if count == len(listed.pair):
+        return np.arange(count)
+    if count != len(touching):
+        expected = f"all {len(listed.pair)} contacts of the model, or the {len(touching)} that touch"
+        raise ValueError(f"terms: expected those of {expected}, got {count}")
+    return touching
+
+
+def _velocities(model: Model, state: State, v: np.ndarray) -> np.ndarray:
+    """Compute the velocities of all contacts of moving bodies in the world, m/s."""
+    moving = contacts(model, state.replace(v=jnp.asarray(v, state.v.dtype)))
+    turned = np.array([-1.0 if first is None else 1.0 for first, _ in moving.bodies])
+    return np.asarray(moving.velocity) * turned[list(moving.pair), None]
 
 
 def _kinds(
@@ -123,6 +165,9 @@ def _kinds(
     member = np.array([groups.index(name) if name in groups else -1 for name in names])
     states = np.stack([_state(labels[:, (member == k) & active]) for k in range(len(groups))], axis=1)
     kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
+    if np.sort(counts)[::-1][:MOST_KINDS].sum() < ENOUGH * len(states):
+        states[states < LABELS.index("lifts")] = STAYS
+        kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
     shown = []
     for kind in np.argsort(-counts, kind="stable")[:MOST_KINDS]:
         of_kind = np.flatnonzero(inverse.reshape(-1) == kind)
@@ -142,24 +187,21 @@ def _state(labels: np.ndarray) -> np.ndarray:
 
 def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
     """Say what the groups do, those that do the same together: "42 %: A, B stick; C lifts"."""
-    does = ((*LABELS, "tilts"), ("stick", "slide", "lift", "approach", "tilt"))
     parts = []
     for label in dict.fromkeys(kind):
         of_label = [name for name, other in zip(groups, kind, strict=True) if other == label]
-        verb = does[len(of_label) > 1][label]
+        verb = VERBS[label][len(of_label) > 1]
         everyone = len(of_label) == len(groups) > 2
         parts.append(f"all {verb}" if everyone else f"{', '.join(of_label)} {verb}")
-    lines = [f"{100 * share:.3g} %", *parts]
-    return "\n".join(lines)
+    percent = round(100 * share, 0 if share >= 0.1 else 1)
+    return "\n".join([f"{percent:g} %", *parts])
 
 
 def _moved(model: Model, state: State, v: np.ndarray, seconds: float) -> Any:
     return retract(model.system, state.q, jnp.asarray(v * seconds, state.q.dtype))
 
 
-def _moment(
-    model: Model, state: State, outcomes: Sequence[np.ndarray], box: tuple[np.ndarray, np.ndarray]
-) -> float:
+def _moment(model: Model, state: State, outcomes: Sequence[np.ndarray], size: float) -> float:
     """Choose the time in which the fastest body moves by REACH of the size of the mechanism, s.
 
     If all outcomes are slow it is the time in which it would have moved by the size, before the impact.
@@ -169,38 +211,60 @@ def _moment(
     for v in (np.asarray(state.v), *outcomes):
         after = frames_of(model, _moved(model, state, v, PROBE), contacts=False).centres
         speeds.append(float(np.linalg.norm(after - centres, axis=1).max()) / PROBE)
-    size = float(np.max(box[1] - box[0]))
     slowest = max(max(speeds[1:]) / REACH, speeds[0])
     return float(f"{size / slowest:.1g}") if slowest > 0.0 else 0.0
 
 
-def _panels(scene: Scene, frames: Sequence[Frames], count: int, width: float) -> tuple[Figure, list[Any]]:
-    """Make a figure with `count` panels of the shape of the mechanism."""
+def _panels(
+    box: tuple[np.ndarray, np.ndarray], count: int, lines: int, width: float
+) -> tuple[Figure, list[Any]]:
+    """Make a figure with `count` panels of the shape of the box, with lines of words above each."""
     from matplotlib.figure import Figure
 
-    box = _box(scene, frames)
-    low, high = box if scene.dim == 2 else limits(look(), *box)
-    columns = min(count, 3)
+    across, tall = np.subtract(*box[::-1])
+    columns = min(count, 3 if across > 0.6 * tall else 6)
     rows = math.ceil(count / columns)
     side = min(width / columns, 3.6)
-    height = side * float(np.clip((high - low)[1] / (high - low)[0], 0.4, 2.0))
-    figure = Figure(figsize=(side * columns, (height + 0.7) * rows + 0.7), layout="constrained")
+    height = min(side * tall / across, 1.2 * side if rows > 1 else 4.0) + 0.14 * lines + 0.1
+    figure = Figure(figsize=(side * columns, height * rows + 0.5), layout="constrained")
     return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(count)]
 
 
-def _box(scene: Scene, frames: Sequence[Frames]) -> tuple[np.ndarray, np.ndarray]:
+def _box(
+    scene: Scene, frames: Sequence[Frames], tips: np.ndarray, margin: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return lower left and upper right of the picture of frames and tips, m; the ground is seen below."""
     boxes = [extent(scene, frame) for frame in frames]
-    return np.min([low for low, _ in boxes], axis=0), np.max([high for _, high in boxes], axis=0)
+    low, high = np.min([low for low, _ in boxes], axis=0), np.max([high for _, high in boxes], axis=0)
+    if scene.dim == 3:
+        corners = look().flat(np.stack(np.meshgrid(*zip(low, high, strict=True)), axis=-1).reshape(-1, 3))
+        low, high, tips = corners.min(axis=0), corners.max(axis=0), look().flat(tips)
+    low, high = np.minimum(low, tips.min(axis=0)), np.maximum(high, tips.max(axis=0))
+    return low - margin * np.array([1.0, 2.0]), high + margin
 
 
-def _draw(axes: Any, scene: Scene, before: Frames, after: Frames, frames: Sequence[Frames]) -> None:
-    box = _box(scene, frames)
+def _draw(axes: Any, scene: Scene, before: Frames, after: Frames, box: tuple[np.ndarray, np.ndarray]) -> None:
+    """Draw the robot after the impact over its silhouette at the impact, without axes."""
     if scene.dim == 2:
         draw_planar(axes, scene, after, *box)
         draw_planar_bodies(axes, scene, before, colour=SILHOUETTE, alpha=0.7)
     else:
-        draw_spatial(axes, scene, after, look(), *box)
+        draw_spatial(axes, scene, after, look(), *extent(scene, before))
         draw_spatial_bodies(axes, scene, before, look(), colour=SILHOUETTE, alpha=0.7)
+    axes.set_axis_off()
+    axes.set(xlim=(box[0][0], box[1][0]), ylim=(box[0][1], box[1][1]))
+
+
+def _point(
+    axes: Any, scene: Scene, points: np.ndarray, along: np.ndarray, names: Sequence[str], shortest: float
+) -> None:
+    """Draw an arrow at the fastest contact of each name, unless it is short."""
+    lengths = np.linalg.norm(along, axis=1)
+    for name in dict.fromkeys(names):
+        k = max((k for k, other in enumerate(names) if other == name), key=lambda k: lengths[k])
+        place, ahead = (x if scene.dim == 2 else look().flat(x) for x in (points[k], along[k]))
+        if np.linalg.norm(ahead) > shortest:
+            arrow(axes, place, ahead, OUTLINE)
 
 
 def _mark(axes: Any, scene: Scene, points: np.ndarray, labels: np.ndarray) -> None:

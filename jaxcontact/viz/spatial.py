@@ -114,8 +114,10 @@ def draw_spatial_contacts(
     metres: float,
     colour: str,
 ) -> None:
-    """Draw contacts, their names and arrows of `metres` per m/s."""
+    """Draw contacts, their names and arrows of `metres` per m/s; if some have a name, only those."""
     for place, label, u in zip(frame.contacts, labels, velocities, strict=False):
+        if any(labels) and not label:
+            continue
         flat = view.flat(place)
         axes.plot(*flat, "o", markersize=3.5, color=colour, markeredgecolor="white", zorder=8)
         if label:

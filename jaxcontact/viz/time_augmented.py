@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontact.arguments import check_mapping
+from jaxcontact.arguments import check_mapping, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.impact import Paradox
 from jaxcontact.simulate import AugmentedPath, PieceKind
@@ -42,27 +42,29 @@ def plot_path(path: AugmentedPath, coordinate: int, *, name: str = "q", title: s
         A matplotlib figure.
     """
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
     nodes, rows = _in_use(path), slice(0, _in_use(path).stop - 1)
     s, t, q, v = (np.asarray(getattr(path, x))[nodes] for x in ("s", "t", "q", "v"))
     hits = np.asarray(path.kind)[rows] == PieceKind.IMPACT
-    figure = Figure(figsize=(9.6, 3.1), layout="constrained")
+    figure = Figure(figsize=(9.6, 3.3), layout="constrained")
     over_t, over_s, rates = figure.subplots(1, 3)
     for axes, x, label in ((over_t, t, "t (s)"), (over_s, s, "s (s and N s)")):
         axes.plot(x, q[:, coordinate], color=LINES[0], linewidth=1.3, label=name)
         axes.plot(x, v[:, coordinate], color=LINES[1], linewidth=1.1, label=f"rate of {name}")
         _axes_of(axes, label, "")
-    over_t.legend(fontsize=8, frameon=False)
     edges = np.append(np.asarray(path.t_rate)[rows], np.nan)
     rates.step(s, edges, where="post", color="black", linewidth=1.0, label="dt/ds")
     normal = np.asarray(path.lam)[rows, :, 0]
     for i in range(normal.shape[1]):
         rates.step(
             s, np.append(normal[:, i], np.nan), where="post", color=LINES[i % len(LINES)], linewidth=1.0,
-            label=f"normal impulse of contact {i}",
+            label=f"impulse {i}",
         )  # fmt: skip
     _axes_of(rates, "s (s and N s)", "by unit of s")
-    rates.legend(fontsize=7, frameon=False)
+    lines = [*over_t.get_lines(), *rates.get_lines()]
+    handles: list[Any] = [*lines, Patch(color=FROZEN, label="impact: time stands still")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
     for axes in (over_s, rates):
         for k in np.flatnonzero(hits):
             axes.axvspan(s[k], s[k + 1], color=FROZEN, linewidth=0, zorder=0)
@@ -100,7 +102,7 @@ def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None =
     return figure
 
 
-@checked(outline="real k 2", rows=check_mapping)
+@checked(outline=("real k 2", check_number), rows=check_mapping)
 def plot_snapshots(
     path: AugmentedPath, outline: np.ndarray, rows: Any, *, title: str | None = None
 ) -> Figure:
@@ -144,7 +146,7 @@ def plot_snapshots(
     return figure
 
 
-@checked(x="real n", y="real m", kind="int m n")
+@checked(x=("real n", check_number), y=("real m", check_number), kind="int m n")
 def plot_paradox(
     x: np.ndarray, y: np.ndarray, kind: np.ndarray, *, names: tuple[str, str] = ("", ""),
     boundaries: dict[str, tuple[Any, Any]] | None = None, title: str | None = None,

@@ -41,8 +41,39 @@ def test_a_landing_under_every_stepper(ball, capsys, tmp_path):
     assert all("SUCCESS" in line for line in lines[1:6])
 
 
+SLED = """<mujoco><option cone="elliptic" impratio="10"/><worldbody><geom type="plane" size="5 5 1"/>
+<body name="sled" pos="0 0 0.1"><freejoint/><geom type="box" size="0.2 0.2 0.1" mass="2"/></body></worldbody>
+<keyframe><key name="slides" qpos="0 0 0.1 1 0 0 0" qvel="1 0 0 0 0 0"/></keyframe></mujoco>"""
+
+
+@pytest.mark.slow
+def test_friction_is_that_of_both_simulators(capsys, tmp_path):
+    """A sled at 1 m/s loses (1 - (1 - mu g t)^2) / 2 J per kg."""
+    path = tmp_path / "sled.xml"
+    path.write_text(SLED)
+    words = ("--keyframe", "slides", "--mu", "0.3", "--steppers", "compliant", "--duration", "0.1", "--json")
+    assert main(["compare", str(path), *words, "--out", str(tmp_path)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    lost = 2.0 * (1 - (1 - 0.3 * 9.81 * 0.1) ** 2) / 2
+    for row in said["rows"]:
+        assert row["lost J"] == pytest.approx(lost, rel=0.05), row["stepper"]
+
+
+@pytest.mark.long
+def test_a_stepper_that_refuses_the_robot_is_named(capsys, tmp_path):
+    path = tmp_path / "ball.xml"
+    path.write_text(BALL.replace("<freejoint/>", '<joint type="slide" axis="0 0 1" frictionloss="1"/>'))
+    words = ("--steppers", "event-driven", "--duration", "0.01", "--json", "--out", str(tmp_path))
+    assert main(["compare", str(path), *words]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [row["stepper"] for row in said["rows"]] == ["MuJoCo"]
+    assert "dry friction" in said["refused"]["event-driven"]
+
+
 def test_it_refuses_what_has_no_effect(ball, capsys):
     assert main(["compare", "rocking_block"]) == 2
     assert "expected an MJCF or URDF file" in capsys.readouterr().err
+    assert main(["compare", str(ball), "--mu", "1", "2"]) == 2
+    assert "--mu: expected one number" in capsys.readouterr().err
     assert main(["simulate", str(ball), "--stepper", "compliant", "--law", "plastic"]) == 2
     assert "--law: --stepper compliant takes none" in capsys.readouterr().err

@@ -3,6 +3,8 @@
 import pytest
 
 from jaxcontact.cli.command_options import (
+    add_compare,
+    add_flow,
     add_impact,
     add_inspect,
     add_simulate,
@@ -62,12 +64,12 @@ def test_every_command_of_files_has_the_same_options():
     import argparse
 
     commands = argparse.ArgumentParser().add_subparsers()
-    for add in (add_impact, add_inspect, add_simulate, add_view):
+    for add in (add_impact, add_inspect, add_simulate, add_view, add_compare, add_flow):
         run = add(commands)
         flags = {flag for action in run._actions for flag in action.option_strings}
         assert {
             "--keyframe", "--planar", "--contacts", "--unsupported", "--floating", "--floor",
-            "--max-hull-vertices", "--fall",
+            "--max-hull-vertices", "--fall", "--mu",
         } <= flags  # fmt: skip
 
 
@@ -79,6 +81,11 @@ def test_every_command_of_files_has_the_same_options():
         (["simulate", "hopper", "--floating"], "--floating: only with a FILE"),
         (["inspect", "gone.xml", "--floor", "nan"], "FILE: no file 'gone.xml'"),
         (["simulate", "gone.xml"], "MODEL: no file 'gone.xml'"),
+        (["view", "quadruped", "--mu", "0.5"], "--mu: friction is not seen"),
+        (["flow", "hopper_1d", "--mu", "0.5"], "--mu: contacts of `flow` are springs without friction"),
+        (["simulate", "hopper", "--mu", "-1"], "--mu: expected finite friction >= 0, got -1"),
+        (["simulate", "hopper", "--mu", "1", "2"], "--mu: expected 1 or 8 numbers, got 2"),
+        (["simulate", "pendulum_joint", "--mu", "1"], "--mu: expected contacts, got 1"),
         (["simulate", "hopper", "--fall", "-1"], "--fall: expected a speed > 0, m/s, got -1"),
         (
             ["impact", "quadruped"],
@@ -96,6 +103,12 @@ def test_view_writes_a_robot_that_touches(arm, tmp_path):
     words = ["--unsupported", "skip", "--floating", "--floor", "0", "--contacts", "world", "--fall", "1"]
     assert main(["view", arm, *words, "--out", str(page)]) == 0
     assert page.stat().st_size > 1000
+
+
+def test_inspect_tells_the_friction_that_is_asked_for(arm, capsys):
+    words = ["--unsupported", "skip", "--floor", "-0.3", "--floating", "--contacts", "pad:floor"]
+    assert main(["inspect", arm, *words, "--mu", "0.25"]) == 0
+    assert "pad on floor: 1, friction 0.25" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -86,5 +86,22 @@ def test_controls_of_a_file_push(capsys, tmp_path):
     controls.write_text("2.0\n1.0\n")
     code, _, err = run(capsys, str(robot), *stepping, "--controls", str(controls))
     assert code == 2 and "--controls: expected 5 rows, or one, of 1 numbers, got 2 of 1" in err
+    robot.write_text(
+        robot.read_text().replace("</mujoco>", '<keyframe><key name="push" ctrl="3"/></keyframe></mujoco>')
+    )
+    named = (*stepping, "--keyframe", "push", "--controls", "keyframe")
+    code, _, err = run(capsys, str(robot), *named)
+    assert code == 0, err
+    found = simulate.Trajectory.load(tmp_path / "cart_motion.npz")
+    np.testing.assert_allclose(found.states.v[-1], [0.15], rtol=1e-6)
+    code, _, err = run(capsys, str(robot), *stepping, "--controls", "keyframe")
+    assert code == 2 and "--controls keyframe: name the --keyframe" in err
     code, _, err = run(capsys, str(robot), "--worlds", "2", "--controls", str(controls))
     assert code == 2 and "--controls: only with --worlds 1" in err
+    for name, content in (("a.txt", b"\xf6\x00"), ("b.txt", b"1 a"), ("c.npy", b"\xf6"), ("d.npy", b"")):
+        (tmp_path / name).write_bytes(content)
+        code, _, err = run(capsys, str(robot), *stepping, "--controls", str(tmp_path / name))
+        assert code == 2 and f"--controls: expected a table of numbers in {tmp_path / name}: " in err
+    controls.write_text("nan\n")
+    code, _, err = run(capsys, str(robot), *stepping, "--controls", str(controls))
+    assert code == 2 and f"--controls: expected rows of finite numbers in {controls}" in err

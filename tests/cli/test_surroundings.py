@@ -57,6 +57,22 @@ def test_a_platform_that_is_not_here_is_one_line(platform):
     assert line.startswith("jaxcontact: JAX_PLATFORMS: expected one of this machine") and platform in line
 
 
+def test_a_setting_of_jax_without_sense_is_one_line():
+    run = shell(f"$J inspect {HOPPER}", JAX_ENABLE_X64="banana")
+    assert run.returncode == 2
+    (line,) = lines(run)
+    assert line.startswith("jaxcontact: the environment: ") and "JAX_ENABLE_X64" in line and "banana" in line
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder in which nothing can be made")
+def test_a_folder_that_refuses_files_is_refused_before_the_work():
+    """Its permissions allow root to write."""
+    run = shell("$J impact rocking_block --out /proc/pictures")
+    assert (run.returncode, run.stdout) == (2, b"")
+    (line,) = lines(run)
+    assert line.startswith("jaxcontact: --out: cannot write to /proc/pictures: no file can be made in /proc")
+
+
 @pytest.mark.slow
 def test_programs_that_are_not_compiled_are_refused():
     run = shell(f"$J inspect {HOPPER}", JAX_DISABLE_JIT="1")
@@ -106,7 +122,8 @@ def test_a_signal_ends_a_command_within_two_seconds(number, word, tmp_path):
 
 
 COSTS = {
-    "simulate rocking_block --dt 1e-300": "--dt: expected at most 2147483647 steps, got 1e+300",
+    "simulate rocking_block --dt 1e-300": "--duration over --dt: expected at most 2147483647 steps, got 1e+300",
+    "simulate rocking_block --duration 1e18": "--duration over --dt: expected at most 2147483647 steps",
     "simulate rocking_block --worlds 2^40": "num_worlds: expected at most",
     "simulate rocking_block --seed 12345678901234567890123": "expected an integer >= 0 and < 2^64",
     "impact rocking_block --samples 2^999999999": "expected at least 1 and less than 2^63",

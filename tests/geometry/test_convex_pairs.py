@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import shape_cases as cases
 
+import jaxcontact as jc
 from jaxcontact import geometry
 from jaxcontact.algebra import rotations
 
@@ -183,3 +184,18 @@ def test_a_cylinder_on_its_end_and_on_its_side():
         np.testing.assert_allclose(phi, 0.0, atol=1e-12)
         rows.add(tuple(index[np.argsort(point[:, 1])]))
     assert len(rows) == 1  # each end keeps its number
+
+
+def test_coaxial_round_bodies_part_sideways():
+    """Nearly alike in every direction: a capsule of 0.1 m in a cylinder of 0.2 m leaves after 0.3 m - offset."""
+    model = jc.load_mjcf("""<mujoco><worldbody>
+      <body><freejoint/><geom type="capsule" size=".1 .3" mass="1"/></body>
+      <body><freejoint/><geom type="cylinder" size=".2 .15" mass="1"/></body></worldbody></mujoco>""")
+    cases = itertools.product((0.0, 1e-9, 1e-6, 1e-3, 0.02), (0.0, 1e-7, 0.01), np.linspace(0.0, 6.0, 7))
+    offset, height, turn = np.array(list(cases)).T
+    q = np.zeros((len(offset), 14))
+    q[:, [3, 10]] = 1.0
+    q[:, :3] = np.stack([offset * np.cos(turn), offset * np.sin(turn), height], axis=1)
+    start = model.initial_state()
+    gaps = jax.jit(jax.vmap(lambda q: jnp.min(jc.contact_terms(model, start.replace(q=q)).phi)))(q)
+    np.testing.assert_allclose(gaps, offset - 0.3, atol=1e-12)

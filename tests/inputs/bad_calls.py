@@ -34,10 +34,12 @@ NOT_NEGATIVE = re.compile(
 # Arguments whose values the function hands to the caller's code, or to anything that JAX can take.
 ANYTHING = {
     "control", "policy_memory", "params0", "data", "optimizer", "controls0", "params", "free", "free0",
-    "constants", "direction", "info", "mj_model", "mj_data", "grid",
+    "direction", "mj_model", "mj_data", "grid",
 }  # fmt: skip
+TREES = {"control", "policy_memory", "params0", "data", "free"}  # of numbers, for the caller's code
 # Cases that are no mistakes: batches of any axes, numbers of any size, infinity as a default.
 FINE = {
+    ("raise_if_failed", "info", "a number"),
     ("ess.unpack", "x", "one axis more"), ("rotations.planar_matrix", "angle", "one axis more"),
     ("impact.sample", "seed", "a number"), ("simulate.time_augmented", "longest", "inf"),
     ("ess.DormandPrince", "longest", "inf"),
@@ -143,6 +145,8 @@ def wrong_values(path, parameter, value):
         takes_number = re.search(r"int|float", kind) or (kind == "Any" and isinstance(value, int | float))
         if not takes_number and "Array" not in kind and not is_array(value) and value is not None:
             yield "a number", 3
+    if name in TREES:
+        yield "a tree of words", {"a": ["b"]}
     if isinstance(value, jc.Model):
         yield "a State", value.initial_state() if value.initial is not None else gait().initial_state()
         yield "Params", value.params
@@ -158,6 +162,7 @@ def wrong_values(path, parameter, value):
     if is_array(value):
         yield "complex numbers", value * 1j
         yield "one axis more", value[None, None]
+        yield "a masked array", np.ma.masked_array(np.asarray(value))
         if value.ndim and name not in ANYTHING:
             yield "one number more", jnp.concatenate([value, value[..., :1]], axis=-1)
             yield "no numbers", value[..., :0]

@@ -12,8 +12,8 @@ import pytest
 
 import jaxcontact as jc
 from inputs.bad_calls import Case, cases_of, judge_error, outcome, public_functions, public_records
-from inputs.valid_calls import CALLS, RECORDS, gait, terms
-from jaxcontact import geometry, impact
+from inputs.valid_calls import CALLS, EPS, RECORDS, affine, gait, terms
+from jaxcontact import ess, geometry, impact, models
 from jaxcontact.arguments import check_count, check_positive
 from jaxcontact.front_door import POSITIVE, checked
 
@@ -95,6 +95,30 @@ def test_the_front_door_costs_less_than_a_millisecond_and_nothing_in_a_program()
     assert seconds(call) - seconds(inside) < 1e-3
 
 
+def test_arrays_of_numpy_stand_for_those_of_jax():
+    model = affine()
+    x, crossed = np.array([-0.2, -0.1, -0.3]), np.zeros(3, bool)
+    for function, arguments in (
+        (ess.flow, {"x0": x, "t0": 0.0, "t1": 0.1, "settings": EPS}),
+        (ess.saltation_matrix, {"x": x, "guard": 0, "crossed": crossed}),
+    ):
+        found = function(model.replace(params=jax.tree.map(np.asarray, model.params)), **arguments)
+        jax.tree.map(np.testing.assert_array_equal, found, function(model, **arguments))
+    q = np.asarray(models.trex().initial_state().q)
+    assert models.trex_drop(models.trex().params, q).initial_state().q[1] > q[1]
+
+
+def test_flat_points_and_bodies_that_are_not_there_are_named():
+    with pytest.raises(ValueError, match="vertices: expected four points or more that are not in one plane"):
+        jc.hull_faces(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0.0]]))
+    shapes = {
+        "foot": jc.Point(name="foot", body="leg"),
+        "floor": jc.HalfSpace(name="floor", normal=(0.0, 1.0)),
+    }
+    with pytest.raises(ValueError, match="bodies: expected the body 'leg' of 'foot' among them"):
+        geometry.contact_bodies(2, ("arm",), shapes, (("foot", "floor"),))
+
+
 def test_lists_stand_for_tuples():
     assert impact.Sequential(order=[0, 1]).order == (0, 1)
     assert geometry.HalfSpace(name="floor", normal=[0.0, 1.0]).normal == (0.0, 1.0)
@@ -123,6 +147,15 @@ def test_a_traced_shape_names_the_argument():
         jax.jit(lambda q: jc.mass_matrix(model, q))(jnp.ones(3))
     with pytest.raises(ValueError, match=r"q: expected shape \(4,\), got \(2, 4\); use vmap for batches"):
         jax.vmap(lambda q: jc.mass_matrix(model, q))(jnp.ones((3, 2, 4)))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_floats_of_two_precisions_that_fail_are_named(place):
+    state = gait().initial_state()
+    arguments = [np.asarray(state.q, np.float64), np.asarray(state.v, np.float64)]
+    arguments[place] = arguments[place].astype(np.float32)
+    with pytest.raises(TypeError, match=r"[qv]: expected float64, as model has, got float32"):
+        jc.terms.contact_velocities(gait(), *arguments)
 
 
 @pytest.mark.parametrize(

@@ -350,9 +350,6 @@ def test_what_cannot_be_stepped_is_named():
             stepper=stepper,
             dt=DT,
         )
-    held = jc.models.pendulum_joint()
-    with pytest.raises(ValueError, match="EventDriven takes no `constraints`; use Compliant"):
-        stepper.init(held, held.initial_state())
     with pytest.raises(TypeError, match="impact: expected a callable"):
         jc.simulate.EventDriven(impact="routh")
     with pytest.raises(ValueError, match="max_events: expected an integer >= 1, got 0"):

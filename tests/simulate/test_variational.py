@@ -220,7 +220,7 @@ def test_bad_numbers_and_starts_are_named():
     with pytest.raises(ValueError, match="order: expected"):
         run((model, state), order=(1,))
     joint = jc.models.pendulum_joint()
-    with pytest.raises(ValueError, match="no `constraints`"):
+    with pytest.raises(ValueError, match="no closed loops, joints held by `constraints`"):
         run((joint, joint.initial_state()))
 
 

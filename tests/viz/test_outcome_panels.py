@@ -6,6 +6,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.impact.sampling.outcomes import outcome_shares
+from jaxcontact.viz.outcome_panels import _kinds
 from jaxcontact.viz.scene import scene_of
 
 MODEL = jc.models.rocking_block()
@@ -19,7 +20,9 @@ def titles(figure):
 
 
 def test_panels_have_the_shares_of_the_samples():
-    figure = jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS, mujoco=jnp.zeros(3), title="block")
+    figure = jc.viz.plot_outcomes(
+        MODEL, STATE, SAMPLES, TERMS, names=["A", "B"], mujoco=jnp.zeros(3), title="block"
+    )
     shares = [share for _, share in outcome_shares(SAMPLES, TERMS)]
     assert len(shares) > 1 and titles(figure)[-1] == "MuJoCo"
     shown = [float(title.split(" %")[0]) / 100 for title in titles(figure)[:-1]]
@@ -27,15 +30,59 @@ def test_panels_have_the_shares_of_the_samples():
     assert any("A lifts\nB sticks" in title or "B lifts" in title for title in titles(figure))
 
 
-def test_contacts_of_one_name_count_as_one():
-    figure = jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS, names=["foot", "foot"])
+def test_contacts_of_one_body_count_as_one():
+    figure = jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS)
     words = {title.split("\n", 1)[1] for title in titles(figure)}
-    assert words <= {"foot sticks", "foot slides", "foot lifts", "foot tilts"} and "foot tilts" in words
+    assert words <= {f"block {verb}" for verb in ("sticks", "slides", "lifts", "tilts")}
+    assert "block tilts" in words
+
+
+def test_an_arrow_is_the_velocity_of_a_contact_that_moves():
+    figure = jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS, names=["A", "B"])
+    places = np.asarray(jc.contacts(MODEL, STATE).point)
+    lengths, words = [], figure._supxlabel.get_text().replace("\n", " ")
+    for axes in figure.axes:
+        arrows = [(np.asarray(text.xyann), np.asarray(text.xy)) for text in axes.texts]
+        lifts = [
+            name in "".join(line for line in axes.get_title().split("\n") if "lift" in line) for name in "AB"
+        ]
+        assert len(arrows) == sum(lifts), axes.get_title()  # what sticks has none
+        for start, end in arrows:
+            np.testing.assert_allclose(start, places[np.flatnonzero(lifts)][0], atol=1e-9)
+            assert abs(end[0] - start[0]) < 1e-9 < end[1] - start[1]
+            lengths.append(end[1] - start[1])
+    longest = max(float(np.max(SAMPLES.v_plus @ TERMS.J_n[k])) for k in (0, 1))
+    shown = float(words.partition("longest ")[2].split()[0])
+    assert 0.0 < shown <= longest
+    np.testing.assert_allclose(max(lengths), 0.15 * 2.0, rtol=1e-6)  # of a block 2 m tall
+
+
+def test_rounding_is_no_arrow():
+    still = SAMPLES.replace(v_plus=1e-15 * jnp.ones_like(SAMPLES.v_plus))
+    figure = jc.viz.plot_outcomes(MODEL, STATE, still, TERMS)
+    assert titles(figure) == ["100 %\nblock sticks"] and not figure.axes[0].texts
+    assert "arrows" not in figure._supxlabel.get_text()
+
+
+def test_many_kinds_are_told_apart_by_what_lifts():
+    labels = np.random.default_rng(0).integers(0, 3, size=(400, 3))  # 27 kinds, as frequent as each other
+    terms = TERMS.replace(
+        J_n=jnp.eye(3), J_t=jnp.eye(3)[:, None], phi=jnp.zeros(3), mu=jnp.ones(3), active=jnp.ones(3, bool)
+    )
+    many = SAMPLES.replace(
+        v_plus=jnp.asarray(np.where(labels == 2, 1.0, 0.0)), status=jnp.zeros(400, jnp.uint32)
+    )
+    kinds, _, rest = _kinds(many, terms, ["a", "b", "c"])
+    assert len(kinds) == 5 and rest < 1 - 5 / 9
+    same = _kinds(many.replace(v_plus=jnp.zeros((400, 3))), terms, ["a", "b", "c"])[0]
+    assert [words for words, _, _ in same] == ["100 %\nall stick"]
 
 
 def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="names: expected one per contact, 2, got 1"):
         jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS, names=["foot"])
+    with pytest.raises(ValueError, match="terms: expected those of all 2 contacts of the model, or the 2"):
+        jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS.take(np.array([0])))
     with pytest.raises(TypeError, match="terms: expected ContactTerms, got str"):
         jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, "terms")
     failed = SAMPLES.replace(status=jnp.full_like(SAMPLES.status, jc.Status.NONFINITE))

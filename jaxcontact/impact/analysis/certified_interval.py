@@ -100,7 +100,7 @@ def bounds(
     inputs.check_array("direction", direction, jnp.shape(v))
     covector = np.asarray(direction, float)
     if not np.all(np.isfinite(covector)) or not np.any(covector):
-        raise ValueError("direction: expected finite numbers, not all zero")
+        raise ValueError(f"direction: expected finite numbers, not all zero, got {direction}")
     inputs.check_count("num_starts", num_starts)
     terms, fitted, _ = searchable(terms, v, law)
     starts, along = draw_starts(fitted, num_starts, seed, v.dtype), jnp.asarray(direction, v.dtype)

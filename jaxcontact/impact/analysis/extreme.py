@@ -96,7 +96,7 @@ def extreme(
     if jnp.shape(direction) != jnp.shape(v):
         raise ValueError(f"direction: expected shape {jnp.shape(v)}, got {jnp.shape(direction)}")
     if not np.all(np.isfinite(np.asarray(direction))) or not np.any(np.asarray(direction)):
-        raise ValueError("direction: expected finite numbers, not all zero")
+        raise ValueError(f"direction: expected finite numbers, not all zero, got {direction}")
     for name, number in (("num_starts", num_starts), ("num_iters", num_iters)):
         inputs.check_count(name, number)
     check_run(run, unused=("chunk", "devices", "checkpoint", "about"))

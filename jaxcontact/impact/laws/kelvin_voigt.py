@@ -20,7 +20,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.mechanics.configuration import velocity_map
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Model, Params, State, System
-from jaxcontact.mechanics.tree_constraints import check_no_loops
+from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import jit
 from jaxcontact.status import Info, Status
 from jaxcontact.terms import contact_terms
@@ -200,7 +200,7 @@ def _settings(
     min_impulse: Any,
 ) -> tuple[Law, np.ndarray, np.ndarray]:
     """Check the settings, fill in defaults; return contact law, stop speed and minimum impulses (nc,)."""
-    check_no_loops(model.system, "kelvin_voigt")
+    check_no_held_joints(model.system, "kelvin_voigt")
     terms = contact_terms(model, state)
     inputs.check(terms, state.v)
     phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ state.v)

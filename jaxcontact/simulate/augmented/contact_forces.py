@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
@@ -34,6 +35,8 @@ from jaxcontact.solvers.contact_problem import (
     mode_equations,
 )
 from jaxcontact.terms import ContactTerms, moving_terms
+from jaxcontact.terms.closed_loops import project_velocity
+from jaxcontact.terms.motion import project_terms
 
 FORCE_TOLERANCE = 0.575  # power of eps; a smaller force, relative to the size of accelerations, is zero
 SHARE_OF_FRICTION = 2.0**-6  # weight of friction that shares a load with normal forces; it carries the square
@@ -65,22 +68,64 @@ def accelerations(
     controls: jax.Array | None = None,
     dt: jax.Array | None = None,
 ) -> Accelerations:
-    """Compute M^-1 F and J M^-1 F + (dJ/dt) v at a state.
+    """Compute M^-1 F and J M^-1 F + (dJ/dt) v at a state; loops hold, and limits and dry joints are contacts.
 
     The reference `size` is not below the acceleration that changes v by round-off within `dt` s.
     """
-    terms, drift, kinematics = moving_terms(model, state)
+    terms, drift, bound, free = free_motion(model, state, controls)
     space = contact_space(terms.replace(active=closed))
-    force = -bias_at(model, state, kinematics)
-    if controls is not None:
-        force = force + actuator_forces(model, state, controls)
-    free = implicit.solve_spd(terms.M, force[:, None])[:, 0]
     drift = space.scale * jnp.where(closed[:, None], drift, 0.0).reshape(-1)
     size = acceleration_size(space, free, drift)
     if dt is not None:
         round_off = float(jnp.finfo(drift.dtype).eps) ** (1.0 - FORCE_TOLERANCE)
         size = jnp.maximum(size, round_off * mass_norm(terms.M, state.v) / dt)
-    return Accelerations(terms, space, free, small_dense.apply_matrix(space.jacobian, free) + drift, size)
+    rate = small_dense.apply_matrix(space.jacobian, free) + drift
+    if bound.shape[0]:
+        space, rate = _press_dry_joints(space, rate, bound)
+    return Accelerations(terms, space, free, rate, size)
+
+
+class FreeMotion(NamedTuple):
+    """Terms and drifts (n, dim) of contacts, bounds (nd,) of dry joints, free acceleration (nv,)."""
+
+    terms: ContactTerms
+    drift: jax.Array
+    bound: jax.Array
+    acceleration: jax.Array
+
+
+def free_motion(model: Model, state: State, controls: jax.Array | None) -> FreeMotion:
+    """Compute the acceleration without contacts, in which loops hold, and the terms of contacts."""
+    terms, drift, kinematics, bound, loops = moving_terms(model, state)
+    force = -bias_at(model, state, kinematics)
+    if controls is not None:
+        force = force + actuator_forces(model, state, controls)
+    free = implicit.solve_spd(terms.M, force[:, None])[:, 0]
+    if loops is not None:
+        free, bare = project_velocity(terms.M, loops.rows, free, loops.drift), terms
+        terms = project_terms(terms, loops.rows)
+        # Loops have an acceleration of their own: J vdot is not J P vdot.
+        drift = drift.at[:, 0].add(small_dense.apply_matrix(bare.J_n - terms.J_n, free))
+        drift = drift.at[:, 1:].add(small_dense.apply_matrix(bare.J_t - terms.J_t, free))
+    return FreeMotion(terms, drift, bound, free)
+
+
+def _press_dry_joints(
+    space: ContactSpace, rate: jax.Array, bound: jax.Array
+) -> tuple[ContactSpace, jax.Array]:
+    """Let the last contacts approach so fast that normal forces of the size `bound` (nd,) stop them.
+
+    Their normal rows, which nothing else moves, have the scale of their tangents.
+    """
+    axes = 1 + space.num_tangents
+    normal = np.arange(space.mu.shape[0] - bound.shape[0], space.mu.shape[0]) * axes
+    scale = space.scale[normal + 1]
+    space = space.replace(
+        delassus=space.delassus.at[normal, normal].set(1.0),
+        scale=space.scale.at[normal].set(scale),
+        mu=space.mu.at[normal // axes].set(1.0),
+    )
+    return space, rate.at[normal].set(-bound / scale)
 
 
 def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> jax.Array:

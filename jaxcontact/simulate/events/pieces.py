@@ -40,12 +40,13 @@ def contacts_at(model: Model, state: State) -> EventContacts:
 
 
 def classify(terms: ContactTerms, state: State) -> EventContacts:
-    """Find the same from the terms at the state."""
+    """Find the same from the terms at the state. Dry joints, without a normal row, are closed, never near."""
     slow = collision_tolerance(state.v.dtype)
-    near = terms.phi <= touching_gap(state.q.dtype)
+    touches = terms.phi <= touching_gap(state.q.dtype)
+    near = touches & jnp.any(terms.J_n != 0.0, axis=1)
     at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))
     rate = small_dense.apply_matrix(terms.J_n, state.v)
-    return EventContacts(terms, near, at_zero, at_zero & (rate < -slow), near & (jnp.abs(rate) <= slow))
+    return EventContacts(terms, near, at_zero, at_zero & (rate < -slow), touches & (jnp.abs(rate) <= slow))
 
 
 class Blow(NamedTuple):

@@ -73,7 +73,7 @@ def repeated(
     Derivative: first order, forward and reverse, by all of `inputs` but `rtol`, and by the impacts
         in memory.
     """
-    branches = _branches(system)
+    branches = _branches(system, found.pieces.rests.shape[1] > 0)
 
     def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[Any, Any]:
         carry, rests = start
@@ -114,10 +114,10 @@ class _Branches(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _branches(system: System) -> _Branches:
+def _branches(system: System, has_contacts: bool) -> _Branches:
     move = functools.partial(_move, system)
     kinds = [_read_nothing, differentiate_by_replay(_read_move, move, has_end=True)]
-    if system.structure.num_contacts:
+    if has_contacts:
         kinds += [
             differentiate_by_replay(_read_impact, _collide),
             differentiate_by_replay(_read_impact, _jam),

@@ -21,11 +21,13 @@ from jaxcontact.mechanics.configuration import position_rate, retract
 from jaxcontact.mechanics.motion_equations import bias_at, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, Params, State, System
-from jaxcontact.simulate.augmented.contact_forces import accelerations, shortest_forces
+from jaxcontact.simulate.augmented.contact_forces import accelerations, free_motion, shortest_forces
 from jaxcontact.simulate.variational.contact_state import terms_at
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
-from jaxcontact.terms import ContactTerms
+from jaxcontact.terms import ContactTerms, moving_terms
+from jaxcontact.terms.closed_loops import project_velocity
+from jaxcontact.terms.motion import has_loops
 
 ROOT, FRICTION = range(2)  # columns of `Look.value`: gap or normal force; sliding velocity or friction left
 
@@ -52,7 +54,7 @@ def start_vector(system: System, state: State, terms: ContactTerms) -> jax.Array
     The smaller a sliding velocity, the faster friction turns with it. The stages of a step have q and v of a
     spinning body not accurately enough for that; rates of their own keep sliding velocities smooth.
     """
-    nc, dim = system.structure.num_contacts, system.structure.dim
+    nc, dim = terms.phi.shape[0], system.structure.dim
     slip = jnp.zeros(0, state.q.dtype)
     if nc and dim == 3:
         slip = (terms.J_t @ state.v).reshape(-1)
@@ -65,7 +67,9 @@ def parts(system: System, t: jax.Array, y: jax.Array) -> tuple[State, jax.Array,
     In the plane, in which friction has only one line, the latter are zero.
     """
     nq, nv = system.structure.num_positions, system.structure.num_velocities
-    nc, dim = system.structure.num_contacts, system.structure.dim
+    dim = system.structure.dim
+    rows = dim if dim == 2 else 2 * dim - 1  # of each contact
+    nc = (y.shape[0] - nq - nv) // rows
     impulse, slip = jnp.split(y[nq + nv :], [nc * dim])
     slip = slip if slip.shape[0] else jnp.zeros(nc * (dim - 1), y.dtype)
     return State(q=y[:nq], v=y[nq : nq + nv], t=t), impulse.reshape(nc, dim), slip.reshape(nc, dim - 1)
@@ -129,6 +133,8 @@ def _point(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) ->
 
 def _free(model: Model, controls: jax.Array, state: State) -> jax.Array:
     """Compute the acceleration (nv,) of a mechanism without contacts."""
+    if has_loops(model, state.q):
+        return free_motion(model, state, controls).acceleration
     kinematics = kinematics_of(model, state.q)
     force = actuator_forces(model, state, controls) - bias_at(model, state, kinematics)
     return implicit.solve_spd(mass_matrix_at(model, state.q, kinematics), force[:, None])[:, 0]
@@ -181,11 +187,12 @@ def settled(model: Model, state: State, kind: jax.Array) -> tuple[State, Contact
     nothing = jax.tree.map(
         lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(lambda q: terms_at(model, q, state.t), q)
     )
-    rests = jnp.any(kind != SEPARATE)
+    loops = has_loops(model, q)
+    rests = jnp.any(kind != SEPARATE) | loops
 
     def evaluate(q: jax.Array, v: jax.Array, last: jax.Array) -> tuple[jax.Array, jax.Array, ContactTerms]:
         terms = terms_at(model, q, state.t)
-        if kind.shape[0]:
+        if kind.shape[0] or loops:
             q, v = lax.cond(last, lambda: (q, v), lambda: _at_rest(model, q, v, terms, kind))
         return q, v, terms
 
@@ -202,7 +209,14 @@ def settled(model: Model, state: State, kind: jax.Array) -> tuple[State, Contact
 def _at_rest(
     model: Model, q: jax.Array, v: jax.Array, terms: ContactTerms, kind: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Take the gaps and velocities of contacts at rest from a configuration and a velocity."""
+    """Take the gaps and velocities of contacts at rest, and the deviations of loops, from q and v."""
+    if has_loops(model, q):
+        loops = moving_terms(model, State(q=q, v=v, t=jnp.zeros((), q.dtype))).loops
+        still = jnp.zeros_like(v)
+        q = retract(model.system, q, project_velocity(terms.M, loops.rows, still, loops.deviation))
+        v = project_velocity(terms.M, loops.rows, v)
+        if not kind.shape[0]:
+            return q, v
     closed = kind != SEPARATE
     space = contact_space(terms.replace(active=closed, mu=jnp.zeros_like(terms.mu)))
     none = jnp.zeros_like(terms.J_t[:, :, 0])

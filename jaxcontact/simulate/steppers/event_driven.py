@@ -13,14 +13,14 @@ from jaxcontact.arguments import check_positive, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
 from jaxcontact.mechanics.system import Model, State, check_mechanism
-from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import no_chatter
 from jaxcontact.simulate.events.event_log import EventMemory, StepInputs
 from jaxcontact.simulate.events.pieces import contacts_at
 from jaxcontact.simulate.events.repetition import event_step
 from jaxcontact.simulate.projection import check_no_penetration
-from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.simulate.stepper import StepperInfo, of_contacts
+from jaxcontact.simulate.variational.contact_state import count_rows
 
 
 @checked(rtol=check_positive, max_events=check_rows)
@@ -43,6 +43,10 @@ class EventDriven(Record):
     out. Impacts that are no such series, and come five in a hundredth of dt or ever faster until 0.4 of
     `max_events` are used up, are made inelastic, as by `AnitescuPotra`, and so are those of the same contacts
     in the next hundredth of dt; their own series then ends the chatter.
+
+    Limits of joints are contacts without friction, after the others. Dry joints stick and slide like contacts
+    whose normal force is the bound of their friction, and take part in no impact. Closed loops and joints
+    held by `constraints` are rigid.
 
     Controls are constant during a step. With a key, impact k of a motion gives its law the key folded with k.
     A contact is closed if it touches and neither approaches nor leaves.
@@ -80,22 +84,18 @@ class EventDriven(Record):
         """Check the mechanism and the state, and make the first memory, without impacts.
 
         Raises:
-            ValueError: a mechanism with `constraints`, closed loops or dry friction; a state that is known to
-                be deeper than 1e-6 m.
+            ValueError: a state that is known to be deeper than 1e-6 m.
         """
         check_mechanism(model, state)
-        if model.system.constraints is not None:
-            raise ValueError("system: EventDriven takes no `constraints`; use Compliant or TimeStepping")
-        check_no_held_joints(model.system, "EventDriven")
-        nc = model.structure.num_contacts
         check_no_penetration(model, state)
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
-        return EventMemory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))
+        chatter = no_chatter(state, count_rows(model, state))
+        return EventMemory(key=key, chatter=chatter, number=jnp.int32(0))
 
     @all_digits
     def closed(self, model: Model, state: State) -> jax.Array:
         """Find the contacts that touch and neither approach nor leave; return (nc,) bool."""
-        return contacts_at(*lax.stop_gradient((model, state))).closed
+        return contacts_at(*lax.stop_gradient((model, state))).closed[: model.structure.num_contacts]
 
     @all_digits
     def step(
@@ -112,4 +112,5 @@ class EventDriven(Record):
         dt, rtol = jnp.asarray(dt, dtype), jnp.asarray(self.rtol, dtype)
         state = state.replace(t=jnp.asarray(state.t, dtype))
         inputs = StepInputs(model.params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
-        return event_step(model.system, self.max_events, inputs, memory)
+        then, memory, info = event_step(model.system, self.max_events, inputs, memory)
+        return then, memory, of_contacts(info, model.structure.num_contacts)

@@ -15,7 +15,7 @@ from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.impact.laws.reflections import check_order_word
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import all_digits, jit
-from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.simulate.stepper import StepperInfo, of_contacts
 from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers, start_of
 from jaxcontact.simulate.variational.integrator import check_motion, no_memory
 from jaxcontact.simulate.variational.replay import motion
@@ -65,12 +65,12 @@ class Variational(Record):
         """
         zeno = 0.0 if self.zeno is None else self.zeno
         check_motion(model, state, self.order, self.restitution, zeno)
-        return no_memory(model.system, state, key)
+        return no_memory(model, state, key)
 
     @all_digits
     def closed(self, model: Model, state: State) -> jax.Array:
         """Find the contacts that touch and neither approach nor leave; return (nc,) bool."""
-        return _start_of(*lax.stop_gradient((model, state))).closed
+        return _start_of(*lax.stop_gradient((model, state))).closed[: model.structure.num_contacts]
 
     @all_digits
     def step(
@@ -91,4 +91,5 @@ class Variational(Record):
         choice = MotionChoice(self.order, 1, self.max_impacts)
         trajectory, memory = motion(model.system, choice, numbers, memory)
         then, info = (jax.tree.map(lambda rows: rows[-1], x) for x in (trajectory.states, trajectory.info))
+        info = of_contacts(info, model.structure.num_contacts)
         return then, memory, info.replace(impacts=trajectory.impacts)

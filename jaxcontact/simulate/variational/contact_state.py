@@ -5,6 +5,7 @@ Owns the tolerances by which contacts touch, approach, or stay closed, and the l
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.discrete_mechanics import Contacts, onto_closed_contacts
 from jaxcontact.terms import ContactTerms, contact_terms, moving_terms
+from jaxcontact.terms.motion import holds_joints, project_terms
 
 
 class Node(NamedTuple):
@@ -50,9 +52,13 @@ def approaching(node: Node) -> jax.Array:
 
 
 def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
-    """Compute `contact_terms`, with empty rows for a system without contacts."""
+    """Compute `contact_terms`, with the limits and dry joints of `moving_terms`; rows may be empty."""
+    state = State(q=q, v=jnp.zeros(model.structure.num_velocities, q.dtype), t=t)
+    if holds_joints(model):
+        terms, *_, loops = moving_terms(model, state)
+        return terms if loops is None else project_terms(terms, loops.rows)
     if model.structure.num_contacts:
-        return contact_terms(model, State(q=q, v=jnp.zeros(model.structure.num_velocities), t=t))
+        return contact_terms(model, state)
     nv, dtype = model.structure.num_velocities, q.dtype
     none = jnp.zeros(0, dtype)
     return ContactTerms(
@@ -63,6 +69,12 @@ def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
         mu=none,
         active=jnp.zeros(0, bool),
     )
+
+
+def count_rows(model: Model, state: State) -> int:
+    """Count the contacts, limits and dry joints of `terms_at`, without computing them."""
+    terms: ContactTerms = jax.eval_shape(functools.partial(terms_at, model), state.q, state.t)
+    return int(terms.phi.shape[0])
 
 
 def contacts_of(terms: ContactTerms, closed: jax.Array) -> Contacts:
@@ -122,7 +134,7 @@ def loads(
     nc, dim, nv = guess.shape[0], guess.shape[1], node.v.shape[0]
     rows = contacts_of(node.terms, closed).rows.reshape(nc * dim, nv)
     state = State(q=node.q, v=node.v, t=node.t)
-    _, drift, kinematics = moving_terms(model, state)
+    _, drift, kinematics, *_ = moving_terms(model, state)
     force = -bias_at(model, state, kinematics)
     if controls is not None:
         force = force + actuator_forces(model, state, controls)

@@ -18,12 +18,14 @@ from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.numbers import is_inertia
-from jaxcontact.mechanics.system import Model, State, System
-from jaxcontact.mechanics.tree_constraints import check_no_held_joints
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import warn_if_single
+from jaxcontact.simulate.stepper import of_contacts
 from jaxcontact.simulate.trajectory import Trajectory
+from jaxcontact.simulate.variational.contact_state import count_rows
 from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers
 from jaxcontact.simulate.variational.replay import motion
+from jaxcontact.terms.motion import has_loops
 
 
 @checked(dt=POSITIVE, duration=POSITIVE, restitution=(" | nc", check_number), max_impacts=check_rows)
@@ -59,7 +61,7 @@ def variational(
     friction, for every law.
 
     Args:
-        model: the mechanism and its numbers, without `constraints`.
+        model: the mechanism and its numbers, without loops; limits of joints are contacts without friction.
         state: the start. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact at
             once, at the start and later; those that leave more slowly than 4e-6 m/s stay closed.
         dt: step, s.
@@ -80,9 +82,10 @@ def variational(
         Trajectory.
 
     Raises:
-        ValueError: dt or duration not positive, an unknown order, a system with `constraints`, shapes that do
-            not fit; known numbers that are not finite, masses, inertias, friction or `zeno` below zero,
-            masses that leave a coordinate without inertia, a restitution outside 0..1.
+        ValueError: dt or duration not positive, an unknown order, a system with closed loops, held joints or
+            dry friction of joints, shapes that do not fit; known numbers that are not finite, masses,
+            inertias, friction or `zeno` below zero, masses that leave a coordinate without inertia, a
+            restitution outside 0..1.
 
     Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
         of the start, set in the first step; STALLED if Newton's method or the search for modes of contact
@@ -103,24 +106,29 @@ def variational(
     as_pytree = None if law is None else law_as_pytree(law)
     h, elastic, wait = (jnp.asarray(x, state.q.dtype) for x in (dt, restitution, wait))
     numbers = MotionNumbers(model.params, state, h, elastic, wait, as_pytree, None)
-    return motion(model.system, choice, numbers, no_memory(model.system, state, key))[0]
+    trajectory, _ = motion(model.system, choice, numbers, no_memory(model, state, key))
+    info = of_contacts(trajectory.info, model.structure.num_contacts)
+    return trajectory.replace(info=info, impulse=info.impulse)
 
 
 def check_motion(
     model: Model, state: State, order: str | tuple[int, ...], restitution: Any, zeno: Any
 ) -> None:
     """Check the arguments of a motion: raise ValueError if one is bad, and warn of single precision."""
-    if model.system.constraints is not None:
-        raise ValueError("system: variational takes no `constraints`; use generalized coordinates")
-    check_no_held_joints(model.system, "variational")
-    _check_order(order, model.structure.num_contacts)
+    tree = model.structure.tree
+    if has_loops(model, state.q) or (tree is not None and tree.rubs):
+        raise ValueError(
+            "system: variational takes no closed loops, joints held by `constraints` or dry friction of "
+            "joints; EventDriven, TimeStepping and Compliant have them"
+        )
+    _check_order(order, count_rows(model, state))
     _check_numbers(model, state, restitution, zeno)
     warn_if_single(state.q.dtype, "`variational`")
 
 
-def no_memory(system: System, state: State, key: jax.Array | None) -> MotionMemory:
+def no_memory(model: Model, state: State, key: jax.Array | None) -> MotionMemory:
     """Make the memory that a motion has before its first impact."""
-    never = jnp.full(system.structure.num_contacts, -jnp.inf, state.q.dtype)
+    never = jnp.full(count_rows(model, state), -jnp.inf, state.q.dtype)
     return MotionMemory(key=key, last=never, number=jnp.int32(0))
 
 

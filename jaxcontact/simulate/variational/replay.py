@@ -68,7 +68,8 @@ def replay(
 
     Derivative: first order, forward and reverse, by all numbers but `zeno`.
     """
-    params, state, branches = numbers.params, numbers.state, _branches(system, choice)
+    params, state = numbers.params, numbers.state
+    branches = _branches(system, choice, recorded.pieces.participants.shape[1] > 0)
     pieces, trajectory = recorded.pieces, recorded.trajectory
     t_start = jnp.asarray(state.t, state.q.dtype)
     terms = branches.terms(params, state.q, t_start)
@@ -121,10 +122,10 @@ class _Branches(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _branches(system: System, choice: MotionChoice) -> _Branches:
+def _branches(system: System, choice: MotionChoice, has_contacts: bool) -> _Branches:
     read, move = functools.partial(_read_move, system), functools.partial(_move, system)
     kinds = [_rest, differentiate_by_replay(read, move, has_end=True)]
-    if system.structure.num_contacts:
+    if has_contacts:
         collide = functools.partial(_collide, choice)
         kinds += [differentiate_by_replay(_read_impact, kind) for kind in (collide, _jam)]
     return _Branches(differentiate_at_once(functools.partial(_terms, system)), tuple(kinds))

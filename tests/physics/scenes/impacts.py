@@ -30,7 +30,6 @@ from .scene import (
 )
 
 WITH_LAW = (STEPPING, EVENTS, VARIATIONAL)  # springs have no law of impact
-WITH_LIMITS = (COMPLIANT, STIFF, STEPPING)  # the others refuse limits of joints by name
 
 
 def ball_bounces() -> Scene:
@@ -149,7 +148,7 @@ def limit_with_restitution() -> Scene:
         name="pendulum strikes a joint limit, restitution 0.5",
         mjcf=world(f"<body>{joint}{inertial}</body>"),
         law=jc.impact.Newton(restitution=e),
-        claims=(STEPPING,),
+        claims=WITH_LAW,
         not_asked=(COMPLIANT, STIFF),
         q={0: start},
         duration=duration,
@@ -174,7 +173,6 @@ def limit_stops() -> Scene:
             f"<body><joint type='slide' axis='1 0 0' limited='true' range='-1 {limit}'/><geom type='sphere' size='.1' mass='1'/></body>"
         ),
         v={0: speed},
-        claims=WITH_LIMITS,
         duration=duration,
         quantities=(
             Quantity("x, m", end("q", 0), limit, 0.01 * speed, rebound * (duration - limit / speed)),
@@ -197,7 +195,7 @@ def dry_slide() -> Scene:
         ),
         v={0: speed},
         controls=(-push,),
-        claims=(COMPLIANT, STIFF, STEPPING),
+        claims=(COMPLIANT, STIFF, STEPPING, EVENTS),
         duration=duration,
         quantities=(
             Quantity("x, m", end("q", 0), speed * stops / 2, 0.6 * speed, 0.0),
@@ -228,7 +226,7 @@ def dry_pendulum() -> Scene:
         name="pendulum with dry friction sticks",
         mjcf=world(f"<body><joint axis='0 1 0' frictionloss='{friction}'/>{inertial}</body>"),
         q={0: start},
-        claims=(COMPLIANT, STIFF, STEPPING),
+        claims=(COMPLIANT, STIFF, STEPPING, EVENTS),
         duration=duration,
         quantities=(
             # Backward Euler of the friction: its impulse may last half a step longer, in every half swing.

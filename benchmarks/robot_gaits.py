@@ -1,0 +1,55 @@
+"""Periodic gaits of planar robots of gymnasium, found by `jc.optimize.robot_gait` from its own guess.
+
+A motion is one evaluation of all pieces of a stride with their derivatives by states, controls and duration.
+Time includes loading and compiling; processor seconds do not depend on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jaxcontact as jc
+from benchmarks.robot_files import FOLDER, path_of
+from benchmarks.runner import Case
+
+# file, speed in m/s, duration of the stride of the guess in s
+ROBOTS = {
+    "hopper": ("hopper.xml", 0.5, 0.54),
+    "walker2d": ("walker2d_v5.xml", 0.6, 0.5),
+    "half_cheetah": ("half_cheetah.xml", 1.0, 0.4),
+}
+
+
+def _gait(robot: str) -> Callable[[], dict[str, Any]]:
+    name, speed, duration = ROBOTS[robot]
+    path = path_of("gymnasium", f"gymnasium/envs/mujoco/assets/{name}", FOLDER)
+    if path is None:
+        raise FileNotFoundError(f"{name}: unpack gymnasium of tests/robot_packages.txt into {FOLDER}")
+
+    def run() -> dict[str, Any]:
+        begin = time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = jc.load_mjcf(path, planar=True, contacts="world")
+        _, info = jc.optimize.robot_gait(model, speed=speed, duration=duration)
+        return {
+            "motions": info.evaluations,
+            "cost of transport": info.cost_of_transport,
+            "speed": info.speed,
+            "periodicity error": info.periodicity,
+            "largest control": info.largest_control,
+            "largest friction": info.friction,
+            "processor s": time.process_time() - begin,
+            "status": jc.Status.describe(info.status),
+        }
+
+    return run
+
+
+CASES = [
+    Case(name=f"robot gait {robot}", items=1, setup=lambda robot=robot: _gait(robot), repeats=1)
+    for robot in ROBOTS
+]

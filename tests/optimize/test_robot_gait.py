@@ -1,0 +1,69 @@
+"""Gaits of planar robots from files: legs, guesses, pieces that join, and a stride of a hopper."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from jaxcontact.models.robots import file_of
+from jaxcontact.optimize import stride_guess
+from jaxcontact.terms import contact_terms
+
+
+@pytest.fixture(scope="module")
+def hopper():
+    return jc.load_mjcf(file_of("hopper"), planar=True, contacts="world")
+
+
+@pytest.fixture(scope="module")
+def walker():
+    return jc.load_mjcf(file_of("planar_walker"), planar=True, contacts="world")
+
+
+def test_equal_legs_are_a_pair_and_others_are_not(hopper, walker):
+    pair, single = stride_guess.legs_of(walker), stride_guess.legs_of(hopper)
+    assert single.mirror is None and [c.size for c in single.contacts] == [2]
+    np.testing.assert_array_equal(pair.mirror, [0, 1, 2, 6, 7, 8, 3, 4, 5])
+    assert stride_guess.schedule_of(pair, 4).stands.tolist() == [[True, False]] * 4
+    assert stride_guess.schedule_of(single, 4).stands.tolist() == [[True], [True], [False], [False]]
+
+
+def test_feet_of_a_guess_stand_where_they_should(hopper):
+    legs = stride_guess.legs_of(hopper)
+    guess = stride_guess.guess_stride(hopper, legs, stride_guess.schedule_of(legs, 12), 0.5, 0.5, 0.4)
+    state = hopper.initial_state()
+    gaps = np.stack([contact_terms(hopper, state.replace(q=jnp.asarray(q))).phi for q in guess.q])
+    feet = gaps[:, legs.contacts[0]]
+    assert np.all(np.abs(feet[:7]) < 0.01)  # stands
+    assert np.all(feet[8:12].min(axis=1) > 0.02)  # swings
+    assert guess.q[-1, 0] - guess.q[0, 0] == pytest.approx(0.25)
+    low, high = stride_guess.joint_bounds(hopper)
+    assert np.all((low <= guess.q) & (guess.q <= high))
+
+
+def test_what_is_no_planar_robot_is_named(hopper):
+    with pytest.raises(ValueError, match="model: expected the law of contact of a file"):
+        jc.optimize.robot_gait(jc.models.hopper(), speed=0.5)
+    with pytest.raises(ValueError, match="model: expected a planar robot"):
+        jc.optimize.robot_gait(jc.load_mjcf(file_of("ant"), contacts="world"), speed=0.5)
+    with pytest.raises(ValueError, match="speed"):
+        jc.optimize.robot_gait(hopper, speed=0.0)
+
+
+@pytest.mark.slow
+def test_a_hopper_of_a_file_hops_periodically_within_its_limits(hopper):
+    stride, info = jc.optimize.robot_gait(hopper, speed=0.5, duration=0.54)
+    assert not jc.Status.failed(info.status)
+    assert info.periodicity <= 1e-8 and info.speed == pytest.approx(0.5, abs=1e-8)
+    assert info.largest_control <= 1.0 and info.friction <= 1.0 + 1e-9
+    # XLA's program of the same steps, which shares no machine code with the search, ends as the stride begins.
+    controls = jnp.repeat(stride.controls, 8, axis=0)
+    start = hopper.initial_state().replace(q=stride.q[0], v=stride.v[0])
+    states, steps = jax.jit(lambda at, u: jc.compliant.rollout(hopper, at, u, dt=info.dt))(start, controls)
+    way = np.eye(6)[0] * 0.5 * float(stride.duration)
+    np.testing.assert_allclose(states.q[-1], stride.q[0] + way, atol=1e-7)
+    np.testing.assert_allclose(states.v[-1], stride.v[0], atol=1e-6)
+    assert np.all(np.asarray(steps.status) == 0)
+    airborne = np.asarray(steps.lam[:, -2 * hopper.structure.num_contacts :: 2]).max(axis=1) == 0
+    assert 0.05 < np.mean(airborne) < 0.9
