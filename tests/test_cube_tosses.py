@@ -10,7 +10,7 @@ import pytest
 from helpers.drawing import draw
 
 from benchmarks.cube_tosses import __main__ as command
-from benchmarks.cube_tosses import geometry, impacts, laws, report, scores, smoother, tosses
+from benchmarks.cube_tosses import geometry, impacts, laws, orders, report, scores, smoother, tosses
 from jaxcontact.algebra import rotations
 
 NOISE = np.array([5e-5] * 3 + [6e-4] * 3)
@@ -174,3 +174,19 @@ def test_the_command_scores_another_file(tmp_path):
     assert found["score"]["restitution"]["one corner"][0] < found["score"]["simultaneous"]["one corner"][0]
     assert {"set", "density", "compliant"} <= set(found["score"])
     assert len(list(tmp_path.glob("*.png"))) == 4
+
+
+def test_densities_over_orders_are_uniform_or_shares_where_they_should_be():
+    rng = np.random.default_rng(0)
+    uniform = jnp.asarray(rng.uniform(size=(5, 3, laws.STEPS, 2)))
+    features = orders.Features(jnp.asarray(rng.uniform(size=5)), jnp.asarray(rng.uniform(-1, 1, 5)))
+    powers, lasting = orders.DENSITIES["powers"].fractions, orders.DENSITIES["lasting"].fractions
+    np.testing.assert_allclose(powers(orders.ZEROS, uniform, features), uniform, rtol=1e-12)
+    deep = orders.ZEROS | {"depth": 2.0}
+    assert np.all(powers(deep, uniform, features)[..., 1] < uniform[..., 1])  # the higher corner comes later
+    np.testing.assert_array_equal(powers(deep, uniform, features)[..., 0], uniform[..., 0])
+    shares = np.asarray(lasting(deep, uniform, features))
+    np.testing.assert_allclose(shares.sum(axis=-1), 1.0, rtol=1e-12)
+    assert np.all(shares == shares[:, :, :1]) and np.all((shares >= 0) & (shares <= 1))
+    flat = np.asarray(lasting(orders.ZEROS, uniform, features))
+    np.testing.assert_allclose(flat[..., 0, 0], uniform[:, :, 0, 0], rtol=1e-9)
