@@ -71,7 +71,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
-	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[mujoco]"
+	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[mujoco,friction]"
 	@touch $@
 
 $(VENV)/installed-test: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python

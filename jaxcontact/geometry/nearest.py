@@ -139,8 +139,8 @@ def _beside_edge(couple: Couple, feature: Feature, normal: jax.Array) -> jax.Arr
     def rejected(vector: jax.Array) -> jax.Array:
         return unit(vector - dot(vector, along) * along, across(along))[0]
 
-    given, inward = rejected(normal), rejected(-corner)
-    start = jnp.where(gap_along(couple, inward) > gap_along(couple, given), inward, given)
+    outward, inward = rejected(normal), rejected(-corner)
+    start = jnp.where(gap_along(couple, inward) > gap_along(couple, outward), inward, outward)
     return jnp.where(feature.rank == 1, start, normal)
 
 

@@ -1,7 +1,8 @@
 """Lemke's method in machine code (numba): the steps of impacts whose problems share one matrix.
 
-Owns the pivots of `lcp` without JAX, with one scaled W for all steps of all samples. All compiled functions
-are in this file, for numba keeps code by file. Entry: `solve_steps`. Page: docs/methods/impacts-in-space.md.
+Owns the pivots of `lcp` without JAX, with one scaled W for all steps of all samples, and a search for several
+solutions of a step. All compiled functions are in this file, for numba keeps code by file. Entry:
+`solve_steps`. Page: docs/methods/impacts-in-space.md.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ NOISE = 16.0 * EPS  # of two numbers whose difference is round-off
 TOLERANCE = EPS**0.6  # largest scaled residual of a solution
 USER_SHARE = EPS**0.2  # of a residual in the user's units, whose limit is eps^0.4
 RUNNING, ENDED, FAILED = 0, 1, 2
+FLIPS = 3  # variables at most that change sides before a search begins
+SPREAD = 5.0  # covering vectors of a search lie in exp(-SPREAD)..exp(SPREAD)
+ALIKE = EPS**0.5  # of the largest velocity: outcomes that are nearer are one
 
 
 class StepProblem(NamedTuple):
@@ -104,6 +108,13 @@ def _pivot_to_the_end(matrix, w, cover, perturbation, table, basic, nonbasic):  
     for i in range(n):
         if w[i] / cover[i] <= deepest + TIE and perturbation[i] / cover[i] < best:
             best, row = perturbation[i] / cover[i], i
+    return _pivot_on(table, basic, nonbasic, row)
+
+
+@njit(**PLAIN)
+def _pivot_on(table, basic, nonbasic, row):  # type: ignore[no-untyped-def]
+    """Pivot until the artificial variable leaves, at first in column n; return whether it did."""
+    n = table.shape[0]
     column = n
     for _ in range(10 * n + 20):
         leaving = basic[row]
@@ -159,10 +170,106 @@ def _read(matrix, w, table, basic, nonbasic, z, error, place):  # type: ignore[n
 
 
 @njit(**PLAIN)
+def _copy(source, target):  # type: ignore[no-untyped-def]
+    """Copy a dictionary (n, n), (n,); loops need no memory, slices may."""
+    for i in range(source[0].shape[0]):
+        target[1][i] = source[1][i]
+        for j in range(source[0].shape[1]):
+            target[0][i, j] = source[0][i, j]
+
+
+@njit(**PLAIN)
+def _solve_nearby(problem, w, start, end, number, leaves, space):  # type: ignore[no-untyped-def]
+    """Solve by pivoting from a dictionary, in place; return the next random number, negative if that failed.
+
+    A dictionary (matrix, flags) has y = matrix y', where y_i is z_i if flags[i] and else the slack; `end`
+    gets that of the solution. `number` seeds the covering vector; a search that `leaves` a solution goes from
+    there to another one, else some variables change sides at first.
+    """
+    table, basic, nonbasic, cover, constants, place = (
+        space[0],
+        space[1],
+        space[2],
+        space[7],
+        space[8],
+        space[6],
+    )
+    n, (after, flips) = w.shape[0], end
+    _copy(start, end)
+    for _ in range(0 if leaves else 1 + number % FLIPS):
+        number = number * 48271 % 2147483647
+        i = number % n
+        if abs(after[i, i]) > TIE:
+            _pivot(after, basic, nonbasic, i, i)
+            flips[i] = not flips[i]
+    for i in range(n):
+        number = number * 48271 % 2147483647
+        cover[i] = math.exp(SPREAD * (2.0 * number / 2147483647.0 - 1.0))
+        constants[i] = 0.0 if flips[i] else w[i]
+        for j in range(n):
+            if flips[j]:
+                constants[i] -= after[i, j] * w[j]
+    lowest = 0.0
+    for i in range(n):
+        lowest = min(lowest, constants[i])
+    moves = lowest < 0.0
+    if moves:
+        if not _pivot_to_the_end(after, constants, cover, problem[5][0], table, basic, nonbasic):
+            return -number
+    elif (
+        leaves
+    ):  # along the path of another covering vector, whose other end is another solution, if not a ray
+        moves = True
+        for i in range(n):
+            table[i, n] = 0.0 if flips[i] else cover[i]
+            for j in range(n):
+                table[i, j] = after[i, j]
+                if flips[j]:
+                    table[i, n] -= after[i, j] * cover[j]
+            table[i, n + 1], table[i, n + 2] = constants[i], problem[5][0][i]
+            basic[i], nonbasic[i] = i, n + i
+        nonbasic[n], nonbasic[n + 1], nonbasic[n + 2] = 2 * n, -1, -1
+        row = _choose_row(table, basic, n)
+        if row < 0 or not _pivot_on(table, basic, nonbasic, row):
+            return -number
+    if moves:
+        for j in range(n + 3):
+            if 0 <= nonbasic[j] < 2 * n:
+                place[nonbasic[j] % n] = j
+        for row in range(n):
+            i = basic[row] % n
+            for j in range(n):
+                after[i, j] = table[row, place[j]]
+        for row in range(n):
+            if basic[row] >= n:
+                flips[basic[row] - n] = not flips[basic[row] - n]
+    return number
+
+
+@njit(**PLAIN)
+def _read_dictionary(matrix, w, dictionary, z, error):  # type: ignore[no-untyped-def]
+    """Read z from the dictionary of a solution and improve it twice, in place; return the scaled residual."""
+    n, worst, (inverse, flags) = w.shape[0], 0.0, dictionary
+    z[:] = 0.0
+    for _ in range(3):
+        for i in range(n):
+            error[i] = _dot(matrix, i, z) + w[i] if flags[i] else 0.0
+        for i in range(n):
+            if flags[i]:
+                z[i] -= _dot(inverse, i, error)
+    for i in range(n):
+        z[i] = max(z[i], 0.0)
+    for i in range(n):
+        error[i] = _dot(matrix, i, z) + w[i]
+        worst = max(worst, abs(min(z[i], error[i])))
+    return worst
+
+
+@njit(**PLAIN)
 def _solve(problem, user_w, cover, space):  # type: ignore[no-untyped-def]
     """Solve 0 <= z, W z + w >= 0, z (W z + w) = 0 in the user's units, in place; return whether that came."""
     matrix, rows, columns, effects, covers, perturbations = problem[:6]
-    table, basic, nonbasic, w, z, slack, place = space
+    table, basic, nonbasic, w, z, slack, place = space[:7]
     n, unit, largest, deepest = user_w.shape[0], 0.0, 0.0, 0.0
     for i in range(n):
         w[i] = rows[i] * user_w[i]
@@ -190,11 +297,10 @@ def _solve(problem, user_w, cover, space):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def _take_step(problem, u, cap, cover, space, user_w, impulse):  # type: ignore[no-untyped-def]
-    """Find the scaled impulse (r,) of a step and add its effect to u, in place; return whether that came."""
-    delassus, directions, slowest = problem[6:9]
-    nc, (k, nt), z = slowest.shape[0], directions.shape, space[4]
-    size = 0.0
+def _write_problem(problem, u, cap, user_w):  # type: ignore[no-untyped-def]
+    """Write w (n,) of a step's problem in place."""
+    directions, slowest, size = problem[7], problem[8], 0.0
+    nc, (k, nt) = slowest.shape[0], directions.shape
     for i in range(u.shape[0]):
         size = max(size, abs(u[i]))
     for c in range(nc):
@@ -207,10 +313,14 @@ def _take_step(problem, u, cap, cover, space, user_w, impulse):  # type: ignore[
             for t in range(nt):
                 total += directions[d, t] * u[c * (1 + nt) + 1 + t]
             user_w[nc * 2 + c * k + d] = total
-    if not _solve(problem, user_w, cover, space):
-        return False
-    for i in range(impulse.shape[0]):
-        impulse[i] = 0.0
+
+
+@njit(**PLAIN)
+def _write_impulse(problem, z, impulse):  # type: ignore[no-untyped-def]
+    """Write the scaled impulse (r,) of a solution z in place."""
+    directions, slowest = problem[7], problem[8]
+    nc, (k, nt) = slowest.shape[0], directions.shape
+    impulse[:] = 0.0
     for c in range(nc):
         if slowest[c] == math.inf:
             continue
@@ -218,9 +328,62 @@ def _take_step(problem, u, cap, cover, space, user_w, impulse):  # type: ignore[
         for t in range(nt):
             for d in range(k):
                 impulse[c * (1 + nt) + 1 + t] += directions[d, t] * z[nc * 2 + c * k + d]
-    for i in range(u.shape[0]):
-        u[i] += _dot(delassus, i, impulse)
-    return True
+
+
+@njit(**PLAIN)
+def _search(problem, user_w, pick, space, start, found):  # type: ignore[no-untyped-def]
+    """Search for several outcomes of a step, the first near that of the step before; return their number.
+
+    From a solution the path of another covering vector leads to a second one or to a ray. It finds those of
+    the other index, where Lemke's method never ends.
+
+    `start` is the dictionary of the step before, and becomes that of the outcome picked, whose impulse is the
+    first of `found`: impulses and effects (tries, r), matrices (tries, n, n) and flags (tries, n).
+    """
+    matrix, rows, columns, effects = problem[:4]
+    w, z, slack, (impulses, effect, matrices, flags) = space[3], space[4], space[5], found
+    n, count, unit, largest, deepest = user_w.shape[0], 0, 0.0, 0.0, 0.0
+    for i in range(n):
+        w[i] = rows[i] * user_w[i]
+        unit, largest, deepest = max(unit, -w[i]), max(largest, abs(w[i])), max(deepest, -user_w[i])
+    unit = max(unit, EPS * EPS * largest)
+    if unit == 0.0:
+        return 0
+    for i in range(n):
+        w[i] /= unit
+    number = 1 + int(pick * 2147483645.0)
+    for attempt in range(impulses.shape[0]):
+        end, leaves = (matrices[count], flags[count]), count > 0 and attempt % 2 == 1
+        begin = (matrices[count - 1], flags[count - 1]) if leaves else start
+        number = _solve_nearby(problem, w, begin, end, number * 48271 % 2147483647, leaves, space)
+        if number < 0:
+            number = -number
+            continue
+        worst = _read_dictionary(matrix, w, end, z, slack)
+        for i in range(n):
+            misfit = min(effects[i] * z[i] * unit, slack[i] * unit / rows[i]) / max(deepest, EPS * largest)
+            worst = max(worst, abs(misfit) * USER_SHARE)
+        if not worst <= TOLERANCE:
+            continue
+        for i in range(n):
+            z[i] *= columns[i] * unit
+        _write_impulse(problem, z, impulses[count])
+        size, is_new = 0.0, True
+        for i in range(effect.shape[1]):
+            effect[count, i] = _dot(problem[6], i, impulses[count])
+            size = max(size, abs(effect[count, i]))
+        for j in range(count):
+            apart = 0.0
+            for i in range(effect.shape[1]):
+                apart = max(apart, abs(effect[count, i] - effect[j, i]))
+            is_new = is_new and apart > ALIKE * size
+        count += is_new
+    if count > 0:
+        chosen = min(int(pick * count), count - 1)
+        _copy((matrices[chosen], flags[chosen]), start)
+        for i in range(impulses.shape[1]):
+            impulses[0, i] = impulses[chosen, i]
+    return count
 
 
 @njit(**PLAIN)
@@ -272,7 +435,7 @@ def _move(response, v, impulse, v_plus):  # type: ignore[no-untyped-def]
 
 
 @njit(**ALLOCATES)
-def solve_steps(problem, response, v, square, caps, covers, samples, paths):  # type: ignore[no-untyped-def]
+def solve_steps(problem, response, v, square, caps, covers, picks, tries, samples, paths):  # type: ignore[no-untyped-def]
     """Take steps of the samples that are RUNNING until they have ENDED, FAILED or used their caps, in place.
 
     Args:
@@ -282,35 +445,48 @@ def solve_steps(problem, response, v, square, caps, covers, samples, paths):  # 
         square: |v|_M^2.
         caps: (samples, steps, nc) scaled largest impulses.
         covers: (samples, steps, n) covering vectors.
+        picks: (samples, steps) in [0, 1), each seeds the search of its step and picks among its outcomes.
+        tries: number of searches for an outcome of a step; 0 takes the one by the covering vector.
         samples: of each sample its scaled velocities of the contacts (r,), the total of its impulses (r,),
-            its squared speed |v|_M^2, residual, state and number of steps.
+            its squared speed |v|_M^2, residual, state, number of steps and of steps with several outcomes.
         paths: (samples, 1 + all steps, nv) velocities after every step, or none.
     """
-    u, totals, squares, residuals, states, counts = samples
+    u, totals, squares, residuals, states, counts, several = samples
     n, r = problem[1].shape[0], u.shape[1]
     integers = np.empty(n, np.int64), np.empty(n + 3, np.int64), np.empty(n, np.int64)
-    space = (
-        np.empty((n, n + 3)),
-        integers[0],
-        integers[1],
-        np.empty(n),
-        np.empty(n),
-        np.empty(n),
-        integers[2],
+    floats = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    space = np.empty((n, n + 3)), integers[0], integers[1], *floats[:3], integers[2], *floats[3:]
+    user_w, before = np.empty(n), np.empty(r)
+    start = np.empty((n, n)), np.empty(n, np.bool_)
+    found = (
+        np.empty((max(tries, 1), r)),
+        np.empty((max(tries, 1), r)),
+        np.empty((max(tries, 1), n, n)),
+        np.empty((max(tries, 1), n), np.bool_),
     )
-    user_w, impulse, before = np.empty(n), np.empty(r), np.empty(r)
+    impulse = found[0][0]
     for sample in range(u.shape[0]):
         rate, total = u[sample], totals[sample]
+        start[0][:], start[1][:] = problem[0], False
         for step in range(caps.shape[1] + 1):
             if states[sample] == RUNNING and not _approaches(problem[8], rate):
                 states[sample] = ENDED
             if states[sample] != RUNNING or step == caps.shape[1]:
                 break
             cap, speed = caps[sample, step], math.sqrt(max(squares[sample], EPS * square))
-            before[:] = rate
-            if not _take_step(problem, rate, cap, covers[sample, step], space, user_w, impulse):
-                states[sample] = FAILED
-                break
+            before[:], count = rate, 0
+            _write_problem(problem, rate, cap, user_w)
+            if tries > 0:
+                count = _search(problem, user_w, picks[sample, step], space, start, found)
+                several[sample] += count > 1
+            if count == 0:
+                start[0][:], start[1][:] = problem[0], False
+                if not _solve(problem, user_w, covers[sample, step], space):
+                    states[sample] = FAILED
+                    break
+                _write_impulse(problem, space[4], impulse)
+            for i in range(r):
+                rate[i] += _dot(problem[6], i, impulse)
             residuals[sample] = max(residuals[sample], _misfit(problem, rate, impulse, cap, speed))
             squares[sample] += _work(impulse, before, rate)
             counts[sample] += 1

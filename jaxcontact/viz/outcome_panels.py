@@ -23,7 +23,7 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 from jaxcontact.terms.contact_list import Contacts, contacts
-from jaxcontact.viz.palette import OUTCOMES, OUTLINE, arrow
+from jaxcontact.viz.palette import OUTCOMES, OUTLINE, STILL, arrow
 from jaxcontact.viz.planar import draw_planar, draw_planar_bodies
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_bodies, look
@@ -103,7 +103,7 @@ def plot_outcomes(
     moved = [frames_of(model, _moved(model, state, v, moment), contacts=False) for _, v, _ in kinds]
     velocities = [_velocities(model, state, v)[rows] for _, v, _ in kinds]
     fastest = max(float(np.linalg.norm(moving, axis=1).max()) for moving in velocities)
-    metres = LONGEST * size / fastest if fastest > 0.0 else 0.0  # per m/s
+    metres = LONGEST * size / fastest if fastest > STILL else 0.0  # per m/s
     points = np.asarray(listed.point)[rows]
     tips = np.concatenate([points + metres * moving for moving in velocities])
     box = _box(scene, [frame, *moved], tips, MARGIN * size)
@@ -116,7 +116,7 @@ def plot_outcomes(
         if member is not None:
             _mark(axes, scene, points, labels[member])
     notes = [f"grey: at the impact; in colour: {moment:g} s later, as it moves after the impact"]
-    if fastest > 0.0:
+    if metres:
         notes.append(f"arrows: velocities of contacts, the longest {fastest:.2g} m/s")
     if rest:
         notes.append(f"{100 * rest:.2g} % are of other kinds")

@@ -57,6 +57,13 @@ def test_an_arrow_is_the_velocity_of_a_contact_that_moves():
     np.testing.assert_allclose(max(lengths), 0.15 * 2.0, rtol=1e-6)  # of a block 2 m tall
 
 
+def test_rounding_is_no_arrow():
+    still = SAMPLES.replace(v_plus=1e-15 * jnp.ones_like(SAMPLES.v_plus))
+    figure = jc.viz.plot_outcomes(MODEL, STATE, still, TERMS)
+    assert titles(figure) == ["100 %\nblock sticks"] and not figure.axes[0].texts
+    assert "arrows" not in figure._supxlabel.get_text()
+
+
 def test_many_kinds_are_told_apart_by_what_lifts():
     labels = np.random.default_rng(0).integers(0, 3, size=(400, 3))  # 27 kinds, as frequent as each other
     terms = TERMS.replace(

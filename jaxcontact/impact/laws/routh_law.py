@@ -78,11 +78,14 @@ class Routh(Record):
             contacts take some seconds to begin; of more candidates those that are active count alone).
             "visited": the same among the modes that earlier samples met, much faster for many contacts; a
             sample with a step whose valid modes are not among the sets that earlier samples found complete
-            continues with "all" (`sample` only). "lemke": the one that pivoting finds. If steps have
-            several solutions it misses whole families of outcomes. It is the only choice for more contacts;
-            in space the covering vector of Lemke's method is random in every step, which finds other
-            solutions as well, with frequencies of its own. None: "all" if many outcomes are requested, and in
-            a single call for up to five contacts in the plane; else "lemke".
+            continues with "all" (`sample` only). Of contacts that cannot be enumerated each step is searched
+            from several sides by pivoting in machine code (extra `friction`, on a CPU in double precision,
+            without restitution); the choice is uniform among the outcomes found. "lemke": the one that
+            pivoting finds. If steps have several solutions it misses whole families of outcomes. Inside `jit`
+            it is the only choice for more contacts; in space the covering vector of Lemke's method is random
+            in every step, which finds other solutions as well, with frequencies of its own. None: "all" if
+            many outcomes are requested, and in a single call for up to five contacts in the plane; else
+            "lemke".
         num_directions: sides of the friction cone in space; no effect in the plane.
         density: p(lambda_n), as a function that maps (nc,) independent uniform numbers in (0, 1) to (nc,)
             fractions of `impulse_step` in [0, 1], traceable by JAX; `lambda x: x**2` prefers small impulses.

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.impact.laws import routh
+from jaxcontact.impact.laws.contact_enumeration import enumerable
 from jaxcontact.impact.laws.contact_space import ImpactInfo, residual_limit
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
@@ -27,6 +28,7 @@ from jaxcontact.terms import ContactTerms
 
 LANES = 32  # problems that are solved together
 LEMKE_MEMORY = 2**30  # bytes at most of the problems that Lemke's method solves together
+TRIES = 4  # searches for an outcome of each step, of contacts that cannot be enumerated
 LEMKE_LANES = {1: 1024, 2: 64}  # problems at most, in the plane and in space: a call pays for all of them
 
 
@@ -43,13 +45,14 @@ class BySteps:
         keep_path: bool,
     ) -> None:
         self.terms, self.v, self.law, self.keep_path = terms, v, law, keep_path
+        tries = TRIES if searches_steps(terms, v, law, devices) else 0
+        if tries:
+            law = self.law = law.replace(selection="lemke")  # for what the machine code leaves to XLA
         by_lemke = law.selection == "lemke"
         self.lanes = _lemke_lanes(terms, law) if by_lemke else LANES
-        is_plain = by_lemke and law.restitution is None and not law.turn_polygon
-        on_cpu = all(device.platform == "cpu" for device in devices)
         self.on_host = None
-        if is_plain and on_cpu and lemke_on_host.is_offered(v):
-            self.on_host = lemke_on_host.LemkeOnHost(terms, v, law.num_directions)
+        if by_lemke and _runs_on_host(v, law, devices):
+            self.on_host = lemke_on_host.LemkeOnHost(terms, v, law.num_directions, tries)
 
     def resolve(self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device) -> ImpactSamples:
         """Resolve the samples `numbers` of `draws`, in batches of one size."""
@@ -114,6 +117,22 @@ class BySteps:
             part,
             by_xla,
         )
+
+
+def searches_steps(
+    terms: ContactTerms, v: jax.Array, law: FittedRouth, devices: Sequence[jax.Device] | None
+) -> bool:
+    """Tell whether "visited" searches each step, for its contacts are too many to enumerate."""
+    nc, nt = terms.J_t.shape[:2]
+    if law.selection != "visited" or enumerable(nc, nt, law.num_directions):
+        return False
+    return _runs_on_host(v, law, jax.local_devices() if devices is None else devices)
+
+
+def _runs_on_host(v: jax.Array, law: FittedRouth, devices: Sequence[jax.Device]) -> bool:
+    """Tell whether the steps of this law run in machine code."""
+    is_plain = law.restitution is None and not law.turn_polygon
+    return is_plain and all(d.platform == "cpu" for d in devices) and lemke_on_host.is_offered(v)
 
 
 def _lemke_lanes(terms: ContactTerms, law: FittedRouth) -> int:

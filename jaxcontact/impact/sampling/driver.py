@@ -26,6 +26,7 @@ from jaxcontact.impact.laws.contact_enumeration import check_enumeration, touchi
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
 from jaxcontact.impact.sampling import checkpoint as checkpoints
 from jaxcontact.impact.sampling import processes
+from jaxcontact.impact.sampling.by_steps import searches_steps
 from jaxcontact.impact.sampling.chunks import Chunk, ImpactSamples
 from jaxcontact.impact.sampling.density import shaped
 from jaxcontact.impact.sampling.draws import Iid, sobol
@@ -207,7 +208,7 @@ def _stream(
             impulse_step=law.impulse_step[touching],
             restitution=None if law.restitution is None else law.restitution[touching],
         )
-    if law.selection != "lemke":
+    if law.selection != "lemke" and not searches_steps(terms, v, law, run.devices):
         check_enumeration(terms, law.num_directions, f'selection="{law.selection}"')
     if inputs.is_key(seed):
         draws: Any = Iid(key=seed)

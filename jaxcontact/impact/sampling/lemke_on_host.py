@@ -40,12 +40,12 @@ def is_offered(v: jax.Array) -> bool:
 class LemkeOnHost:
     """The steps of one impact, for samples that start with velocity v."""
 
-    def __init__(self, terms: ContactTerms, v: jax.Array, num_directions: int) -> None:
+    def __init__(self, terms: ContactTerms, v: jax.Array, num_directions: int, tries: int = 0) -> None:
         self.code = load_machine_code("lemke_code")
         shared = jax.tree.map(np.array, _shared(terms, v, num_directions))
         space, slowest, matrix, rows, columns = shared
         self.space: ContactSpace = space
-        self.v = np.array(v)
+        self.v, self.tries = np.array(v), tries
         directions = friction_directions(space.num_tangents, num_directions)
         diagonal = np.abs(matrix.diagonal())
         covers, perturbations = generic_vectors(Lemke().retries + 1, len(matrix))
@@ -73,18 +73,19 @@ class LemkeOnHost:
         square = float(self.v @ self.space.mass @ self.v)
         rates, totals = np.tile(self.space.jacobian @ self.v, (count, 1)), np.zeros((count, r))
         squares, residuals = np.full(count, square), np.zeros(count)
-        states, counts = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        states, counts, several = (np.zeros(count, np.int64) for _ in range(3))
         paths = np.tile(self.v, (count * keeps_path, 1 + limit, 1))
-        samples = rates, totals, squares, residuals, states, counts
+        samples = rates, totals, squares, residuals, states, counts, several
+        picks = np.array(pick, float)[:count]
         sizes = len(self.problem.mu), len(self.problem.directions)
         for begin in range(0, limit, ROUND):
             now = slice(begin, min(begin + ROUND, limit))
             covers = np.array(_covers(pick[:, now], *sizes))[:count]
-            self.code.solve_steps(
-                self.problem, self.space.response, self.v, square, caps[:, now].copy(), covers, samples, paths
-            )
+            orders = caps[:, now].copy(), covers, picks[:, now].copy(), self.tries
+            self.code.solve_steps(self.problem, self.space.response, self.v, square, *orders, samples, paths)
             if np.all(states != self.code.RUNNING):
                 break
+        self.several = several
         v_plus = np.empty((count, nv))
         self.code.solve_ends(self.space.response, self.space.mass, self.v, totals, v_plus, squares)
         fields: Any = {

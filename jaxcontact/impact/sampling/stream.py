@@ -25,7 +25,7 @@ from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
-from jaxcontact.impact.sampling.by_steps import BySteps
+from jaxcontact.impact.sampling.by_steps import BySteps, searches_steps
 from jaxcontact.impact.sampling.chunks import (
     Chunk,
     ImpactSamples,
@@ -69,8 +69,9 @@ class Stream:
         self.devices = list(jax.local_devices() if run.devices is None else run.devices)
         self.compiled: set[Any] = set()  # sizes of `VisitedModes` for which the kernel has been compiled
         self.collides = bool(jnp.any(colliding(terms, v, v)))
-        self.enumerates = self.collides and law.selection != "lemke" and not law.turn_polygon
-        self.learns = law.selection == "visited"
+        by_steps = law.selection == "lemke" or law.turn_polygon or searches_steps(terms, v, law, self.devices)
+        self.enumerates = self.collides and not by_steps
+        self.learns = law.selection == "visited" and not by_steps
         self.independent = (draws.independent and not self.learns) or not self.collides
         if self.enumerates:
             self.by_modes = ByModes(
