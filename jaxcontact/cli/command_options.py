@@ -310,9 +310,8 @@ def add_gait(commands: Any) -> argparse.ArgumentParser:
     run.add_argument(
         "model", metavar="MODEL|FILE", help=f"{' or '.join(GAITS)}, or the file of a planar robot"
     )
-    run.add_argument(
-        "--duration", type=float, default=0.5, metavar="T", help="of a robot's stride at the start, s [0.5]"
-    )
+    run.add_argument("--duration", type=float, metavar="T", help="of a robot's stride at the start, s [0.5]")
+    add_file_options(run)
     run.add_argument("--speed", type=float, default=1.0, metavar="V", help="speed, m/s [1]")
     run.add_argument("--steps", type=int, default=150, metavar="N", help="steps of the optimizer [150]")
     _add_out(run)
@@ -324,6 +323,14 @@ def check_gait(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `gait` cannot work."""
     if options.model not in GAITS and not Path(options.model).is_file():
         raise UsageError(f"MODEL: expected {' or '.join(GAITS)}, or a file, got {options.model!r}")
+    if options.model in GAITS:
+        for option in ("duration", "mu", "fall"):
+            if getattr(options, option) is not None:
+                raise UsageError(f"--{option}: only with a FILE")
+    check_file_options("MODEL", options.model, options)
+    if options.fall is not None:
+        raise UsageError("--fall: a gait has a start of its own")
+    options.duration = 0.5 if options.duration is None else options.duration
     _check_numbers("duration", [options.duration], "a finite number > 0", 1e-3, 1e3)
     _check_numbers("speed", [options.speed], "a finite number")
     _check_numbers("steps", [options.steps], "an integer in 0..1000000", 0, 10**6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def command(options: argparse.Namespace) -> int:
     paths, refused = {}, {}
     for name in options.steppers:
         stepper = stepper_of(argparse.Namespace(**vars(options) | {"stepper": name, "law": LAWS[0]}), model)
+        print(f"  {name}, {max(1, round(options.duration / options.dt))} steps", file=sys.stderr)
         try:
             run = simulate.run(
                 model, model.initial_state(), stepper=stepper,

@@ -198,7 +198,7 @@ def _works(model: Model, pieces: Pieces) -> jax.Array:
 
 def _cost(model: Model, speed: float, swings: np.ndarray) -> Callable[[Pieces], jax.Array]:
     weight = float(jnp.sum(model.params.mass) * jnp.linalg.norm(model.params.gravity))
-    sizes, state = control_sizes(model), model.initial_state()
+    sizes, state = control_sizes(model)[None], model.initial_state()
 
     def cost(pieces: Pieces) -> jax.Array:
         gaps = jax.vmap(lambda q: contact_terms(model, state.replace(q=q)).phi)(pieces.q[1:-1])
@@ -259,10 +259,10 @@ def _account(model: Model, pieces: Pieces, order: np.ndarray, speed: float) -> G
     weight = float(jnp.sum(model.params.mass) * jnp.linalg.norm(model.params.gravity))
     return GaitInfo(
         cost_of_transport=float(jnp.sum(jnp.abs(_works(model, pieces)))) / (weight * way),
-        effort=float(jnp.mean(jnp.sum((pieces.controls / control_sizes(model)) ** 2, axis=1))),
+        effort=float(jnp.mean(jnp.sum((pieces.controls / control_sizes(model)[None]) ** 2, axis=1))),
         periodicity=float(max(np.max(np.abs(q_error)), np.max(np.abs(v_error)))),
         residual=np.nan, speed=way / duration,
-        largest_control=float(jnp.max(jnp.abs(pieces.controls / control_sizes(model)))),
+        largest_control=float(jnp.max(jnp.abs(pieces.controls / control_sizes(model)[None]))),
         friction=float(np.max(ratios)), dt=dt, is_mirrored=False, evaluations=0, seconds=0.0,
         status=np.uint32(np.bitwise_or.reduce(np.asarray(stride.status))),
     )  # fmt: skip

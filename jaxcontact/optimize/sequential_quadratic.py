@@ -22,6 +22,7 @@ LONGEST_RETURN = 1e3  # of a variable, in lengths of the constraints, in a step 
 GIVE = 1e-9  # softness of constraints of a step, in units of the cost
 ACCEPTED = 1e-4  # minimum fraction of the predicted decrease of the penalty function
 GOOD = 0.7  # fraction of the predicted decrease from which the radius grows
+ROUNDING = 1e-13  # of the largest number of a matrix, added to its diagonal
 DAMPING = 1e-4  # curvature added to every scaled variable
 INTERIOR_ITERS = 40  # of the interior-point method of a step
 INTERIOR_TOL = 1e-8  # of its complementarity
@@ -154,7 +155,10 @@ def solve_program(point: Point, low: np.ndarray, high: np.ndarray) -> np.ndarray
         errors = max(np.max(np.abs(dual)), np.max(np.abs(primal), initial=0.0))
         if gap < INTERIOR_TOL and errors < INTERIOR_TOL:
             break
-        factors = _factor(curvature + np.diag(below / to_low + above / to_high), jacobian)
+        try:
+            factors = _factor(curvature + np.diag(below / to_low + above / to_high), jacobian)
+        except np.linalg.LinAlgError:  # as near to the bounds as rounding allows
+            break
         ways, forces = (to_low, to_high), (below, above)
         dd, _, db, da = _move(factors, (dual, primal), ways, forces, (-below * to_low, -above * to_high))
         length = _length((to_low, to_high, below, above), (dd, -dd, db, da), 1.0)
@@ -204,7 +208,9 @@ def _factor(curvature: np.ndarray, jacobian: np.ndarray) -> _Factors:
 
     outer = cho_factor(curvature, check_finite=False)
     lifted = cho_solve(outer, jacobian.T, check_finite=False)
-    inner = cho_factor(jacobian @ lifted + GIVE * np.eye(len(jacobian)), check_finite=False)
+    schur = jacobian @ lifted
+    give = GIVE + ROUNDING * float(np.max(np.diag(schur), initial=0.0))
+    inner = cho_factor(schur + give * np.eye(len(jacobian)), check_finite=False)
     return _Factors(outer, inner, jacobian, lifted)
 
 

@@ -5,6 +5,7 @@ import pytest
 from jaxcontact.cli.command_options import (
     add_compare,
     add_flow,
+    add_gait,
     add_impact,
     add_inspect,
     add_simulate,
@@ -64,7 +65,7 @@ def test_every_command_of_files_has_the_same_options():
     import argparse
 
     commands = argparse.ArgumentParser().add_subparsers()
-    for add in (add_impact, add_inspect, add_simulate, add_view, add_compare, add_flow):
+    for add in (add_impact, add_inspect, add_simulate, add_view, add_compare, add_flow, add_gait):
         run = add(commands)
         flags = {flag for action in run._actions for flag in action.option_strings}
         assert {
@@ -83,6 +84,9 @@ def test_every_command_of_files_has_the_same_options():
         (["simulate", "gone.xml"], "MODEL: no file 'gone.xml'"),
         (["view", "quadruped", "--mu", "0.5"], "--mu: friction is not seen"),
         (["flow", "hopper_1d", "--mu", "0.5"], "--mu: contacts of `flow` are springs without friction"),
+        (["gait", "hopper", "--mu", "1"], "--mu: only with a FILE"),
+        (["gait", "hopper", "--duration", "1"], "--duration: only with a FILE"),
+        (["gait", "hopper", "--planar"], "--planar: only with a FILE"),
         (["simulate", "hopper", "--mu", "-1"], "--mu: expected finite friction >= 0, got -1"),
         (["simulate", "hopper", "--mu", "1", "2"], "--mu: expected 1 or 8 numbers, got 2"),
         (["simulate", "pendulum_joint", "--mu", "1"], "--mu: expected contacts, got 1"),
@@ -96,6 +100,11 @@ def test_every_command_of_files_has_the_same_options():
 def test_an_option_that_cannot_be_is_named(words, message, capsys):
     assert main(words) == 2
     assert capsys.readouterr().err.startswith(f"jaxcontact: {message}")
+
+
+def test_a_gait_has_a_start_of_its_own(arm, capsys):
+    assert main(["gait", arm, "--fall", "1"]) == 2
+    assert "--fall: a gait has a start of its own" in capsys.readouterr().err
 
 
 def test_view_writes_a_robot_that_touches(arm, tmp_path):

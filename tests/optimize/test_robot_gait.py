@@ -1,11 +1,14 @@
 """Gaits of planar robots from files: legs, guesses, pieces that join, and a stride of a hopper."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxcontact as jc
+from benchmarks.robot_files import FOLDER, path_of
 from jaxcontact.models.robots import file_of
 from jaxcontact.optimize import stride_guess
 from jaxcontact.terms import contact_terms
@@ -52,9 +55,15 @@ def test_what_is_no_planar_robot_is_named(hopper):
 
 
 @pytest.mark.slow
-def test_a_hopper_of_a_file_hops_periodically_within_its_limits(hopper):
-    stride, info = jc.optimize.robot_gait(hopper, speed=0.5, duration=0.54)
-    assert not jc.Status.failed(info.status)
+def test_a_hopper_of_a_file_hops_periodically_within_its_limits():
+    path = path_of("gymnasium", "gymnasium/envs/mujoco/assets/hopper.xml", FOLDER)
+    if path is None:
+        pytest.skip("gymnasium of tests/robot_packages.txt is not unpacked")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the file names an integrator
+        hopper = jc.load_mjcf(path, planar=True, contacts="world")
+    stride, info = jc.optimize.robot_gait(hopper, speed=0.5, duration=0.54, num_steps=80)
+    assert int(info.status) in (0, int(jc.Status.MAX_ITERS))
     assert info.periodicity <= 1e-8 and info.speed == pytest.approx(0.5, abs=1e-8)
     assert info.largest_control <= 1.0 and info.friction <= 1.0 + 1e-9
     # XLA's program of the same steps, which shares no machine code with the search, ends as the stride begins.
