@@ -161,7 +161,7 @@ class _Reader:
 
         return Equation(
             equation.primitive.name,
-            {name: self._parameter(value) for name, value in equation.params.items()},
+            {name: self._parameter(value) for name, value in _parameters(equation).items()},
             [self._argument(v) for v in equation.invars],
             [self._variable(v) for v in equation.outvars],
             [_array_of(v.aval) for v in equation.invars],
@@ -184,6 +184,14 @@ class _Reader:
             parts = [self._parameter(part) for part in value]
             return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
         return value
+
+
+def _parameters(equation: Any) -> dict[str, Any]:
+    """Return the parameters of an equation; JAX 0.11 counts those of a scan by trees."""
+    if "ft_in" not in equation.params:
+        return dict(equation.params)
+    fixed, carry, _ = equation.params["ft_in"].unpack()
+    return equation.params | {"num_consts": len(fixed), "num_carry": len(carry)}
 
 
 def _array_of(aval: Any) -> Array:

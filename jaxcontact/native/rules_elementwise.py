@@ -65,6 +65,17 @@ def _square(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> 
     return program.each(lambda a: program.ops.binary("mul", a, a), *inputs)
 
 
+@rule("one_minus_square")  # of JAX 0.11, in the derivatives of tanh and others
+def _one_minus_square(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
+    ops = program.ops
+
+    def product(a: int) -> int:
+        one = ops.constant(1, ops.kind[a])
+        return int(ops.binary("mul", ops.binary("add", one, a), ops.binary("sub", one, a)))
+
+    return program.each(product, *inputs)
+
+
 @rule("rsqrt")
 def _inverse_root(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     ops = program.ops
