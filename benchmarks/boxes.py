@@ -48,7 +48,7 @@ def _boxes(count: int) -> jc.Model:
         mu=jnp.array(MU),
         gravity=jnp.array([0.0, 0.0, -9.81]),
         constants={"size": jnp.full(3, SIDE)},
-        law=jc.compliant.Law(stiffness=jnp.array(1e5), damping=jnp.array(1e2)),
+        material=jc.compliant.Material(stiffness=jnp.array(1e5), damping=jnp.array(1e2)),
     )
     state = jc.State(q=jnp.asarray(q.ravel()), v=jnp.asarray(v.ravel()), t=jnp.array(0.0))
     return jc.Model(system=jc.System(structure, jc.free_poses), params=params, initial=state)

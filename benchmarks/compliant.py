@@ -49,7 +49,7 @@ def _sliding_box(num_feet: int | None = None) -> jc.Model:
         mu=jnp.array(MU),
         gravity=jnp.array([0.0, 0.0, -9.81]),
         constants={"size": jnp.full(3, SIDE)} | constants,
-        law=jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
+        material=jc.compliant.Material(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
     )
     state = jc.State(q=jnp.asarray(HERE), v=jnp.array([SPEED, 0.0, 0.0, 0.0, 0.0, 0.0]), t=jnp.array(0.0))
     return jc.Model(system=jc.System(structure, jc.free_poses), params=params, initial=state)

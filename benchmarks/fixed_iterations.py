@@ -38,7 +38,7 @@ def calls() -> dict[str, tuple[Call, jax.Array]]:
     flow = jc.ess.Settings(eps=0.01, max_steps=64, max_events=8)
     sprung = block.replace(
         params=block.params.replace(
-            law=jc.compliant.Material(stiffness=jnp.array(1e5), damping=jnp.array(100.0))
+            material=jc.compliant.Material(stiffness=jnp.array(1e5), damping=jnp.array(100.0))
         )
     )
 

@@ -74,7 +74,9 @@ def _step(launch: Launch, c: _Stride, dt: jax.Array) -> _Stride:
             G=rows, phi=length - p["length"] - p["preload"] / p["stiffness"], gdot_v=jnp.zeros(6),
             mu=jnp.zeros(0), kind=(Kind.LIMIT,) * 6,
         ),
-        law=compliant.Law(stiffness=stiffness, damping=jnp.where(down & ~pushes, p["damping"], 0.0)),
+        material=compliant.Material(
+            stiffness=stiffness, damping=jnp.where(down & ~pushes, p["damping"], 0.0)
+        ),
         dt=dt,
     )  # fmt: skip
     lam, info = compliant.solve(system)

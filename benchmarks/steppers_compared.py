@@ -24,7 +24,7 @@ from benchmarks import report, runner
 STEPS = 320  # of every motion, one program per mechanism and stepper; a coarse one is read before its end
 COARSE, MIDDLE, FINE = 80, 160, 320  # steps per duration
 # Critical for 1 kg: what slides in the convex cone of `Compliant` floats by mu |v_t| damping / stiffness.
-SOFT, STIFF = (jc.compliant.Law(stiffness=k, damping=2.0 * math.sqrt(k)) for k in (1e6, 1e10))
+SOFT, STIFF = (jc.compliant.Material(stiffness=k, damping=2.0 * math.sqrt(k)) for k in (1e6, 1e10))
 GRAVITY, RADIUS, HALF_ROD, SAMPLES = 9.81, 0.1, 0.7, 2**14
 NEAR = 0.02  # of the speed before: what counts as in the set; samples of five contacts lie 0.01 apart
 
@@ -58,10 +58,10 @@ class Case:
     landed: jax.Array | None = None
     orders: jc.impact.Routh | None = None
 
-    def end(self, stepper: Any, steps: int, law: jc.compliant.Law = STIFF, key: Any = None) -> Any:
+    def end(self, stepper: Any, steps: int, law: jc.compliant.Material = STIFF, key: Any = None) -> Any:
         """The motion with so many steps per duration, and its row at the end of it."""
         motion = jc.simulate.rollout(
-            self.model.replace(params=self.model.params.replace(law=law)), self.state,
+            self.model.replace(params=self.model.params.replace(material=law)), self.state,
             jnp.zeros((STEPS, self.state.v.size)), stepper=stepper,
             dt=jnp.asarray(self.duration / steps), key=key,
         )  # fmt: skip
@@ -198,7 +198,7 @@ UNIQUE = (ball, rocking_block, sliding_rod, jamming_rod, walker)
 MANY = (flat_block, wide_step, disk_stack)
 
 
-def steppers(law: Any) -> dict[str, tuple[Any, int, jc.compliant.Law]]:
+def steppers(law: Any) -> dict[str, tuple[Any, int, jc.compliant.Material]]:
     """What moves the mechanisms: stepper, steps per duration, springs of its contacts."""
     stepping, variational = jc.simulate.TimeStepping(impact=law), jc.simulate.Variational(impact=law)
     return {

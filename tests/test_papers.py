@@ -124,7 +124,7 @@ def test_the_loop_of_fig_6_takes_the_steps_of_the_paper(dt, start):
         M, terms = jc.mass_matrix(model, state.q), jc.constraint_terms(model, state)
         force = -jc.bias(model, state)
         problem = jc.compliant.Problem(
-            M=M, v=state.v, f=force, terms=terms, law=model.params.law, dt=jnp.asarray(dt)
+            M=M, v=state.v, f=force, terms=terms, material=model.params.material, dt=jnp.asarray(dt)
         )
         v = state.v + dt * jnp.linalg.solve(M, force + terms.G.T @ jc.compliant.solve(problem)[0])
         carry = (state.q + dt * v, v)
@@ -146,7 +146,7 @@ def test_how_deep_a_foot_sinks_by_drumwrights_formula():
     """(121): f = E* sqrt(r d^3) with E* = 1e11 N/m^2, r = 0.01 m and 2.5 N; the text has 1e-8 m."""
     depth = (2.5 / (1e11 * 0.01**0.5)) ** (2 / 3)
     assert depth == pytest.approx(4.0e-7, rel=0.01)
-    law = jc.models.box_on_incline().params.law.potential  # with the 4/3 of Hertz's law
+    law = jc.models.box_on_incline().params.material.potential  # with the 4/3 of Hertz's law
     push = jax.grad(lambda d: jnp.sum(law(d)))(jnp.array(depth))
     assert float(push) == pytest.approx(4 / 3 * 2.5, rel=1e-9)
 

@@ -152,7 +152,7 @@ def simultaneous(cases: Cases, mu: jax.Array) -> jax.Array:
 
 def soft_cube(side: Any, mu: Any, stiffness: Any, damping: Any) -> jc.Params:
     """The cube with springs and dampers at its corners."""
-    law = jc.compliant.Law(stiffness=stiffness, damping=damping, friction_damping=jnp.array(1e3))
+    law = jc.compliant.Material(stiffness=stiffness, damping=damping, friction_damping=jnp.array(1e3))
     return cube(side, mu).replace(law=law)
 
 

@@ -69,11 +69,11 @@ POWERS = {  # of mass, length and time in each number
 
 def _problem(numbers: dict[str, np.ndarray], kind: tuple[Any, ...], dtype: Any) -> jc.compliant.Problem:
     n = {name: jnp.asarray(a, dtype) for name, a in numbers.items()}
-    law = jc.compliant.Law(
+    law = jc.compliant.Material(
         stiffness=n["stiffness"], damping=n["damping"], friction_damping=n["friction_damping"]
     )
     terms = jc.ConstraintTerms(G=n["G"], phi=n["phi"], gdot_v=n["gdot_v"], mu=n["mu"], kind=kind)
-    return jc.compliant.Problem(M=n["M"], v=n["v"], f=n["f"], terms=terms, law=law, dt=n["dt"])
+    return jc.compliant.Problem(M=n["M"], v=n["v"], f=n["f"], terms=terms, material=law, dt=n["dt"])
 
 
 def _velocities(n: dict[str, np.ndarray], force: np.ndarray) -> np.ndarray:
@@ -227,7 +227,7 @@ def spin(seed: int) -> Tally:
     omega, steps, dt = rng.uniform(-3, 3, 3), 256, float(10.0 ** rng.uniform(-3, -2.2))
     params = jc.Params(
         mass=jnp.array([1.0]), inertia=jnp.asarray(inertia)[None], mu=jnp.array(0.5), gravity=jnp.zeros(3),
-        constants={"radius": jnp.array(0.1)}, law=jc.compliant.Law(stiffness=1e4, damping=10.0),
+        constants={"radius": jnp.array(0.1)}, material=jc.compliant.Material(stiffness=1e4, damping=10.0),
     )  # fmt: skip
     state = jc.State(
         q=jnp.array([0.0, 0.0, 100.0, 1.0, 0.0, 0.0, 0.0]),

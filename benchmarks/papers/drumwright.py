@@ -79,7 +79,7 @@ def implicit(path: Path) -> None:
         system=jc.System(structure, on_a_line, constraints=stretch),
         params=jc.Params(
             mass=jnp.ones(1), inertia=jnp.zeros(1), mu=jnp.array(0.0), gravity=jnp.zeros(2), constants={},
-            law=jc.compliant.Law(stiffness=1e6, damping=0.0),
+            material=jc.compliant.Material(stiffness=1e6, damping=0.0),
         ),
         initial=jc.State(q=jnp.ones(1), v=jnp.zeros(1), t=jnp.array(0.0)),
     )  # fmt: skip
@@ -182,7 +182,7 @@ def tangential_spring(path: Path) -> None:
             params=jc.Params(
                 mass=jnp.ones(1), inertia=jnp.ones(1), mu=jnp.array(mu), gravity=jnp.array([0.0, -9.81]),
                 constants={"feet": jnp.zeros((1, 2))},
-                law=jc.compliant.Law(stiffness=1e6, damping=1e2, friction_spring=spring),
+                material=jc.compliant.Material(stiffness=1e6, damping=1e2, friction_spring=spring),
             ),
             initial=jc.State(q=jnp.array([0.0, -9.81e-6]), v=jnp.array([0.5, 0.0]), t=jnp.array(0.0)),
         )  # fmt: skip
@@ -251,8 +251,8 @@ def spheres(path: Path) -> None:
 def local_error(path: Path) -> None:
     """Theorem 1: the error of one step of a pendulum on a soft joint, against the step."""
     model = jc.models.pendulum_joint()
-    law = jc.compliant.Law(stiffness=jnp.array(100.0), damping=jnp.array(1.0))
-    model = model.replace(params=model.params.replace(law=law))
+    law = jc.compliant.Material(stiffness=jnp.array(100.0), damping=jnp.array(1.0))
+    model = model.replace(params=model.params.replace(material=law))
     steps = 2e-4 * 0.5 ** np.arange(5)
     errors = []
     for h in steps:

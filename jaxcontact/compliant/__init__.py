@@ -13,7 +13,6 @@ from jaxcontact.compliant.step import step as step
 from jaxcontact.mechanics.material import FrictionSpring as FrictionSpring
 from jaxcontact.mechanics.material import Hertz as Hertz
 from jaxcontact.mechanics.material import HuntCrossley as HuntCrossley
-from jaxcontact.mechanics.material import Law as Law
 from jaxcontact.mechanics.material import Material as Material
 from jaxcontact.mechanics.material import Smooth as Smooth
 from jaxcontact.mechanics.material import foundation_stiffness as foundation_stiffness

@@ -40,7 +40,7 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     More than rounding: the square root of the precision, to which momenta are balanced, times the energies
     that are compared. Kinetic energy is that at the configuration where the step starts.
     """
-    terms, h, law = problem.terms, problem.dt, problem.law
+    terms, h, material = problem.terms, problem.dt, problem.material
     nb, nl, nc, axes = count_rows(terms.kind)
     heads = nb + nl + nc
     drift = h * by_axis(terms.gdot_v, terms.kind)
@@ -57,7 +57,7 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
 
     def elastic(depth: jax.Array) -> jax.Array:
         energy = 0.5 * stiffness * depth**2
-        return energy if law.potential is None else energy.at[nb:].add(law.potential(depth[nb:]))
+        return energy if material.potential is None else energy.at[nb:].add(material.potential(depth[nb:]))
 
     before, after, bent = elastic(depth), elastic(depth - h * u[:heads]), elastic(depth - h * answers)
     used = pushes | (jnp.arange(heads) < nb)
@@ -79,10 +79,10 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
 
 def _friction_springs(problem: Problem, force: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute the work (nc,) of forces (nc, nt) on friction springs and dampers, and energies of springs."""
-    end = stretch_after(problem.law, problem.stretch, force, problem.dt)
+    end = stretch_after(problem.material, problem.stretch, force, problem.dt)
     if end is None:
         return (jnp.zeros(force.shape[0], force.dtype),) * 3
     start = jnp.zeros_like(end) if problem.stretch is None else problem.stretch
-    stiff, _ = friction_springs(problem.law, force.shape[0], force.dtype)
+    stiff, _ = friction_springs(problem.material, force.shape[0], force.dtype)
     before, after = (0.5 * stiff * jnp.sum(stretch**2, axis=1) for stretch in (start, end))
     return jnp.sum(force * (end - start), axis=1), before, after

@@ -61,8 +61,8 @@ def selection_of(kind: tuple[Kind, ...], nearest: Nearest) -> Selection:
     return Selection(nearest=nearest, equalities=equalities, dry=kind.count(DRY), limits=limits, axes=axes)
 
 
-def law_of(law: Material, selection: Selection) -> Material:
-    """Select the law of the contacts of a step; leaves (nu,) of a potential have one entry per row."""
+def material_of(material: Material, selection: Selection) -> Material:
+    """Select the material of the contacts of a step; leaves (nu,) of a potential have one entry per row."""
     candidates = selection.nearest.phi.shape[0]
 
     def select(value: jax.Array, first: int) -> jax.Array:
@@ -70,17 +70,17 @@ def law_of(law: Material, selection: Selection) -> Material:
         return jnp.asarray(value)[selection.after(first)] if is_per_candidate else value
 
     constraints = selection.equalities - selection.dry + selection.limits
-    return law.replace(
+    return material.replace(
         stiffness=(
-            jax.tree.map(lambda leaf: select(leaf, selection.limits), law.stiffness)
-            if isinstance(law.stiffness, ScaledSprings)
-            else select(law.stiffness, constraints)
+            jax.tree.map(lambda leaf: select(leaf, selection.limits), material.stiffness)
+            if isinstance(material.stiffness, ScaledSprings)
+            else select(material.stiffness, constraints)
         ),
-        damping=jax.tree.map(lambda leaf: select(leaf, constraints), law.damping),
-        friction=None if law.friction is None else select(law.friction, 0),
-        friction_damping=select(law.friction_damping, selection.dry),
-        friction_spring=jax.tree.map(lambda leaf: select(leaf, 0), law.friction_spring),
-        potential=jax.tree.map(lambda leaf: select(leaf, selection.limits), law.potential),
+        damping=jax.tree.map(lambda leaf: select(leaf, constraints), material.damping),
+        friction=None if material.friction is None else select(material.friction, 0),
+        friction_damping=select(material.friction_damping, selection.dry),
+        friction_spring=jax.tree.map(lambda leaf: select(leaf, 0), material.friction_spring),
+        potential=jax.tree.map(lambda leaf: select(leaf, selection.limits), material.potential),
     )
 
 

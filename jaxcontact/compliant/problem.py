@@ -32,7 +32,7 @@ class Problem(Record):
         v: (nv,) velocity at the start of the step; of a mechanism after its gyroscopic forces.
         f: (nv,) generalized force other than of the constraints, tau - bias, without gyroscopic ones.
         terms: rows G, gaps phi, Gdot v, friction and kinds.
-        law: stiffness, damping and friction of the constraints.
+        material: stiffness, damping and friction of the constraints.
         dt: h, s.
         stretch: (nc, nt) of the friction springs at the start of the step, m; None for none.
         start: (nv,) velocity at the start of the step; None is `v`, and so it is without `ScaledSprings`.
@@ -42,14 +42,14 @@ class Problem(Record):
     v: jax.Array
     f: jax.Array
     terms: ConstraintTerms
-    law: Material
+    material: Material
     dt: Any
     stretch: jax.Array | None = None
     start: jax.Array | None = None
 
 
 class RowMaterial(Record):
-    """A law spread over the rows of a program: the force at the end of a step is base - rate u, u = G v+.
+    """A material over the rows of a program: the force at the end of a step is base - rate u, u = G v+.
 
     Attributes:
         base: (nr,) force at u = 0, N.
@@ -134,7 +134,7 @@ def damping_of(problem: Problem) -> Any:
     kind = problem.terms.kind
     nb, nl, nc, _ = count_rows(kind)
     phi = by_axis(problem.terms.phi, kind)[: nb + nl + nc]
-    return problem.law.damping_at(-jnp.concatenate([phi[: nb - kind.count(DRY)], phi[nb:]]))
+    return problem.material.damping_at(-jnp.concatenate([phi[: nb - kind.count(DRY)], phi[nb:]]))
 
 
 class HeadSprings(NamedTuple):
@@ -146,21 +146,21 @@ class HeadSprings(NamedTuple):
 
 
 def head_springs(problem: Problem) -> HeadSprings:
-    """Spread the springs and dampers of the law over all rows but tangents.
+    """Spread the springs and dampers of the material over all rows but tangents.
 
     Raises:
         ValueError: a number has another shape.
     """
-    law, kind, dtype = problem.law, problem.terms.kind, problem.terms.phi.dtype
-    damping = spread_heads("law.damping", damping_of(problem), kind, dtype)
-    if not isinstance(law.stiffness, ScaledSprings):
-        return HeadSprings(spread_heads("law.stiffness", law.stiffness, kind, dtype), damping, None)
-    springs, (nb, nl, nc, _), nd = law.stiffness, count_rows(kind), kind.count(DRY)
+    material, kind, dtype = problem.material, problem.terms.kind, problem.terms.phi.dtype
+    damping = spread_heads("material.damping", damping_of(problem), kind, dtype)
+    if not isinstance(material.stiffness, ScaledSprings):
+        return HeadSprings(spread_heads("material.stiffness", material.stiffness, kind, dtype), damping, None)
+    springs, (nb, nl, nc, _), nd = material.stiffness, count_rows(kind), kind.count(DRY)
     mass = jnp.zeros(nb + nl + nc, dtype).at[nb:].set(springs.carried_mass(-_gaps(problem)[0]))
     k, b = _scaled_in_step(problem, springs)
 
     def beside_joints(of_joints: Any, heads: jax.Array) -> jax.Array:
-        joints = spread("law.stiffness of joints", of_joints, nb - nd, dtype)
+        joints = spread("material.stiffness of joints", of_joints, nb - nd, dtype)
         return jnp.concatenate([joints, jnp.zeros(nd, dtype), mass[nb:] * heads])
 
     damping = damping + beside_joints(springs.joint_damping, b)
@@ -200,41 +200,45 @@ def start_rates(problem: Problem) -> jax.Array:
     return apply_rows(columns_of(problem.terms), velocity)[: nb + nl + nc]
 
 
-def friction_springs(law: Material, nc: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Return stiffness and damping (nc,) of the friction springs of a law that has them."""
-    assert law.friction_spring is not None
-    name = "law.friction_spring."
+def friction_springs(material: Material, nc: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """Return stiffness and damping (nc,) of the friction springs of a material that has them."""
+    assert material.friction_spring is not None
+    name = "material.friction_spring."
     return (
-        spread(name + "stiffness", law.friction_spring.stiffness, nc, dtype),
-        spread(name + "damping", law.friction_spring.damping, nc, dtype),
+        spread(name + "stiffness", material.friction_spring.stiffness, nc, dtype),
+        spread(name + "damping", material.friction_spring.damping, nc, dtype),
     )
 
 
-def stretch_after(law: Material, stretch: jax.Array | None, force: jax.Array, dt: Any) -> jax.Array | None:
+def stretch_after(
+    material: Material, stretch: jax.Array | None, force: jax.Array, dt: Any
+) -> jax.Array | None:
     """Stretch (nc, nt) at the end of a step with friction `force` (nc, nt); None without friction springs.
 
     A spring follows its own law lam = -K xi' - B (xi' - xi) / h: of its contact while that sticks, at the
     bound while it slides, and back to zero under its damper alone where the contact is open.
     """
-    if law.friction_spring is None:
+    if material.friction_spring is None:
         return None
     start = jnp.zeros_like(force) if stretch is None else stretch
-    stiffness, damping = (numbers[:, None] for numbers in friction_springs(law, force.shape[0], force.dtype))
+    stiffness, damping = (
+        numbers[:, None] for numbers in friction_springs(material, force.shape[0], force.dtype)
+    )
     rate = dt * stiffness + damping
     return jnp.where(rate > 0, (damping * start - dt * force) / jnp.where(rate > 0, rate, 1.0), 0.0)
 
 
 def row_material(problem: Problem) -> RowMaterial:
-    """Spread the springs and dampers of the law over all rows; its elastic potential is left out."""
-    terms, law, h = problem.terms, problem.law, problem.dt
+    """Spread the springs and dampers of the material over all rows; its elastic potential is left out."""
+    terms, material, h = problem.terms, problem.material, problem.dt
     nb, _, nc, axes = count_rows(terms.kind)
     dtype, nd = terms.phi.dtype, terms.kind.count(DRY)
     stiffness, damping, mass = head_springs(problem)
-    rubbing = spread("law.friction_damping", law.friction_damping, nd + nc, dtype)
-    mu = terms.mu if law.friction is None else spread("law.friction", law.friction, nc, dtype)
+    rubbing = spread("material.friction_damping", material.friction_damping, nd + nc, dtype)
+    mu = terms.mu if material.friction is None else spread("material.friction", material.friction, nc, dtype)
     sticking, tangent_rate = jnp.zeros(nc, dtype), rubbing[nd:]
-    if law.friction_spring is not None:
-        sticking, beside = friction_springs(law, nc, dtype)
+    if material.friction_spring is not None:
+        sticking, beside = friction_springs(material, nc, dtype)
         tangent_rate = h * sticking + beside
     springs = jnp.concatenate([stiffness, *[sticking] * (axes - 1)])
     rate = jnp.concatenate([h * stiffness + damping, *[tangent_rate] * (axes - 1)])
@@ -242,7 +246,7 @@ def row_material(problem: Problem) -> RowMaterial:
         rate = rate.at[: mass.shape[0]].add(mass / h)
     rate = rate.at[nb - nd : nb].set(rubbing[:nd]) if nd else rate
     phi, drift = (by_axis(rows, terms.kind) for rows in (terms.phi, h * terms.gdot_v))
-    if law.friction_spring is not None and problem.stretch is not None:
+    if material.friction_spring is not None and problem.stretch is not None:
         phi = phi.at[stiffness.shape[0] :].set(problem.stretch.T.ravel())
     rate, phi, drift = computed_once((rate, phi, drift))
     # The rate of phi at the end of the step is u = G v+ + h Gdot v.
@@ -278,9 +282,9 @@ def convex_program(
     cap = slope_cap(terms.phi.dtype) if cap is None else cap
     share = jnp.where(product > cap, cap / jnp.where(product > cap, product, 1.0), 1.0)
     extra: dict[str, Any] = {}
-    if problem.law.potential is not None:
+    if problem.material.potential is not None:
         future = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[nb : nb + nl + nc]
-        extra = {"potential": problem.law.potential, "depth": -future, "dt": h}
+        extra = {"potential": problem.material.potential, "depth": -future, "dt": h}
     if gate != "none" and nl + nc:
         heads = slice(nb, nb + nl + nc)
         gap = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[heads]

@@ -89,9 +89,8 @@ class StepMemory(Record):
     Attributes:
         forces: (nr,) of the constraints, N: where the search of a convex step starts, and in which modes.
             None starts anew. A step with Coulomb's law starts from the state alone.
-        stretch: (nc, nt) of the friction springs of the law, m, along the tangents of each contact. None is
-            zero: in a loop that does not hand it on, the springs start anew at every step, and what they
-            hold creeps.
+        stretch: (nc, nt) of the friction springs, m, along the tangents of each contact. None is zero:
+            in a loop that does not hand it on, springs start anew at every step, and what they hold creeps.
     """
 
     forces: jax.Array | None = None

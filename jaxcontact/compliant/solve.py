@@ -57,7 +57,7 @@ class StepInfo(Info):
         num_iters: Newton steps.
         seen: (nc,) bool, the contacts that the step saw: all of them without `max_contacts`. The others have
             no force and no slip, and as `gap` that at the start of the step.
-        stretch: (nc, nt) of the friction springs at the end of the step, m; None where the law has none.
+        stretch: (nc, nt) of the friction springs at the end of the step, m; None where it has none.
     """
 
     lam: jax.Array
@@ -99,7 +99,7 @@ def _relax(problem: Problem, settings: Settings) -> tuple[jax.Array, ...]:
     """Find (v+, p, iterations, converged) on the central path, with derivatives."""
     exact = coulomb.coupled(program_of(problem, settings.cone, coulomb.cap_of(problem.v.dtype)))
     # A number that is not positive has no central path: its lane is INVALID and computes one anyway.
-    k = jnp.asarray(problem.law.smoothing, problem.v.dtype)
+    k = jnp.asarray(problem.material.smoothing, problem.v.dtype)
     k = jnp.where(k > 0, k, 1.0)
     num_dry, solver = problem.terms.kind.count(DRY), settings.solver
     found = relax_by_rows(exact, num_dry, k, min(coulomb.INTERIOR_STEPS, solver.max_iters), solver.early_exit)
@@ -142,8 +142,8 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
     nr, nv = (len(problem.terms.kind), problem.v.size) if by_body else jnp.shape(problem.terms.G)
     _, _, nc, axes = count_rows(problem.terms.kind)
     nd = problem.terms.kind.count(DRY)
-    if problem.stretch is not None and problem.law.friction_spring is None:
-        raise ValueError("stretch: expected None where the law has no friction_spring, got an array")
+    if problem.stretch is not None and problem.material.friction_spring is None:
+        raise ValueError("stretch: expected None where the material has no friction_spring, got an array")
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
         **({} if by_body else {"M": (problem.M, (nv, nv))}),
         "v": (problem.v, (nv,)),
@@ -163,13 +163,18 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
 
 def _bad_numbers(problem: Problem) -> jax.Array:
     """Decide whether a stiffness, damping or friction is not >= 0, or a mass or the time step not > 0."""
-    law = problem.law
+    material = problem.material
     bad = ~(problem.dt > 0) | ~jnp.all(row_algebra.diagonal(problem.M) > 0)
-    numbers = [*jax.tree.leaves(law.stiffness), damping_of(problem), law.friction_damping, problem.terms.mu]
-    numbers += [number for number in (law.friction, problem.terms.dry) if number is not None]
-    if law.smoothing is not None:
-        bad = bad | ~(jnp.asarray(law.smoothing) > 0)
-    numbers += jax.tree.leaves(law.friction_spring)
+    numbers = [
+        *jax.tree.leaves(material.stiffness),
+        damping_of(problem),
+        material.friction_damping,
+        problem.terms.mu,
+    ]
+    numbers += [number for number in (material.friction, problem.terms.dry) if number is not None]
+    if material.smoothing is not None:
+        bad = bad | ~(jnp.asarray(material.smoothing) > 0)
+    numbers += jax.tree.leaves(material.friction_spring)
     for number in numbers:
         bad = bad | ~jnp.all(jnp.asarray(number) >= 0)
     return bad
@@ -187,11 +192,11 @@ def solve_velocity(
         raise ValueError(f"cone: with contacts 'min_norm' has the cone 'coupled' only, got {settings.cone!r}")
     if paper and DRY in problem.terms.kind:
         raise ValueError("formulation: 'min_norm' has no dry friction of joints; use 'complementary'")
-    if problem.law.smoothing is not None and (
-        settings.cone != "coulomb" or problem.law.potential is not None
+    if problem.material.smoothing is not None and (
+        settings.cone != "coulomb" or problem.material.potential is not None
     ):
         raise ValueError(
-            'law.smoothing: expected None without cone="coulomb" or with a potential, got a number'
+            'material.smoothing: expected None without cone="coulomb" or with a potential, got a number'
         )
     start = jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start
     start = by_axis(start, problem.terms.kind)
@@ -199,7 +204,7 @@ def solve_velocity(
         x, p, iterations, converged = min_norm.solve_min_norm(
             problem, settings.solver.max_iters, settings.solver.early_exit, settings.zeta
         )
-    elif problem.law.smoothing is not None and problem.terms.mu.shape[0]:
+    elif problem.material.smoothing is not None and problem.terms.mu.shape[0]:
         x, p, iterations, converged = _relax(problem, settings)
     else:
         x, p, iterations, converged = _search(problem, start, settings)
@@ -249,7 +254,7 @@ def _info(
         unsolved |= violation > precision.eps**0.25 * largest + precision.eps * scale
     status = flag(~finite, Status.NONFINITE) | flag(finite & unsolved, Status.MAX_ITERS)
     status = status | flag(_bad_numbers(problem), Status.INVALID)
-    if settings.formulation != "min_norm" and problem.law.smoothing is None:  # others do not keep the law
+    if settings.formulation != "min_norm" and problem.material.smoothing is None:  # others do not keep it
         status = status | flag(finite & gains_energy(problem, program, x, p), Status.ENERGY)
     return StepInfo(
         status=status,
@@ -263,7 +268,7 @@ def _info(
         residual=lax.stop_gradient(jnp.max(jnp.abs(momentum)) / scale),
         num_iters=iterations,
         seen=jnp.ones(nc, bool),
-        stretch=stretch_after(problem.law, problem.stretch, tangent.T / h, h),
+        stretch=stretch_after(problem.material, problem.stretch, tangent.T / h, h),
     )
 
 

@@ -11,7 +11,7 @@ from jax import lax
 
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 from jaxcontact.arguments import check_array, check_positive, check_type
-from jaxcontact.compliant.nearest import Selection, info_of_all, law_of, selection_of
+from jaxcontact.compliant.nearest import Selection, info_of_all, material_of, selection_of
 from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.settings import DEFAULT, START, Settings, StepMemory
 from jaxcontact.compliant.solve import StepInfo, solve_velocity
@@ -31,7 +31,7 @@ def assemble(model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bo
     """Assemble the algebra of a step of a mechanism at a state; `by_body` where the mechanism suits that.
 
     Raises:
-        ValueError: params carry no law, q or v has the wrong length, params do not fit the structure.
+        ValueError: params carry no material, q or v has the wrong length, params do not fit the structure.
     """
     return assemble_all(model, state, tau, dt, by_body=by_body)[0]
 
@@ -62,7 +62,7 @@ def assemble_nearest(
     M = mass_matrix_at(model, state.q, kinematics)
     problem, free = _problem(model, state, tau, dt, M, terms, kinematics)
     selection = selection_of(terms.kind, nearest)
-    return problem.replace(law=law_of(problem.law, selection)), free, selection
+    return problem.replace(material=material_of(problem.material, selection)), free, selection
 
 
 def _problem(
@@ -74,12 +74,12 @@ def _problem(
     terms: ConstraintTerms,
     kinematics: Any,
 ) -> tuple[Problem, FreeStep]:
-    if model.params.law is None:
-        raise ValueError("params.law: expected a compliant.Law, got None")
+    if model.params.material is None:
+        raise ValueError("params.material: expected a compliant.Material, got None")
     h = jnp.asarray(dt, state.q.dtype)
     free = free_step(model, state, tau, h, M, kinematics)
     problem = Problem(
-        M=free.M, v=free.v, f=free.push / h, terms=terms, law=model.params.law, dt=h, start=state.v
+        M=free.M, v=free.v, f=free.push / h, terms=terms, material=model.params.material, dt=h, start=state.v
     )
     return problem, free
 
@@ -115,7 +115,7 @@ def step(
     their momentum; stiff springs and dampers of joints and linear gains of actuators are stable at any gain.
 
     Args:
-        model: the mechanism and its numbers; `params.law` says how its constraints yield.
+        model: the mechanism and its numbers; `params.material` says how its constraints yield.
         state: where it starts.
         controls: (nu,) of the actuators of a robot; of another mechanism (nv,) generalized forces beside
             gravity and the forces of the system.
@@ -130,8 +130,8 @@ def step(
 
     Raises:
         TypeError: arguments in another order, a Model, or what is no array or number.
-        ValueError: params carry no law, controls have another shape, dt is a number that is not positive and
-            finite; what `solve` raises.
+        ValueError: params carry no material, controls have another shape, dt is a number that is not positive
+            and finite; what `solve` raises.
 
     Status: that of `solve`; NONFINITE also for q or t at the end; OVERFLOW where more than `max_contacts`
         touch at the start (gap <= 1e-6 m).
@@ -156,22 +156,24 @@ def smoothed(model: Model, smoothing: jax.Array | float | None) -> Model:
     first order in dt. Anneal it, 1e-1 to 1e-5 J for a box of 1 kg, then None.
 
     Args:
-        model: with a law; its steps need cone="coulomb" and no potential.
-        smoothing: k > 0, J, traced or not; None is the law itself.
+        model: with a material; its steps need cone="coulomb" and no potential.
+        smoothing: k > 0, J, traced or not; None is the material itself.
 
     Returns:
-        The model with `params.law.smoothing`.
+        The model with `params.material.smoothing`.
 
     Raises:
-        ValueError: params carry no law; a number that is not positive and finite.
+        ValueError: params carry no material; a number that is not positive and finite.
 
     Status: of a step, INVALID where a traced k is not > 0; MAX_ITERS where the search did not settle.
 
     Derivative: of the relaxed equations, by k as well, forward and reverse.
     """
-    if model.params.law is None:
-        raise ValueError("params.law: expected a compliant.Material, got None")
-    return model.replace(params=model.params.replace(law=model.params.law.replace(smoothing=smoothing)))
+    if model.params.material is None:
+        raise ValueError("params.material: expected a compliant.Material, got None")
+    return model.replace(
+        params=model.params.replace(material=model.params.material.replace(smoothing=smoothing))
+    )
 
 
 def _check(model: Model, state: State, settings: Settings, memory: StepMemory, dt: Any) -> None:
@@ -180,26 +182,28 @@ def _check(model: Model, state: State, settings: Settings, memory: StepMemory, d
     check_type("memory", memory, StepMemory)
     if not isinstance(dt, jax.Array):  # reading one would wait for its device
         check_positive("dt", dt)
-    law = model.params.law
+    material = model.params.material
     if model.params.spin_friction is not None:
         if settings.cone == "pyramid" or settings.formulation == "min_norm":
             raise ValueError("settings: spin_friction needs the cone 'coulomb' or 'associated'")
-        if law is not None and law.friction_spring is not None:
-            raise ValueError("params.law: friction springs have no spin_friction; use friction_damping")
-    if settings.formulation == "min_norm" and law is not None and law.potential is not None:
-        raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
+        if material is not None and material.friction_spring is not None:
+            raise ValueError("params.material: friction springs have no spin_friction; use friction_damping")
+    if settings.formulation == "min_norm" and material is not None and material.potential is not None:
+        raise ValueError(
+            "formulation: 'min_norm' has springs and dampers only, got a material with a potential"
+        )
 
 
 def start_memory(model: Model, state: State, memory: StepMemory = START) -> StepMemory:
-    """Put zero stretch (nc, nt) into a memory without any, if the law has friction springs.
+    """Put zero stretch (nc, nt) into a memory without any, if the material has friction springs.
 
     Raises:
-        ValueError: a stretch of another shape, or one of a law without friction_spring.
+        ValueError: a stretch of another shape, or one of a material without friction_spring.
     """
     shape = (model.structure.num_contacts, model.structure.dim - 1)
-    if model.params.law is None or model.params.law.friction_spring is None:
+    if model.params.material is None or model.params.material.friction_spring is None:
         if memory.stretch is not None:
-            raise ValueError("stretch: expected None, for the law has no friction_spring, got an array")
+            raise ValueError("stretch: expected None, for the material has no friction_spring, got an array")
         return memory
     if memory.stretch is None:
         return memory.replace(stretch=jnp.zeros(shape, state.q.dtype))
@@ -233,9 +237,9 @@ def _step(
             check_array("memory.forces", warm_start, (selection.num_rows,))
             warm_start = warm_start[selection.rows]
         loose = None
-        if model.params.law is not None and stretch is not None:
+        if model.params.material is not None and stretch is not None:
             problem = problem.replace(stretch=stretch[selection.nearest.index])
-            loose = stretch_after(model.params.law, stretch, jnp.zeros_like(stretch), problem.dt)
+            loose = stretch_after(model.params.material, stretch, jnp.zeros_like(stretch), problem.dt)
         v, info = solve_velocity(problem, warm_start, settings)
         touched = _touched(problem.terms, info.lam)
         info = info_of_all(info, selection, loose)

@@ -40,8 +40,8 @@ def from_system(model: Model, *, drag: bool = False) -> Model:
         x1, info = jc.ess.flow(events, events.initial_state(), 0.0, 1.0, settings=jc.ess.Settings(eps=1e-4))
 
     Args:
-        model: mechanism with nc candidate contacts, whose `params.law` has the springs and dampers.
-        drag: whether closed contacts also drag with -B_t u_t, B_t the law's `friction_damping`. There is no
+        model: mechanism with nc candidate contacts, whose `params.material` has the springs and dampers.
+        drag: whether closed contacts also drag with -B_t u_t, B_t its `friction_damping`. There is no
             friction cone: the field of contacts that stick or slide is not smooth at the change.
 
     Returns:
@@ -50,16 +50,16 @@ def from_system(model: Model, *, drag: bool = False) -> Model:
 
     Raises:
         TypeError: `model` is no Model of a mechanism.
-        ValueError: it has no law or no candidate contacts, or has closed loops or dry friction.
+        ValueError: it has no material or no candidate contacts, or has closed loops or dry friction.
     """
     check_type("model", model, Model)
     system = model.system
     check_type("model.system", system, System)
-    if model.params.law is None:
-        raise ValueError("params.law: expected springs and dampers, a compliant.Material, got None")
-    if isinstance(model.params.law.stiffness, ScaledSprings):
+    if model.params.material is None:
+        raise ValueError("params.material: expected springs and dampers, a compliant.Material, got None")
+    if isinstance(model.params.material.stiffness, ScaledSprings):
         raise ValueError(
-            "params.law: expected a stiffness in N/m, got springs per effective mass, as of a robot's file; "
+            "params.material: expected a stiffness in N/m, got springs per effective mass, as a file has; "
             "jc.compliant.stiff_material(mass) makes a material"
         )
     nc = system.structure.num_contacts
@@ -97,17 +97,17 @@ class _Sprung:
         nq = self.system.structure.num_positions
         return x[:nq], x[nq:]
 
-    def normal(self, law: Material, depth: jax.Array, rate: jax.Array) -> jax.Array:
-        """Compute the law's normal forces (nc,) as if every contact were closed, N."""
-        force = law.stiffness * depth - law.damping_at(depth) * rate
-        if law.potential is not None:
-            potential = law.potential
+    def normal(self, material: Material, depth: jax.Array, rate: jax.Array) -> jax.Array:
+        """Compute the normal forces (nc,) as if every contact were closed, N."""
+        force = material.stiffness * depth - material.damping_at(depth) * rate
+        if material.potential is not None:
+            potential = material.potential
             force = force + jax.grad(lambda d: jnp.sum(potential(d)))(depth)
         return force
 
     def forces(self, q: jax.Array, v: jax.Array, closed: jax.Array, params: Params) -> jax.Array:
         """Compute the generalized forces (nv,) of the closed contacts."""
-        system, law = self.system, params.law
+        system, material = self.system, params.material
 
         # J_n^T lam from the gaps alone is several times cheaper than contact frames.
         def gaps(y: jax.Array) -> jax.Array:
@@ -116,15 +116,15 @@ class _Sprung:
         qdot, to_velocities = jax.vjp(lambda w: position_rate(system, q, w), v)
         _, rate = jax.jvp(gaps, (q,), (qdot,))
         gap, to_positions = jax.vjp(gaps, q)
-        normal = jnp.where(closed, self.normal(law, -gap, rate), 0.0)
+        normal = jnp.where(closed, self.normal(material, -gap, rate), 0.0)
         (total,) = to_velocities(to_positions(normal)[0])
         if self.drag:
-            if law.friction_spring is not None:
-                raise ValueError("params.law: event-selected contacts have no friction_spring; use None")
+            if material.friction_spring is not None:
+                raise ValueError("params.material: event-selected contacts have no friction_spring; use None")
             slip, pull_back = jax.vjp(
                 lambda w: contact_velocities(Model(system=system, params=params), q, w)[:, 1:], v
             )
-            force = -jnp.reshape(jnp.asarray(law.friction_damping, v.dtype), (-1, 1)) * slip
+            force = -jnp.reshape(jnp.asarray(material.friction_damping, v.dtype), (-1, 1)) * slip
             total = total + pull_back(jnp.where(closed[:, None], force, 0.0))[0]
         return total
 
@@ -136,14 +136,14 @@ class _Guards:
     def __call__(self, x: jax.Array, params: Params) -> jax.Array:
         """Compute guards: closing lam / K, then opening -lam / K, m; -phi and phi if K is zero."""
         q, v = self.sprung.split(x)
-        system, law = self.sprung.system, params.law
+        system, material = self.sprung.system, params.material
         gap, rate = jax.jvp(
             lambda y: contact_gaps(Model(system=system, params=params), y),
             (q,),
             (position_rate(system, q, v),),
         )
-        stiff = jnp.broadcast_to(jnp.asarray(law.stiffness, x.dtype), gap.shape)
-        force = self.sprung.normal(law, -gap, rate)
+        stiff = jnp.broadcast_to(jnp.asarray(material.stiffness, x.dtype), gap.shape)
+        force = self.sprung.normal(material, -gap, rate)
         closing = jnp.where(stiff > 0, force / jnp.where(stiff > 0, stiff, 1.0), -gap)
         return jnp.concatenate([closing, -closing])
 

@@ -95,7 +95,7 @@ def load_mjcf(
     _check_numbers(params, state)
     springs = scaled_springs(mj, tree, geometry.counted, default_law(mj))
     damping = friction_damping_of(np.sum(mj.body_mass))
-    params = params.replace(law=Material(stiffness=springs, friction_damping=damping))
+    params = params.replace(material=Material(stiffness=springs, friction_damping=damping))
     notes = _Notes(
         ignored=ignored(mj, planar),
         left_out=[*changes, *left_out],

@@ -208,7 +208,7 @@ def stiffen_loops(model: Model) -> Model:
 
     A row with G M^-1 G^T = 1/m at the initial state gets m / t^2 and 2 m / t, where t is `CLOSING_TIME`.
     """
-    state, law = model.initial_state(), model.params.law
+    state, material = model.initial_state(), model.params.material
     kinematics = kinematics_of(model, state.q)
     (G, _, _), kinds, _ = joint_rows(model, state, kinematics)
     rows_of_loops = np.asarray(G)[: kinds.count(BILATERAL)]
@@ -218,7 +218,7 @@ def stiffen_loops(model: Model) -> Model:
     if not largest > 0:
         return model
     mass = 1.0 / np.where(mobility > IMMOBILE * largest, mobility, largest)
-    springs = law.stiffness
+    springs = material.stiffness
     stiffness, damping = (
         np.full(len(mass), np.asarray(x)) for x in (springs.joint_stiffness, springs.joint_damping)
     )
@@ -227,4 +227,4 @@ def stiffen_loops(model: Model) -> Model:
     springs = springs.replace(
         joint_stiffness=jax.device_put(stiffness), joint_damping=jax.device_put(damping)
     )
-    return model.replace(params=model.params.replace(law=law.replace(stiffness=springs)))
+    return model.replace(params=model.params.replace(material=material.replace(stiffness=springs)))

@@ -113,9 +113,6 @@ class Material(Record):
         return self.damping(depth) if callable(self.damping) else self.damping
 
 
-Law = Material  # the former name, kept for existing calls
-
-
 @checked(modulus=check_positive, radius=check_positive)
 class Hertz(Record):
     """Potential of a sphere pressed into an elastic half-space, (8/15) E* sqrt(r) d^2.5 for d > 0.

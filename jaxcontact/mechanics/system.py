@@ -113,7 +113,7 @@ class Structure:
 
 @checked(
     mass=check_leaf,
-    law=check_part(Material),
+    material=check_part(Material),
     tree=check_part(TreeParams),
     inertia=check_leaf,
     mu=check_leaf,
@@ -131,7 +131,7 @@ class Params(Record):
         mu: friction coefficient, a number or (nc,).
         gravity: (dim,) m/s^2.
         constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
-        law: material of the compliant constraints, a `Material`; None for methods that need no material.
+        material: of the compliant constraints, a `Material`; None for methods that need no material.
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
         margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
         applied: (nb, 6), in the plane (nb, 3): world force at each mass centre, N, and torque, N m.
@@ -147,7 +147,7 @@ class Params(Record):
     mu: jax.Array
     gravity: jax.Array
     constants: Mapping[str, Any]
-    law: Material | Any = None
+    material: Material | Any = None
     tree: TreeParams | Any = None
     margin: jax.Array | None = None
     applied: jax.Array | None = None

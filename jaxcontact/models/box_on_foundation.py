@@ -87,7 +87,7 @@ def box_on_foundation(num_elements: int = 100, youngs_modulus: float = 1e7, load
                 "elements": elements,
                 "load": jnp.asarray(load, elements.dtype),
             },
-            law=Material(
+            material=Material(
                 stiffness=foundation_stiffness(
                     jnp.asarray(youngs_modulus, elements.dtype), SIDE**2 / num_elements, DEPTH
                 ),

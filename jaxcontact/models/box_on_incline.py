@@ -58,7 +58,7 @@ def box_on_incline(mu: float | jax.Array = 0.25) -> Model:
             mu=jnp.broadcast_to(jnp.asarray(mu, size.dtype), (4,)),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"size": size},
-            law=Material(
+            material=Material(
                 potential=Hertz(modulus=jnp.array(1e11), radius=jnp.array(0.01)),
             ),
         ),

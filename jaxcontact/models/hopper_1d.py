@@ -45,7 +45,7 @@ def hopper_1d() -> Model:
             mu=jnp.array(0.0),
             gravity=jnp.array([0.0, -GRAVITY]),
             constants={"foot": jnp.array([0.0, -1.0])},
-            law=Material(stiffness=jnp.array(1000.0), damping=jnp.array(0.0)),
+            material=Material(stiffness=jnp.array(1000.0), damping=jnp.array(0.0)),
         ),
         initial=State(q=jnp.array([2.0]), v=jnp.array([0.0]), t=jnp.array(0.0)),
         dt=0.002,

@@ -46,7 +46,7 @@ def _params(law: Material, **constants: jax.Array) -> Params:
         mu=jnp.array(0.0),
         gravity=jnp.array([0.0, -GRAVITY]),
         constants={"radius": jnp.array(RADIUS), **constants},
-        law=law,
+        material=law,
     )
 
 

@@ -65,7 +65,7 @@ def plate_on_springs(n: int = 6) -> Model:
             mu=jnp.array(0.0),
             gravity=jnp.array([0.0, -GRAVITY]),
             constants={"places": places, "rest_length": jnp.array(1.0)},
-            law=Material(stiffness=jnp.array(1000.0 / n), damping=jnp.array(2.0 / n)),
+            material=Material(stiffness=jnp.array(1000.0 / n), damping=jnp.array(2.0 / n)),
         ),
         initial=State(q=jnp.array([0.0, 2.0, 0.05]), v=jnp.zeros(3), t=jnp.array(0.0)),
         dt=1e-3,

@@ -22,8 +22,8 @@ def file_of(name: str) -> str:
 
 def _robot(name: str, *, keyframe: str | None = None, planar: bool = False) -> Model:
     model = load_mjcf(file_of(name), keyframe=keyframe, planar=planar)
-    law = stiff_material(float(model.params.mass.sum()))
-    return model.replace(params=model.params.replace(law=law))
+    material = stiff_material(float(model.params.mass.sum()))
+    return model.replace(params=model.params.replace(material=material))
 
 
 def planar_walker() -> Model:

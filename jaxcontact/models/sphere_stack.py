@@ -71,7 +71,7 @@ def sphere_stack(n: int = 10, offset: float = 0.0, all_pairs: bool = False) -> M
             mu=jnp.full(nc, 0.5),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"radius": jnp.array(RADIUS)},
-            law=Material(
+            material=Material(
                 potential=Hertz(modulus=jnp.array(1e11), radius=jnp.where(on_floor, RADIUS, RADIUS / 2.0)),
             ),
         ),

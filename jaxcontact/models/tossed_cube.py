@@ -38,7 +38,9 @@ def tossed_cube() -> Model:
             mu=jnp.full(8, 0.25),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"size": jnp.full(3, side)},
-            law=Material(stiffness=jnp.array(1e4), damping=jnp.array(30.0), friction_damping=jnp.array(1e3)),
+            material=Material(
+                stiffness=jnp.array(1e4), damping=jnp.array(30.0), friction_damping=jnp.array(1e3)
+            ),
         ),
         initial=State(
             q=jnp.array([0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0]),

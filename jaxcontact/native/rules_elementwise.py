@@ -70,8 +70,8 @@ def _one_minus_square(program: Interpreter, equation: Equation, inputs: list[Num
     ops = program.ops
 
     def product(a: int) -> int:
-        one = ops.constant(1, ops.kind[a])
-        return int(ops.binary("mul", ops.binary("add", one, a), ops.binary("sub", one, a)))
+        unit = ops.constant(1, ops.kind[a])
+        return int(ops.binary("mul", ops.binary("add", unit, a), ops.binary("sub", unit, a)))
 
     return program.each(product, *inputs)
 

@@ -55,7 +55,7 @@ class Joining:
         self._num_steps = num_steps
         self.evaluations, self.status = 0, 0
         nv, count = self._nv, self._count
-        self.pushes = np.ones((count, np.shape(model.params.law.stiffness.mobility)[0]))
+        self.pushes = np.ones((count, np.shape(model.params.material.stiffness.mobility)[0]))
         self._units = np.repeat(SIZES, nv)
         self._scale = np.concatenate([
             np.tile(self._units, count + 1), np.tile(control_sizes(model), count),
@@ -148,7 +148,7 @@ def control_sizes(model: Model) -> np.ndarray:
 
 def with_pushes(model: Model, pushes: jax.Array) -> Model:
     """Scale the forces of limits and contacts by shares (limits and contacts,); zero is no force."""
-    law = model.params.law
+    law = model.params.material
     assert isinstance(law.stiffness, ScaledSprings)
     springs = law.stiffness.replace(mobility=law.stiffness.mobility * pushes)
-    return model.replace(params=model.params.replace(law=law.replace(stiffness=springs)))
+    return model.replace(params=model.params.replace(material=law.replace(stiffness=springs)))

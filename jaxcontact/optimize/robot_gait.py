@@ -116,8 +116,8 @@ def robot_gait(
     """
     begin = time.perf_counter()
     check_positive("speed", speed)
-    if not isinstance(getattr(model.params.law, "stiffness", None), ScaledSprings):
-        raise ValueError("model: expected the law of contact of a file, as load_mjcf gives")
+    if not isinstance(getattr(model.params.material, "stiffness", None), ScaledSprings):
+        raise ValueError("model: expected the material of a file, as load_mjcf gives")
     if not model.structure.tree or not model.structure.tree.actuators:
         raise ValueError("model: expected actuators, got none")
     legs = stride_guess.legs_of(model)

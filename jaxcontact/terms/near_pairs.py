@@ -40,7 +40,7 @@ def only_pairs(model: Model, is_wanted: np.ndarray) -> Model:
             mu=of_pairs(params.mu, 1),
             margin=of_pairs(params.margin, 1),
             spin_friction=of_pairs(params.spin_friction, 2),
-            law=None,
+            material=None,
         ),
     )
 

@@ -20,7 +20,7 @@ def test_a_hopper_lands_when_it_has_fallen(tmp_path, capsys):
     fall = np.sqrt(2 * float(terms.phi[0]) / g)
     assert found["status"] == "SUCCESS" and [event["guard"] for event in found["events"]] == [0]
     assert found["events"][0]["t"] == pytest.approx(fall, abs=1e-6)
-    k, m = float(model.params.law.stiffness), float(model.params.mass[0])
+    k, m = float(model.params.material.stiffness), float(model.params.mass[0])
     start = [0.0, -g * fall]
     law = solve_ivp(lambda t, x: [x[1], -g - k / m * x[0]], (0, 0.5 - fall), start, rtol=1e-11, atol=1e-13)
     assert found["end"][1] == pytest.approx(law.y[1, -1], abs=1e-6)
@@ -38,7 +38,7 @@ def test_a_hopper_lands_when_it_has_fallen(tmp_path, capsys):
         (["affine_3d", "--eps", "nan"], "--eps: expected a finite number > 0"),
         (["affine_3d", "--duration", "-1"], "--duration: expected a finite number > 0"),
         (["affine_3d", "--planar"], "--planar: only with a FILE"),
-        (["rocking_block"], "params.law: expected springs and dampers"),
+        (["rocking_block"], "params.material: expected springs and dampers"),
     ],
 )
 def test_mistakes_are_named(arguments, message, capsys, tmp_path):

@@ -27,7 +27,7 @@ def discs(number):
     params = jc.Params(
         mass=jnp.linspace(1.0, 2.0, number), inertia=jnp.full(number, 0.01), mu=jnp.array(0.3),
         gravity=jnp.array([0.0, -9.81]), constants={"radius": jnp.array(0.1)},
-        law=jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(10.0)),
+        material=jc.compliant.Material(stiffness=jnp.array(1e6), damping=jnp.array(10.0)),
     )  # fmt: skip
     q = np.zeros((number, 3))
     q[:, 0], q[:, 1] = 0.1999 * np.arange(number), 0.0999

@@ -59,10 +59,12 @@ def test_bad_shapes_rows_and_numbers_are_named():
     with pytest.raises(ValueError, match="kind"):
         jc.compliant.solve(good.replace(terms=good.terms.replace(kind=(TANGENT, NORMAL, TANGENT))))
     with pytest.raises(ValueError, match=r"law\.stiffness"):
-        jc.compliant.solve(good.replace(law=good.law.replace(stiffness=jnp.ones(3))))
+        jc.compliant.solve(good.replace(material=good.material.replace(stiffness=jnp.ones(3))))
     with pytest.raises(ValueError, match="stiffness: expected a finite number >= 0, got -1.0"):
-        good.law.replace(stiffness=-1.0)
-    traced = jax.jit(lambda k: jc.compliant.solve(good.replace(law=good.law.replace(stiffness=k)))[1])
+        good.material.replace(stiffness=-1.0)
+    traced = jax.jit(
+        lambda k: jc.compliant.solve(good.replace(material=good.material.replace(stiffness=k)))[1]
+    )
     info = traced(-1.0)
     assert info.status & jc.Status.INVALID
     _, info = jc.compliant.solve(good.replace(v=good.v * jnp.nan))
@@ -90,7 +92,7 @@ def test_forces_are_recovered_from_motion():
 def test_coulomb_is_solved_where_fixed_points_do_not_attract():
     """Two contacts with friction 2 in three directions: sweeps of bounds and convex problems cycle on the last."""
     rng = np.random.default_rng(5)
-    law = jc.compliant.Law(stiffness=1e8, damping=1.0)
+    law = jc.compliant.Material(stiffness=1e8, damping=1.0)
     for _ in range(8):
         G = rng.normal(size=(6, 3))
         found = problem(
@@ -111,8 +113,8 @@ def test_the_first_printed_cone_program_of_a_box_is_solved_at_any_friction_dampi
     @jax.jit
     @jax.vmap
     def landed(friction_damping):
-        law = jc.compliant.Law(stiffness=1e6, damping=1e2, friction_damping=friction_damping)
-        params, state = model.params.replace(law=law), model.initial_state()
+        law = jc.compliant.Material(stiffness=1e6, damping=1e2, friction_damping=friction_damping)
+        params, state = model.params.replace(material=law), model.initial_state()
         _, info = jc.compliant.step(
             model.replace(params=params),
             state,

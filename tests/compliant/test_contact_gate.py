@@ -20,12 +20,12 @@ STIFF, DAMPER = 1000.0, 50.0  # N/m, N s/m: the damper alone would push from 0.1
 def ball():
     model = jc.load_mjcf(BALL)
     law = jc.compliant.Material(stiffness=jnp.asarray(STIFF), damping=jnp.asarray(DAMPER))
-    return model.replace(params=model.params.replace(law=law))
+    return model.replace(params=model.params.replace(material=law))
 
 
 def fall(model, speed, dt, time=0.2, law=None):
     """Gaps and speeds after each step, and forces in each."""
-    params = model.params if law is None else model.params.replace(law=law)
+    params = model.params if law is None else model.params.replace(material=law)
     state = model.initial_state().replace(v=model.initial_state().v.at[2].set(-speed))
     controls = jnp.zeros((round(time / dt), 6))
     states, info = jc.compliant.rollout(
@@ -64,7 +64,7 @@ def test_a_joint_is_braked_at_its_limit_alone():
     law = jc.compliant.Material(stiffness=jnp.asarray(1e4), damping=jnp.asarray(200.0))
     state = model.initial_state().replace(v=jnp.array([10.0]))
     states, info = jc.compliant.rollout(
-        model.replace(params=model.params.replace(law=law)), state, jnp.zeros((30, 1)), dt=0.005
+        model.replace(params=model.params.replace(material=law)), state, jnp.zeros((30, 1)), dt=0.005
     )
     assert not np.any(info.status)
     before = np.concatenate([[0.0], np.asarray(states.q[:-1, 0])])
@@ -75,7 +75,7 @@ def test_a_joint_is_braked_at_its_limit_alone():
 @pytest.mark.long
 def test_a_smooth_contact_keeps_no_damping_of_the_file(ball):
     smooth = jc.compliant.Smooth(stiffness=jnp.asarray(1e4), kappa=jnp.asarray(1e-8))
-    law = ball.params.law.replace(stiffness=jnp.asarray(0.0), potential=smooth)
+    law = ball.params.material.replace(stiffness=jnp.asarray(0.0), potential=smooth)
     before, _, v, _ = fall(ball, 2.0, 0.002, time=0.06, law=law)
     np.testing.assert_allclose(v, -2.0 - 9.81 * 0.002 * np.arange(1, 31), rtol=1e-6)
     assert before.min() > 0.05
@@ -90,7 +90,7 @@ def test_a_contact_that_ends_at_a_gap_of_zero_has_the_derivative_of_a_rigid_one(
     <geom type="sphere" size=".1" mass="1" friction="{mu}"/></body></worldbody></mujoco>"""
     model, dt = jc.load_mjcf(ball, planar=True), 0.01
     law = jc.compliant.Material(stiffness=jnp.array(1e5), damping=jnp.array(2e3))
-    model = model.replace(params=model.params.replace(law=law))
+    model = model.replace(params=model.params.replace(material=law))
     state, v = model.initial_state(), jnp.array([0.3, -0.6, 0.2])
 
     def step(x):

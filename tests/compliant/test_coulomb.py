@@ -36,8 +36,8 @@ def stepper():
 
 def slide(model, mu, dt, speed=1.0):
     """States and statuses until the box rests."""
-    law = model.params.law.replace(friction=jnp.full(model.structure.num_contacts, mu))
-    model = model.replace(params=model.params.replace(law=law))
+    law = model.params.material.replace(friction=jnp.full(model.structure.num_contacts, mu))
+    model = model.replace(params=model.params.replace(material=law))
     state = model.initial_state()
     state = state.replace(v=state.v.at[0].set(speed))
     memory = jc.compliant.StepMemory(forces=jnp.zeros(3 * model.structure.num_contacts))
@@ -62,10 +62,10 @@ def test_a_sliding_box_stops_where_a_rigid_one_does(box, mu, dt):
 
 
 def test_no_gap_under_what_slides_at_two_metres_per_second(box):
-    springs = box.params.law.stiffness
+    springs = box.params.material.stiffness
     for softness in (1.0, 100.0):
         scaled = springs.replace(stiffness=springs.stiffness * softness)
-        params = box.params.replace(law=box.params.law.replace(stiffness=scaled))
+        params = box.params.replace(material=box.params.material.replace(stiffness=scaled))
         _, heights = slide(box.replace(params=params), 0.5, 0.01, speed=2.0)
         assert np.max(heights) <= 0.02 + 1e-5
 
@@ -149,7 +149,7 @@ def test_a_hopper_lands_on_its_foot():
     foot, terms = np.asarray(info.lam)[-4:].reshape(2, 2), constraint_terms(hopper, state)
     slip = info.slip[-2:, 0] + 0.01 * terms.gdot_v[-3::2]  # of rows that turn during the step
     bound = 1.2 * foot[:, 0]
-    law = np.clip(-hopper.params.law.friction_damping * slip, -bound, bound)  # what sticks creeps
+    law = np.clip(-hopper.params.material.friction_damping * slip, -bound, bound)  # what sticks creeps
     assert np.all(bound > 0) and abs(foot[0, 1]) < bound[0]
     np.testing.assert_allclose(foot[:, 1], law, rtol=1e-6)
 
@@ -167,7 +167,7 @@ def test_a_jam_is_found_by_newtons_method():
         planar=True,
     )
     law = jc.compliant.Material(stiffness=1e12, damping=1e9)
-    rod = rod.replace(params=rod.params.replace(law=law))
+    rod = rod.replace(params=rod.params.replace(material=law))
     start = rod.initial_state().replace(q=jnp.array([0.0, 0.0, -angle]), v=jnp.array([-speed, 0.0, 0.0]))
     then, info = stepper()(rod, start, 1e-4, jc.compliant.StepMemory())
     assert info.status == 0 and info.num_iters < 30

@@ -36,7 +36,7 @@ def spin(poses, dt, speed=1.0, unit=1.0):
         mu=jnp.zeros(0),
         gravity=jnp.zeros(3),
         constants={"arm": jnp.array([0.1, 0.2, 0.4])},
-        law=jc.compliant.Law(),
+        material=jc.compliant.Material(),
     )
     q = jnp.zeros(nq).at[nq - 4].set(1.0)
     num_steps = round(2.0 / dt)

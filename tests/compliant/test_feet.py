@@ -29,7 +29,7 @@ def on_feet(count):
     params = jc.Params(
         mass=jnp.ones(1), inertia=jnp.full((1, 3), SIDE**2 / 6), mu=jnp.array(MU),
         gravity=jnp.array([0.0, 0.0, -9.81]), constants={"feet": jnp.asarray(feet)},
-        law=jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
+        material=jc.compliant.Material(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
     )  # fmt: skip
     state = jc.State(q=jnp.array([0, 0, SIDE / 2, 1.0, 0, 0, 0]), v=jnp.zeros(6), t=jnp.array(0.0))
     return jc.Model(system=jc.System(structure, jc.free_poses), params=params), state

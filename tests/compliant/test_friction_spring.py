@@ -39,7 +39,7 @@ def block(spring=SPRING, mu=1.0, speed=0.01, height=-WEIGHT / 1e5):
     params = jc.Params(
         mass=jnp.array([MASS]), inertia=jnp.ones(1), mu=jnp.array(mu), gravity=jnp.array([0.0, -9.81]),
         constants={"feet": jnp.zeros((1, 2))},
-        law=jc.compliant.Law(stiffness=jnp.array(1e5), damping=jnp.array(50.0), friction_spring=spring),
+        material=jc.compliant.Material(stiffness=jnp.array(1e5), damping=jnp.array(50.0), friction_spring=spring),
     )  # fmt: skip
     state = jc.State(q=jnp.array([0.0, height]), v=jnp.array([speed, 0.0]), t=jnp.array(0.0))
     return jc.Model(system=FOOT, params=params, initial=state)
@@ -76,9 +76,9 @@ def test_what_sticks_does_not_creep():
     no_memory = jc.compliant.FrictionSpring(stiffness=jnp.array(0.0), damping=jnp.array(80.0))
     crept, infos = roll(block(no_memory, speed=0.0), force)
     np.testing.assert_allclose(crept.q[-1, 0] - crept.q[-2, 0], STEP * force / 80.0, rtol=1e-6)
-    law = block().params.law.replace(friction_spring=None, friction_damping=jnp.array(80.0))
+    law = block().params.material.replace(friction_spring=None, friction_damping=jnp.array(80.0))
     model = block(speed=0.0)
-    same, _ = roll(model.replace(params=model.params.replace(law=law)), force)
+    same, _ = roll(model.replace(params=model.params.replace(material=law)), force)
     np.testing.assert_array_equal(same.q, crept.q)  # a spring of no stiffness is the damper of old
 
 
@@ -149,8 +149,8 @@ def test_the_stepper_carries_the_springs():
 def four_feet(spring):
     """A block on a slope, in space; redundant feet share its weight."""
     model = jc.models.box_on_incline(0.6)
-    law = jc.compliant.Law(stiffness=jnp.array(1e5), damping=jnp.array(20.0), friction_spring=spring)
-    return model.replace(params=model.params.replace(law=law))
+    law = jc.compliant.Material(stiffness=jnp.array(1e5), damping=jnp.array(20.0), friction_spring=spring)
+    return model.replace(params=model.params.replace(material=law))
 
 
 SPATIAL = jc.compliant.FrictionSpring(stiffness=jnp.array(500.0), damping=jnp.array(5.0))
@@ -212,10 +212,10 @@ def test_bad_springs_are_named():
     def step(model, **options):
         return jc.compliant.step(model, model.initial_state(), tau, dt=STEP, **options)[1]
 
-    law = model.params.law.replace(friction_spring=None)
+    law = model.params.material.replace(friction_spring=None)
     with pytest.raises(ValueError, match="stretch: expected None"):
         step(
-            model.replace(params=model.params.replace(law=law)),
+            model.replace(params=model.params.replace(material=law)),
             memory=jc.compliant.StepMemory(stretch=jnp.zeros((1, 1))),
         )
     with pytest.raises(ValueError, match="stretch: expected shape"):
@@ -250,13 +250,13 @@ def restitution(s):
 def bounced(share, dt, exponent=1.0, num_steps=120):
     """Restitution of a drop of 1 m/s, s = coefficient v / K = `share`, weightless."""
     stiff = 1e4
-    law = jc.compliant.Law(
+    law = jc.compliant.Material(
         stiffness=jnp.array(stiff if exponent == 1.0 else 0.0),
         damping=jc.compliant.HuntCrossley(coefficient=share * stiff, exponent=exponent),
         potential=None if exponent == 1.0 else jc.compliant.Hertz(modulus=0.75 * stiff, radius=1.0),
     )
     model = block(None, mu=0.0, speed=0.0, height=0.0)
-    params = model.params.replace(law=law, gravity=jnp.zeros(2))
+    params = model.params.replace(material=law, gravity=jnp.zeros(2))
     state = model.initial_state().replace(v=jnp.array([0.0, -1.0]))
     tau = jnp.zeros((num_steps, 2))
     states, infos = jc.compliant.rollout(model.replace(params=params), state, tau, dt=dt)

@@ -32,7 +32,9 @@ def cube(poses=jc.free_poses):
         mu=jnp.linspace(0.3, 0.6, 8),
         gravity=jnp.array([0.0, 0.0, -9.81]),
         constants={"size": jnp.full(3, 2 * HALF)},
-        law=jc.compliant.Law(stiffness=jnp.linspace(1e4, 2e4, 8), damping=jnp.linspace(10.0, 20.0, 8)),
+        material=jc.compliant.Material(
+            stiffness=jnp.linspace(1e4, 2e4, 8), damping=jnp.linspace(10.0, 20.0, 8)
+        ),
     )
     v = jnp.array([0.4, 0.1, -1.0, 0.5, -1.0, 0.3])
     state = jc.State(q=jnp.array([0, 0, 0.06, 1.0, 0.05, 0.02, 0]), v=v, t=jnp.array(0.0))
@@ -220,8 +222,8 @@ def test_arrays_of_a_step_do_not_grow_with_candidates():
             shapes=(model.structure.shapes[0], *floors),
             pairs=tuple(("cube", floor.name) for floor in floors),
         )
-        law = jc.compliant.Law(stiffness=jnp.array(1e4), damping=jnp.array(10.0))
-        params = model.params.replace(mu=jnp.array(0.5), law=law)
+        law = jc.compliant.Material(stiffness=jnp.array(1e4), damping=jnp.array(10.0))
+        params = model.params.replace(mu=jnp.array(0.5), material=law)
         model = model.replace(params=params, system=jc.System(structure, slow_poses))
         settings = jc.compliant.Settings(max_contacts=max_contacts)
         program = jax.make_jaxpr(functools.partial(jc.compliant.step, dt=0.01, settings=settings))

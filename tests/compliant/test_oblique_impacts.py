@@ -24,7 +24,7 @@ def impacts(text, q, v, stiffnesses, dt, steps=2):
     found = np.empty((len(stiffnesses), len(q), steps, 6))
     for place in np.ndindex(found.shape[:2]):
         law = jc.compliant.Material(stiffness=jnp.asarray(stiffnesses[place[0]]), damping=jnp.asarray(0.0))
-        struck = model.replace(params=model.params.replace(law=law))
+        struck = model.replace(params=model.params.replace(material=law))
         state = start.replace(q=jnp.asarray(q[place[1]]), v=jnp.asarray(v[place[1]]))
         for k in range(steps):
             state, info = jc.compliant.step(struck, state, none, dt=dt)

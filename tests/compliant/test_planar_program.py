@@ -76,7 +76,7 @@ def test_the_planar_program_as_it_is_printed():
     rng = np.random.default_rng(3)
     h, mu, opened, slid = 0.01, 0.4, 0, 0
     K, B = (4e3, 300.0), (30.0, 20.0)
-    law = jc.compliant.Law(
+    law = jc.compliant.Material(
         stiffness=K[0], damping=B[0],
         friction_spring=jc.compliant.FrictionSpring(stiffness=jnp.array(K[1]), damping=jnp.array(B[1])),
     )  # fmt: skip
@@ -94,7 +94,7 @@ def test_the_planar_program_as_it_is_printed():
     assert opened >= 2 and slid >= 3
 
 
-SLIDING = jc.compliant.Law(stiffness=1e9, damping=1.0)
+SLIDING = jc.compliant.Material(stiffness=1e9, damping=1.0)
 RUBBED = SLIDING.replace(friction_damping=1e4)
 
 

@@ -43,13 +43,13 @@ def test_steps_meet_the_relaxed_law_and_feel_a_gap_that_stays_open():
     @jax.jit
     def smoothed(kappa, gap):
         potential = jc.compliant.Smooth(stiffness=jnp.array(STIFFNESS), kappa=kappa)
-        lam, info = jc.compliant.solve(falling(gap, jc.compliant.Law(potential=potential)))
+        lam, info = jc.compliant.solve(falling(gap, jc.compliant.Material(potential=potential)))
         return lam[0], info
 
     @jax.jit
     @jax.vmap
     def hard(gap):
-        lam, info = jc.compliant.solve(falling(gap, jc.compliant.Law(stiffness=STIFFNESS)))
+        lam, info = jc.compliant.solve(falling(gap, jc.compliant.Material(stiffness=STIFFNESS)))
         return lam[0], info.status
 
     both = jax.jit(jax.vmap(jax.value_and_grad(smoothed, argnums=1, has_aux=True), in_axes=(None, 0)))

@@ -32,7 +32,7 @@ def test_a_force_across_a_gap_in_closed_form():
     """A mass at rest 0.2 m above the floor: p (gap / h + p / m + p / (h (h K + B))) = k."""
     model = jc.load_mjcf(BALL)
     law = jc.compliant.Material(stiffness=1e4, damping=0.0)
-    model = model.replace(params=model.params.replace(law=law))
+    model = model.replace(params=model.params.replace(material=law))
     h, m, gap = 0.01, 2.0, 0.2
     softness = 1 / m + 1 / (h * h * 1e4)
     for k in (1.0, 1e-2, 1e-5):
@@ -95,12 +95,12 @@ def test_lanes_and_bad_numbers(landing):
     assert all(status[1:3] & int(jc.Status.INVALID))
     alone = step_of(model, 1e-5, state, jnp.array([3.0]))[0].v
     np.testing.assert_allclose(lanes.v[3], alone, rtol=1e-7, atol=1e-9)
-    with pytest.raises(ValueError, match="law.smoothing"):
+    with pytest.raises(ValueError, match="material.smoothing"):
         jc.compliant.step(
             jc.compliant.smoothed(model, 1e-3), state, jnp.array([3.0]), dt=0.01,
             settings=jc.compliant.Settings(cone="associated"),
         )  # fmt: skip
-    assert jc.compliant.smoothed(model, None).params.law.smoothing is None
+    assert jc.compliant.smoothed(model, None).params.material.smoothing is None
     with pytest.raises(ValueError, match="smoothing: expected"):
         jc.compliant.smoothed(model, -1.0)
 

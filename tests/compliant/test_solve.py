@@ -21,12 +21,12 @@ def problem(G, phi, M, v, f, kind, law, dt, mu=()):
         kind=tuple(kind),
     )
     M, v, f = (jnp.asarray(a, float) for a in (M, v, f))
-    return jc.compliant.Problem(M=M, v=v, f=f, terms=terms, law=law, dt=jnp.asarray(dt))
+    return jc.compliant.Problem(M=M, v=v, f=f, terms=terms, material=law, dt=jnp.asarray(dt))
 
 
 def two_springs(stiffness=1e6):
     """1 kg under 10 N on two parallel springs, one of them far away."""
-    law = jc.compliant.Law(stiffness=stiffness)
+    law = jc.compliant.Material(stiffness=stiffness)
     return problem(
         [[1.0], [1.0]], [-10.0 / stiffness, 1e3], [[1.0]], [0.0], [-10.0], [LIMIT, LIMIT], law, 0.01
     )
@@ -34,7 +34,7 @@ def two_springs(stiffness=1e6):
 
 def sliding_mass(gap=0.0, mu=0.25, speed=(1.0, 0.3), stiffness=1e9, dt=0.01):
     """1 kg that slides on the ground."""
-    law = jc.compliant.Law(stiffness=stiffness, damping=1.0)
+    law = jc.compliant.Material(stiffness=stiffness, damping=1.0)
     G = np.eye(3)[[2, 0, 1]]
     push = [0.0, 0.0, -GRAVITY]
     return problem(
@@ -67,7 +67,7 @@ def test_steady_sliding_has_coulomb_friction_and_the_known_gap(cone, lift):
 @pytest.mark.parametrize("mu", [0.0, 0.125, 0.25])
 def test_a_box_slides_down_an_incline_as_the_closed_form_says(mu):
     model = jc.models.box_on_incline(mu)
-    params = model.params.replace(law=jc.compliant.Law(stiffness=1e10, damping=1.0))
+    params = model.params.replace(material=jc.compliant.Material(stiffness=1e10, damping=1.0))
     states, infos = jc.compliant.rollout(
         model.replace(params=params), model.initial_state(), jnp.zeros((100, 6)), dt=0.01
     )

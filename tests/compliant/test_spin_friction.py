@@ -30,7 +30,7 @@ def moved(model, v, steps, dt, settings=jc.compliant.Settings()):
 
 def stiff(file):
     model = jc.load_mjcf(file)
-    return model.replace(params=model.params.replace(law=jc.compliant.stiff_material(MASS, 1e-5)))
+    return model.replace(params=model.params.replace(material=jc.compliant.stiff_material(MASS, 1e-5)))
 
 
 @pytest.mark.long

@@ -52,7 +52,7 @@ def random_problems(rng, n, contacts):
     half = rng.normal(size=(n, nv, nv))
     phi = rng.normal(size=(n, nr)) * 10.0 ** rng.uniform(-12, 0, (n, nr))
     phi[:, [i for i, k in enumerate(kind) if k == TANGENT]] = 0.0
-    law = jc.compliant.Law(
+    law = jc.compliant.Material(
         stiffness=jnp.array(10.0 ** rng.uniform(0, 15, (n, nk)) * (rng.random((n, nk)) > 0.1)),
         damping=jnp.array(10.0 ** rng.uniform(-3, 12, (n, nk)) * (rng.random((n, nk)) > 0.3)),
         friction_damping=jnp.full(n, 1e8),
@@ -69,7 +69,7 @@ def random_problems(rng, n, contacts):
         v=jnp.array(rng.normal(size=(n, nv)) * 10.0 ** rng.uniform(-6, 1, (n, 1))),
         f=jnp.array(rng.normal(size=(n, nv)) * 10.0),
         terms=terms,
-        law=law,
+        material=law,
         dt=jnp.array(10.0 ** rng.uniform(-8, -1, n)),
     )
 
@@ -82,7 +82,15 @@ def test_forces_at_any_stiffness_and_step_agree_with_extended_precision(rng):
     for i in range(40):
         p = jax.tree.map(lambda a, i=i: np.asarray(a[i]), problems)
         expected = law_wide(
-            p.M, p.v, p.f, p.terms.G, p.terms.phi, p.terms.gdot_v, p.law.stiffness, p.law.damping, p.dt
+            p.M,
+            p.v,
+            p.f,
+            p.terms.G,
+            p.terms.phi,
+            p.terms.gdot_v,
+            p.material.stiffness,
+            p.material.damping,
+            p.dt,
         )
         np.testing.assert_allclose(
             lam[i], expected.astype(float), rtol=0, atol=1e-8 * np.max(np.abs(expected))
@@ -131,7 +139,7 @@ def test_a_deviation_dies_in_one_step_as_the_step_grows():
         )
         found = jc.compliant.Problem(
             M=jnp.array([[mass]]), v=jnp.zeros(1), f=jnp.zeros(1), terms=terms,
-            law=jc.compliant.Law(stiffness=K, damping=B), dt=jnp.array(h),
+            material=jc.compliant.Material(stiffness=K, damping=B), dt=jnp.array(h),
         )  # fmt: skip
         _, info = jc.compliant.solve(found)
         shares.append(float(info.gap[0]) / phi)
@@ -145,7 +153,7 @@ def test_energy_does_not_rise_where_jacobians_are_constant(rng):
     half = rng.normal(size=(3, 3))
     M, G = half @ half.T + np.eye(3), rng.normal(size=(3, 3))
     K = np.array([1e9, 1e4, 1e6])
-    law = jc.compliant.Law(stiffness=jnp.array(K), damping=0.5)
+    law = jc.compliant.Material(stiffness=jnp.array(K), damping=0.5)
 
     @jax.jit
     def advance(phi, v):
@@ -153,7 +161,7 @@ def test_energy_does_not_rise_where_jacobians_are_constant(rng):
             G=jnp.array(G), phi=phi, gdot_v=jnp.zeros(3), mu=jnp.zeros(0), kind=(BILATERAL, LIMIT, LIMIT)
         )
         found = jc.compliant.Problem(
-            M=jnp.array(M), v=v, f=jnp.zeros(3), terms=terms, law=law, dt=jnp.array(0.01)
+            M=jnp.array(M), v=v, f=jnp.zeros(3), terms=terms, material=law, dt=jnp.array(0.01)
         )
         lam, info = jc.compliant.solve(found)
         return info.gap, v + 0.01 * jnp.array(np.linalg.inv(M)) @ (G.T @ lam)

@@ -23,11 +23,13 @@ MODES = {
 def incline():
     """A box on an incline, and one step of it as a function of what may be differentiated by."""
     model = jc.models.box_on_incline(0.25)
-    law = jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(10.0), friction_damping=jnp.array(1e6))
+    law = jc.compliant.Material(
+        stiffness=jnp.array(1e6), damping=jnp.array(10.0), friction_damping=jnp.array(1e6)
+    )
 
     def advance(v, tau, mass, mu, law, size, turn):
         params = model.params.replace(
-            mass=mass, mu=mu, law=law, constants={**model.params.constants, "size": size}
+            mass=mass, mu=mu, material=law, constants={**model.params.constants, "size": size}
         )
         q = retract(model.system, model.initial_state().q, turn)
         state, _ = jc.compliant.step(
@@ -119,18 +121,22 @@ def on_feet(velocity, x, cone, law, phi):
     )
     push = x[1] * jnp.array([0.0, 0.0, -9.81])
     problem = jc.compliant.Problem(
-        M=x[1] * jnp.eye(3), v=velocity.at[1].add(x[0]), f=push, terms=terms, law=law, dt=jnp.array(0.01)
+        M=x[1] * jnp.eye(3), v=velocity.at[1].add(x[0]), f=push, terms=terms, material=law, dt=jnp.array(0.01)
     )
     lam, info = jc.compliant.solve(problem, settings=jc.compliant.Settings(cone=cone))
     v = velocity.at[1].add(x[0]) + 0.01 * jnp.linalg.solve(problem.M, push + G.T @ lam)
     return jnp.concatenate([v, jnp.sum(lam.reshape(num, 3), axis=0)]), info.status
 
 
-SOFT = jc.compliant.Law(stiffness=1e5, damping=10.0, friction_damping=1e3)
+SOFT = jc.compliant.Material(stiffness=1e5, damping=10.0, friction_damping=1e3)
 SECOND = {
     "one foot": ("associated", SOFT, [-1e-4]),
-    "two stiff feet": ("associated", jc.compliant.Law(stiffness=1e9, damping=1.0), [-1e-8, -3e-8]),
-    "Hertz": ("associated", jc.compliant.Law(potential=jc.compliant.Hertz(modulus=1e7, radius=0.1)), [-1e-3]),
+    "two stiff feet": ("associated", jc.compliant.Material(stiffness=1e9, damping=1.0), [-1e-8, -3e-8]),
+    "Hertz": (
+        "associated",
+        jc.compliant.Material(potential=jc.compliant.Hertz(modulus=1e7, radius=0.1)),
+        [-1e-3],
+    ),
     "pyramid": ("pyramid", SOFT, [-1e-4]),
     "coulomb": ("coulomb", SOFT, [-1e-4]),
 }

@@ -59,7 +59,7 @@ def plate_by_hand(t, x, places, closed, k, b):
 def plate_reference(model, t1):
     """Through touch-downs and lift-offs by SciPy, located by its own root finding."""
     places = np.asarray(model.params.constants["places"])
-    k, b = float(model.params.law.stiffness), float(model.params.law.damping)
+    k, b = float(model.params.material.stiffness), float(model.params.material.damping)
     n = len(places)
     x, t = np.asarray(pack(model.initial_state())), 0.0
     closed, order = np.zeros(n, bool), []
@@ -134,8 +134,8 @@ def test_laws_and_states():
     once, again = from_system(model).system, from_system(plate_on_springs(3)).system
     assert once == again and hash(once) == hash(again)
     x = pack(model.initial_state())
-    with pytest.raises(ValueError, match="params.law"):
-        from_system(model.replace(params=model.params.replace(law=None)))
+    with pytest.raises(ValueError, match="params.material"):
+        from_system(model.replace(params=model.params.replace(material=None)))
     with pytest.raises(TypeError, match="model: expected"):
         from_system(model.system)
     with pytest.raises(TypeError, match=r"model\.system: expected"):
@@ -175,8 +175,8 @@ def test_drag_pulls_against_sliding():
     state = model.initial_state().replace(
         q=model.initial_state().q.at[1].add(-0.01), v=jnp.array([0.7, -0.2, 0.1])
     )
-    law = jc.compliant.Law(stiffness=1e3, damping=5.0, friction_damping=3.0)
-    model = model.replace(params=model.params.replace(law=law))
+    law = jc.compliant.Material(stiffness=1e3, damping=5.0, friction_damping=3.0)
+    model = model.replace(params=model.params.replace(material=law))
     terms = jc.contact_terms(model, state)
     closed = jnp.array([True, False])
     crossed = jnp.concatenate([closed, ~closed])

@@ -20,7 +20,7 @@ PARAMS = jc.Params(
     mu=jnp.array(0.3),
     gravity=jnp.array([0.0, -9.81]),
     constants={"radius": jnp.array(0.1)},
-    law=jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
+    material=jc.compliant.Material(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
 )
 STATE = jc.State(q=jnp.array([0.0, 0.1, 0.0]), v=jnp.array([1.0, 0.0, 0.0]), t=jnp.array(0.0))
 SYSTEM = jc.System(STRUCTURE, jc.free_poses)

@@ -125,7 +125,7 @@ def problem():
     model, state = incline(), start(incline())
     return compliant.Problem(
         M=jc.mass_matrix(model, state.q), v=state.v, f=jc.bias(model, state), dt=0.01,
-        terms=jc.constraint_terms(model, state), law=compliant.Material(stiffness=1e4, damping=10.0),
+        terms=jc.constraint_terms(model, state), material=compliant.Material(stiffness=1e4, damping=10.0),
     )  # fmt: skip
 
 
@@ -343,6 +343,9 @@ CALLS = {
     "optimize.one_sided_descent": constant(
         rate=lambda d: float(np.sum(d)), piece=lambda d: np.ones(2), gradient=np.ones(2)),
     "optimize.search_from_starts": lambda: {"search": quadratic_search, "starts": jnp.ones((2, 2))},
+    "optimize.inertia_of": lambda: {"numbers": jnp.zeros(10)},
+    "optimize.inertia_numbers": lambda: {"mass": 1.0, "com": jnp.zeros(3), "inertia": jnp.eye(3)},
+    "optimize.robot_gait": lambda: {"model": block(), "speed": 0.5, "num_steps": 1},  # refused: no actuators
     "optimize.trajectory": lambda: {
         "objective": lambda c: jnp.sum(c**2), "controls0": jnp.ones(2), "optimizer": adam(), "num_steps": 1},
     "peers.mujoco_outcome": constant(model_name="rocking_block"),
@@ -411,7 +414,7 @@ RECORDS = {
     "compliant.FrictionSpring": constant(stiffness=1.0, damping=1.0),
     "compliant.Hertz": constant(modulus=1.0, radius=1.0),
     "compliant.HuntCrossley": constant(coefficient=1.0, exponent=1.0),
-    "compliant.Law": constant(stiffness=1.0, damping=1.0, friction=0.5, friction_damping=1.0),
+    "compliant.Material": constant(stiffness=1.0, damping=1.0, friction=0.5, friction_damping=1.0),
     "compliant.Newton": constant(max_iters=5),
     "compliant.Settings": constant(max_contacts=2),
     "compliant.Smooth": constant(stiffness=1.0, kappa=1.0),

@@ -97,10 +97,10 @@ BALL = dropped('type="sphere" size="0.1" solref="0.02 0.3" solimp="0.8 0.95 0.01
 @pytest.mark.slow
 def test_a_landing_does_not_depend_on_the_unit_of_mass():
     model = jc.load_mjcf(BALL, planar=True)
-    springs, params = model.params.law.stiffness, model.params
-    law = params.law.replace(stiffness=springs.replace(mobility=springs.mobility / 1e6))
+    springs, params = model.params.material.stiffness, model.params
+    law = params.material.replace(stiffness=springs.replace(mobility=springs.mobility / 1e6))
     heavy = model.replace(
-        params=params.replace(mass=1e6 * params.mass, inertia=1e6 * params.inertia, law=law)
+        params=params.replace(mass=1e6 * params.mass, inertia=1e6 * params.inertia, material=law)
     )
     found = jax.jit(falling)  # without sliding: the damper of friction that sticks is in N s/m
     np.testing.assert_allclose(found(heavy, 0.0, 0.0), found(model, 0.0, 0.0), atol=1e-12)
@@ -110,7 +110,7 @@ def test_a_landing_does_not_depend_on_the_unit_of_mass():
 def test_the_derivative_of_a_landing_is_that_of_differences():
     """By the height of the start and by every number of the softness."""
     model = jc.load_mjcf(BALL, planar=True)
-    springs = model.params.law.stiffness
+    springs = model.params.material.stiffness
 
     def end(x):
         changed = springs.replace(
@@ -119,8 +119,8 @@ def test_the_derivative_of_a_landing_is_that_of_differences():
             mobility=springs.mobility * (1 + x[3]),
             highest=springs.highest + 0.01 * x[4],
         )
-        law = model.params.law.replace(stiffness=changed)
-        return falling(model.replace(params=model.params.replace(law=law)), x[0])
+        law = model.params.material.replace(stiffness=changed)
+        return falling(model.replace(params=model.params.replace(material=law)), x[0])
 
     origin, step, compiled = jnp.zeros(5), 1e-6, jax.jit(end)
     found = jax.jit(jax.jacfwd(end))(origin)
@@ -150,8 +150,8 @@ def test_friction_holds_what_is_heavy(mass):
 
 def test_springs_times_a_number_keep_their_damping_ratio():
     file = dropped('type="sphere" size="0.1"', 0.0)
-    springs = jc.load_mjcf(file).params.law.stiffness
-    stiff = jc.load_mjcf(file.replace('size="0.1"', 'size="0.1" solref="0.002 1"')).params.law.stiffness
+    springs = jc.load_mjcf(file).params.material.stiffness
+    stiff = jc.load_mjcf(file.replace('size="0.1"', 'size="0.1" solref="0.002 1"')).params.material.stiffness
     for product in (springs * 100.0, np.float64(100.0) * springs, jnp.asarray(100.0) * springs):
         np.testing.assert_allclose(product.stiffness, stiff.stiffness)
         np.testing.assert_allclose(product.damping, stiff.damping)

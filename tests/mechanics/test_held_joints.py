@@ -109,8 +109,8 @@ PARALLELOGRAM = """
 def test_a_parallelogram_swings_as_a_pendulum(planar):
     """(m l^2 + 2 I) a'' = -m g l sin a, and the loop stays closed."""
     model = jc.load_mjcf(PARALLELOGRAM, planar=planar)
-    law = model.params.law.replace(stiffness=jnp.array(1e14), damping=jnp.array(0.0))
-    params, start = model.params.replace(law=law), 0.6
+    law = model.params.material.replace(stiffness=jnp.array(1e14), damping=jnp.array(0.0))
+    params, start = model.params.replace(material=law), 0.6
     state = model.initial_state().replace(q=jnp.array([start, -start, start]))
     step = jax.jit(lambda s, dt: jc.compliant.step(model.replace(params=params), s, jnp.zeros(3), dt=dt))
     after, info = step(state, 1e-4)

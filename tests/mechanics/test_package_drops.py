@@ -67,7 +67,7 @@ def test_it_comes_to_rest(name, rng):
         warnings.simplefilter("ignore", jc.io.mjcf.IgnoredOptionWarning)
         model = jc.load_mjcf(mj)
     law = jc.compliant.stiff_material(float(model.params.mass.sum()))
-    model = model.replace(params=model.params.replace(law=law))
+    model = model.replace(params=model.params.replace(material=law))
     floor = on_the_floor(model.system)
     controls = jnp.zeros((STEPS, model.num_controls))
 
@@ -93,4 +93,4 @@ def test_it_comes_to_rest(name, rng):
     depth = np.maximum(-gaps, 0.0)
     weight = -float(model.params.gravity[-1] * jnp.sum(model.params.mass))
     np.testing.assert_allclose(force[:, floor].sum(axis=1) / weight, 1.0, atol=1e-3)
-    np.testing.assert_allclose(force / weight, model.params.law.stiffness * depth / weight, atol=1e-3)
+    np.testing.assert_allclose(force / weight, model.params.material.stiffness * depth / weight, atol=1e-3)

@@ -50,4 +50,4 @@ def test_forward_dynamics_by_every_number(rng):
         limits = model.system.constraints(model.structure, now.q, params)[1]
         return weights @ acceleration + jnp.sum(limits**2)
 
-    check(outcome, (model.params.replace(law=None), controls, state.v), rng, 1e-6)
+    check(outcome, (model.params.replace(material=None), controls, state.v), rng, 1e-6)

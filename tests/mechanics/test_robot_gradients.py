@@ -27,7 +27,7 @@ def landing(model, steps, dt):
     """(numbers, outcome): a robot falls on its feet; it starts above the floor and moves on."""
     system, tree = model.system, model.params.tree
     weight = 9.81 * float(jnp.sum(model.params.mass))
-    soft = model.params.law.replace(stiffness=jnp.array(weight / 5e-3), damping=jnp.array(weight / 5e-1))
+    soft = model.params.material.replace(stiffness=jnp.array(weight / 5e-3), damping=jnp.array(weight / 5e-1))
     start = model.initial_state().replace(v=model.initial_state().v.at[0].set(0.4))
     height = 1 if system.structure.dim == 2 else 2
     start = start.replace(q=start.q.at[height].add(0.05), v=start.v.at[height].set(-0.5))
@@ -38,7 +38,7 @@ def landing(model, steps, dt):
         params = model.params.replace(
             mass=model.params.mass.at[0].multiply(1.0 + numbers["mass"]),
             mu=model.params.mu * (1.0 + numbers["friction"]),
-            law=soft,
+            material=soft,
             tree=tree.replace(position=position),
         )
         states, info = jc.compliant.rollout(model.replace(params=params), start, numbers["controls"], dt=dt)

@@ -73,8 +73,8 @@ def test_limits_are_rows_and_push_back():
     terms = jc.constraint_terms(model, model.initial_state().replace(q=jnp.array([0.9])))
     np.testing.assert_allclose(terms.phi, [1.4, -0.1], rtol=1e-14)
     np.testing.assert_array_equal(terms.G, [[1.0], [-1.0]])
-    stiff = model.params.law.replace(stiffness=jnp.array(1e4), damping=jnp.array(0.0))
-    params = model.params.replace(law=stiff)
+    stiff = model.params.material.replace(stiffness=jnp.array(1e4), damping=jnp.array(0.0))
+    params = model.params.replace(material=stiff)
     state = model.initial_state().replace(q=jnp.array([0.9]))
     after, _ = jc.compliant.step(model.replace(params=params), state, jnp.zeros(1), dt=1e-3)
     # 0.5 w = -1e-3 1e4 (0.1 + 1e-3 w)
@@ -96,13 +96,13 @@ def test_limits_are_rows_and_push_back():
 )
 def test_a_body_rests_as_deep_as_weight_over_stiffness(geom, height, contacts):
     model = jc.load_mjcf(on_floor(geom))
-    model = model.replace(params=model.params.replace(law=jc.compliant.stiff_material(2.0)))
+    model = model.replace(params=model.params.replace(material=jc.compliant.stiff_material(2.0)))
     np.testing.assert_array_equal(model.params.mu, 1.0)  # the larger of the two
     state = model.initial_state().replace(q=model.initial_state().q.at[2].set(height))
     controls = jnp.zeros((60, 6))
     states, info = jc.compliant.rollout(model, state, controls, dt=0.01)
     assert not np.any(info.status)
-    depth = 2.0 * 9.81 / contacts / float(model.params.law.stiffness)
+    depth = 2.0 * 9.81 / contacts / float(model.params.material.stiffness)
     np.testing.assert_allclose(height - states.q[-1, 2], depth, rtol=1e-6)
     assert np.max(np.abs(states.v[-1])) < 1e-6
 
@@ -116,7 +116,7 @@ def test_a_quadruped_stands_on_its_servos():
     last = jax.tree.map(lambda x: x[-1], states)
     gaps = jc.contact_terms(model, last).phi
     weight = 9.81 * float(jnp.sum(model.params.mass))
-    np.testing.assert_allclose(-jnp.sum(gaps) * model.params.law.stiffness, weight, rtol=2e-3)
+    np.testing.assert_allclose(-jnp.sum(gaps) * model.params.material.stiffness, weight, rtol=2e-3)
     assert np.max(np.abs(last.v)) < 1e-3
     with pytest.raises(ValueError, match=r"controls: expected shape \(T, 12\), got \(300, 18\)"):
         jc.compliant.rollout(model, model.initial_state(), jnp.zeros((300, 18)), dt=0.01)

@@ -17,7 +17,7 @@ def test_pendulum_joint():
     terms = terms_of(model)
     np.testing.assert_allclose(terms.phi, 0.0, atol=1e-15)
     assert terms.kind == (BILATERAL, BILATERAL)
-    assert (float(model.params.law.stiffness), float(model.params.law.damping)) == (1e15, 1.0)
+    assert (float(model.params.material.stiffness), float(model.params.material.damping)) == (1e15, 1.0)
 
 
 def test_pendulum_limit():
@@ -26,7 +26,7 @@ def test_pendulum_limit():
     assert terms.kind == (LIMIT,)
     np.testing.assert_allclose(terms.phi, np.pi / 2)
     np.testing.assert_allclose(terms.G, [[1.0]])
-    assert float(model.params.law.stiffness) == 1e12
+    assert float(model.params.material.stiffness) == 1e12
     torque = jc.bias(model, model.initial_state())
     np.testing.assert_allclose(torque, [9.81], rtol=1e-14)  # m g l sin(theta)
 
@@ -44,7 +44,7 @@ def test_box_on_incline_stands_on_four_feet(mu):
     np.testing.assert_allclose(np.linalg.norm(rates[:, 1:], axis=1), 1.0)
     # Hertz: 4/3 1e11 sqrt(0.01) d^1.5 = 2.5 N at 3.28e-7 m
     depth = (2.5 * 3 / (4 * 1e10)) ** (2 / 3)
-    energy = model.params.law.potential(jnp.array([depth, depth * (1 + 1e-6), depth * (1 - 1e-6)]))
+    energy = model.params.material.potential(jnp.array([depth, depth * (1 + 1e-6), depth * (1 - 1e-6)]))
     np.testing.assert_allclose((energy[1] - energy[2]) / (2e-6 * depth), 2.5, rtol=1e-8)
 
 
@@ -54,7 +54,7 @@ def test_box_on_foundation(number):
     terms = terms_of(model)
     assert terms.kind == (LIMIT,) * number
     np.testing.assert_allclose(terms.phi, 0.0, atol=1e-15)
-    K = np.full(number, float(model.params.law.stiffness))
+    K = np.full(number, float(model.params.material.stiffness))
     G = np.asarray(terms.G)
     whole = (G.T * K) @ G
     # 1e7 N/m in all; about the middle E s^4 / 12, less by the 1/n of midpoints
@@ -77,12 +77,12 @@ def test_sphere_stack():
     gaps = np.asarray(terms.phi)[::3]
     np.testing.assert_allclose(gaps, 0.01 + np.array([0, 1, 1, 1]) * 0.5 * 1e-6 / 0.21, rtol=0, atol=1e-9)
     assert terms.kind[::3] == (NORMAL,) * 4
-    np.testing.assert_allclose(model.params.law.potential.radius, [0.1, 0.05, 0.05, 0.05])
+    np.testing.assert_allclose(model.params.material.potential.radius, [0.1, 0.05, 0.05, 0.05])
     assert jc.models.sphere_stack(4).system is model.system  # compiles once
     every = jc.models.sphere_stack(4, offset=1e-3, all_pairs=True)
     assert every.structure.num_contacts == 4 + 6
     np.testing.assert_allclose(np.asarray(terms_of(every).phi)[::3][:4], gaps)
-    assert int((every.params.law.potential.radius == 0.1).sum()) == 4  # with the floor
+    assert int((every.params.material.potential.radius == 0.1).sum()) == 4  # with the floor
 
 
 def test_tossed_cube_may_land_on_any_corner():

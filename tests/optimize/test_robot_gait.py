@@ -46,7 +46,7 @@ def test_feet_of_a_guess_stand_where_they_should(hopper):
 
 
 def test_what_is_no_planar_robot_is_named(hopper):
-    with pytest.raises(ValueError, match="model: expected the law of contact of a file"):
+    with pytest.raises(ValueError, match="model: expected the material of a file"):
         jc.optimize.robot_gait(jc.models.hopper(), speed=0.5)
     with pytest.raises(ValueError, match="model: expected a planar robot"):
         jc.optimize.robot_gait(jc.load_mjcf(file_of("ant"), contacts="world"), speed=0.5)

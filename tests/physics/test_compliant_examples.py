@@ -75,7 +75,7 @@ def spring(k, b):
         mu=jnp.array(0.0),
         gravity=jnp.zeros(2),
         constants={},
-        law=jc.compliant.Law(stiffness=jnp.array(k), damping=jnp.array(b)),
+        material=jc.compliant.Material(stiffness=jnp.array(k), damping=jnp.array(b)),
     )
     return jc.Model(
         system=SPRING, params=params, initial=jc.State(q=jnp.ones(1), v=jnp.zeros(1), t=jnp.array(0.0))
@@ -226,10 +226,12 @@ def error(model, h, expected):
 def test_a_block_that_tips_over_comes_to_rest_on_its_side():
     """Rocked over by 5 rad/s: on its two lower corners alone it would fall through the floor."""
     model = jc.models.rocking_block(all_corners=True)
-    law = jc.compliant.Law(stiffness=jnp.array(1e5), damping=jnp.array(1e3), friction_damping=jnp.array(1e3))
+    law = jc.compliant.Material(
+        stiffness=jnp.array(1e5), damping=jnp.array(1e3), friction_damping=jnp.array(1e3)
+    )
     state = model.initial_state().replace(v=jnp.array([0.0, 0.0, -5.0]))
     states, info = jc.compliant.rollout(
-        model.replace(params=model.params.replace(law=law)), state, jnp.zeros((200, 3)), dt=0.01
+        model.replace(params=model.params.replace(material=law)), state, jnp.zeros((200, 3)), dt=0.01
     )
     assert not np.any(np.asarray(info.status))
     depth = 9.81 / (2 * 1e5)  # of both corners under half the weight each

@@ -50,7 +50,7 @@ BALL = jc.Model(
         mu=np.array(0.0),
         gravity=np.array([0.0, -9.81]),
         constants={},
-        law=jc.compliant.Law(stiffness=np.array(STIFFNESS)),
+        material=jc.compliant.Material(stiffness=np.array(STIFFNESS)),
     ),
     initial=jc.State(q=np.ones(1), v=np.zeros(1), t=np.array(0.0)),
 )

@@ -121,7 +121,7 @@ def test_a_drive_acts_in_the_middle_of_a_step(stepper):
     system = jc.System(structure, jc.free_poses, drive=pushed_by_time)
     params = jc.Params(
         mass=jnp.ones(1), inertia=jnp.ones(1), mu=jnp.zeros(0), gravity=jnp.zeros(2), constants={},
-        law=jc.compliant.Law(),
+        material=jc.compliant.Material(),
     )  # fmt: skip
     state = jc.State(q=jnp.zeros(3), v=jnp.zeros(3), t=jnp.zeros(()))
     path = jc.simulate.rollout(

@@ -9,7 +9,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact import impact
-from jaxcontact.compliant import Law
+from jaxcontact.compliant import Material
 
 # Factors of the numbers of masses, lengths and times; the first row is the problem itself.
 CHANGES = np.array(
@@ -229,7 +229,7 @@ def test_compliant_steps(name, cone):
             inertia=model.params.inertia * mass * length**2,
             gravity=model.params.gravity * length / time**2,
             constants=jax.tree.map(lambda leaf: leaf * length, model.params.constants),
-            law=Law(
+            material=Material(
                 stiffness=1e5 * force / length,
                 damping=30.0 * force / length * time,
                 friction_damping=1e4 * force / length * time,

@@ -295,7 +295,9 @@ def test_steppers_agree_where_the_outcome_is_unique():
     """A disc lands without a bounce and rolls at once: v = 2/3, x(t) = t_0 + 2/3 (t - t_0), to the first order."""
     landed = np.sqrt(0.6 / G)
     x = landed + (0.6 - landed) * 2.0 / 3.0
-    stiff = DISC.params.replace(law=jc.compliant.Law(stiffness=jnp.array(1e9), damping=jnp.array(1e6)))
+    stiff = DISC.params.replace(
+        material=jc.compliant.Material(stiffness=jnp.array(1e9), damping=jnp.array(1e6))
+    )
     law = jc.impact.AnitescuPotra()
     steppers = {
         "time stepping": (jc.simulate.TimeStepping(impact=law), 5e-3),

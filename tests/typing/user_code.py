@@ -10,9 +10,9 @@ import jaxcontact as jc
 
 def load(path: str) -> jc.Model:
     model: jc.Model = jc.load_mjcf(path, keyframe="stand")
-    softer = model.params.law.replace(stiffness=jnp.asarray(1e4))
+    softer = model.params.material.replace(stiffness=jnp.asarray(1e4))
     damped = model.params.tree.replace(damping=2.0 * model.params.tree.damping)
-    return model.replace(params=model.params.replace(law=softer, tree=damped))
+    return model.replace(params=model.params.replace(material=softer, tree=damped))
 
 
 def outcomes(model: jc.Model) -> jax.Array:

@@ -27,7 +27,7 @@ class Compliant(Record):
     settings: Settings = static(default=DEFAULT)
 
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> StepMemory:
-        """Make the first memory: zero forces, and zero stretch if the law has friction springs."""
+        """Make the first memory: zero forces, and zero stretch if the material has friction springs."""
         return first_memory(model, state)
 
     def closed(self, model: Model, state: State) -> jax.Array:

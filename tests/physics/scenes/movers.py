@@ -49,7 +49,10 @@ def stepper_of(name: str, law: Any) -> Any:
 
 def _material(model: jc.Model, stiffer: float) -> jc.compliant.Material:
     """Make a material that carries all weight at a depth of 1 mm over `stiffer`; loops as in the file."""
-    springs, law = model.params.law.stiffness, jc.compliant.stiff_material(float(model.params.mass.sum()))
+    springs, law = (
+        model.params.material.stiffness,
+        jc.compliant.stiff_material(float(model.params.mass.sum())),
+    )
     numbers = {"stiffness": law.stiffness * stiffer, "damping": law.damping * np.sqrt(stiffer)}
     if model.structure.tree.loops:
         others = springs.mobility.shape[0]
@@ -65,7 +68,7 @@ def model_of(scene: Scene, stiff: bool = False) -> tuple[jc.Model, jc.State]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IgnoredOptionWarning)
         model = jc.load_mjcf(scene.mjcf, planar=scene.planar)
-    model = model.replace(params=model.params.replace(law=_material(model, STIFFER if stiff else 1.0)))
+    model = model.replace(params=model.params.replace(material=_material(model, STIFFER if stiff else 1.0)))
     state = model.initial_state()
     q, v = np.array(state.q), np.array(state.v)
     q[list(scene.q)], v[list(scene.v)] = list(scene.q.values()), list(scene.v.values())
