@@ -170,7 +170,7 @@ def check_some(name: str, value: Any) -> None:
 def check_numbers(name: str, value: Any) -> None:
     """Check as `check_number` does, of an array or of each value of a mapping; NaN passes."""
     for part in value.values() if isinstance(value, Mapping) else [value]:
-        if not hasattr(part, "dtype"):
+        if not isinstance(part, np.ndarray | np.generic | jax.Array):
             check_number(name, part)
 
 
@@ -178,6 +178,18 @@ def check_mapping(name: str, value: Any) -> None:
     """Raise TypeError if a value is no mapping."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name}: expected a mapping, got {type(value).__name__}")
+
+
+def check_names(*names: str) -> Callable[[str, Any], None]:
+    """Make a check that raises TypeError or ValueError if a value is no mapping that has these names."""
+
+    def check(name: str, value: Any) -> None:
+        check_mapping(name, value)
+        missing = [each for each in names if each not in value]
+        if missing:
+            raise ValueError(f"{name}: expected {', '.join(names)}, got no {', '.join(missing)}")
+
+    return check
 
 
 def check_seed(name: str, value: Any) -> None:

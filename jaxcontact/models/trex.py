@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.arguments import check_mapping, check_number
+from jaxcontact.arguments import check_names, check_number
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.geometry import Capsule, Disc, HalfSpace, Point
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
@@ -99,7 +99,7 @@ TREX = System(
 )
 
 
-@checked(constants=check_mapping)
+@checked(constants=check_names("front_radius", "rear_radius", "thigh", "shank", "friction"))
 def trex_params(constants: Any) -> Params:
     """Make params of TREX from constants; masses, inertias and end points follow from the lengths.
 

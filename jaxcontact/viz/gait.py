@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontact.arguments import check_rows
+from jaxcontact.arguments import check_names, check_rows
 from jaxcontact.ess import EventTrajectory
 from jaxcontact.front_door import POSITIVE, checked
 
@@ -69,7 +69,7 @@ def _strips(axes: Axes, intervals: list[list[tuple[float, float]]]) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-@checked(frames=check_rows, slower=POSITIVE)
+@checked(params=check_names("hips", "angle", "length"), frames=check_rows, slower=POSITIVE)
 def animate_gait(
     trajectory: EventTrajectory, params: Any, path: Path | str, *, frames: int = 48, slower: float = 8.0
 ) -> Path:
