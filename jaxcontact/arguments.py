@@ -168,9 +168,10 @@ def check_some(name: str, value: Any) -> None:
 
 
 def check_numbers(name: str, value: Any) -> None:
-    """Check as `check_number` does, of an array or of each value of a mapping; NaN passes."""
+    """Check as `check_number` does, of an array or of each value of a mapping; NaN and no numbers pass."""
     for part in value.values() if isinstance(value, Mapping) else [value]:
-        if not isinstance(part, np.ndarray | np.generic | jax.Array):
+        is_empty = isinstance(part, list | tuple) and not part
+        if not is_empty and not isinstance(part, np.ndarray | np.generic | jax.Array):
             check_number(name, part)
 
 

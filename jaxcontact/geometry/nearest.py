@@ -22,6 +22,7 @@ NEWTON = 8  # steps from the tolerance of `expand`
 POLISH = 2  # further steps that carry derivatives, exact to second order
 # sine of the angle of a triangle without a normal; of the size, length of a side without extent
 SLIVER = 1e-8
+FLAT = 64.0  # of the rounding of a curvature; one below is zero
 SAME = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
 STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
 # Corners of the triangle that span a feature: three of a face, two of a side, one of a point.
@@ -84,7 +85,9 @@ def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Arra
     bend_12 = jnp.where(is_edge, 0.0, bend(0, 1))
     bend_22 = bend(1, 1) - height
     determinant = bend_11 * bend_22 - bend_12**2
-    is_maximum = (determinant > jnp.finfo(normal.dtype).tiny ** 0.5) & (bend_22 > 0.0) & (bend_11 > 0.0)
+    floats = jnp.finfo(normal.dtype)
+    flat = FLAT * floats.eps * (jnp.abs(height) + lengths[0] + lengths[1])
+    is_maximum = (determinant > floats.tiny**0.5) & (bend_22 > flat) & (bend_11 > flat)
     inverse = jnp.where(is_maximum, 1.0 / jnp.where(is_maximum, determinant, 1.0), 0.0)
     moved = (
         start

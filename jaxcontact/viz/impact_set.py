@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontact.arguments import check_number, check_whole
+from jaxcontact.arguments import check_numbers, check_whole
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import ImpactSamples
 from jaxcontact.impact.sampling.outcomes import contact_names
@@ -27,7 +27,7 @@ NOISE = 1e-6  # of the largest span; smaller spans are rounding
 SCALES = 20.0  # ratio of spans; axes whose spans differ more have different scales
 
 
-@checked(max_paths=check_whole, width=POSITIVE, simultaneous=check_number, mujoco=check_number)
+@checked(max_paths=check_whole, width=POSITIVE, simultaneous=check_numbers, mujoco=check_numbers)
 def plot_impact_set(
     samples: ImpactSamples,
     terms: ContactTerms,
