@@ -186,7 +186,7 @@ def check_names(*names: str) -> Callable[[str, Any], None]:
 
     def check(name: str, value: Any) -> None:
         check_mapping(name, value)
-        missing = [each for each in names if each not in value]
+        missing = [key for key in names if key not in value]
         if missing:
             raise ValueError(f"{name}: expected {', '.join(names)}, got no {', '.join(missing)}")
 
