@@ -64,6 +64,16 @@ def test_a_limit_strikes_under_the_law_at_its_time():
 
 
 @pytest.mark.slow
+def test_a_limit_strikes_at_its_time_in_variational_steps():
+    model = jc.load_mjcf(SLIDE.format('range="-1 0.3" limited="true"'))
+    stepper = jc.simulate.Variational(impact=jc.impact.Newton(restitution=0.5))
+    state = model.initial_state().replace(v=jnp.array([1.0]))
+    motion = jc.simulate.rollout(model, state, None, num_steps=20, stepper=stepper, dt=0.05)
+    assert not np.any(motion.status) and motion.info.contacts.shape == (20, 0)
+    np.testing.assert_allclose([motion.states.q[-1, 0], motion.states.v[-1, 0]], [-0.05, -0.5], atol=1e-12)
+
+
+@pytest.mark.slow
 def test_dry_friction_and_limits_of_a_tendon_act_on_both_ends():
     """Two masses 1 and 3 kg, 2 m/s apart, 1.5 N: the relative speed falls by 1.5 (1 + 1/3) = 2 m/s a second."""
     x = jnp.array([0.0, 0.0, 2.0, 0.0])

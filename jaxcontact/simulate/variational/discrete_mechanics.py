@@ -86,7 +86,7 @@ def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
 
 
 def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> jax.Array:
-    """Compute the mean velocities (nc, dim) of the material points in contact over the step h w from q.
+    """Compute the mean velocities (n, dim) of contacts, at their material points, and limits over h w from q.
 
     These are displacements divided by h, n first, by Gauss's rule of three points, which is exact for a
     corner to the seventh power of the angle of a step: a sticking point is held in its place, and a rolling
@@ -95,10 +95,23 @@ def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> j
     middle, reach = 0.5, 0.5 * 0.6**0.5
     parts = jnp.array([middle - reach, middle, middle + reach], q.dtype)
     share = jnp.array([5.0, 8.0, 5.0], q.dtype) / 18.0
-    velocities = jax.vmap(lambda part: contact_velocities(model, retract(model.system, q, part * h * w), w))(
-        parts
-    )
-    return jnp.tensordot(share, velocities, 1)
+
+    def velocities(length: jax.Array) -> jax.Array:
+        rows = jnp.zeros((0, model.structure.dim), q.dtype)
+        if model.structure.num_contacts:
+            rows = contact_velocities(model, retract(model.system, q, length * w), w)
+        constraints = model.system.constraints
+        if constraints is None:
+            return rows
+
+        def limits(length: jax.Array) -> jax.Array:
+            return constraints(model.structure, retract(model.system, q, length * w), model.params)[1]
+
+        _, rates = jax.jvp(limits, (length,), (jnp.ones_like(length),))
+        still = jnp.zeros((rates.shape[0], rows.shape[1] - 1), q.dtype)
+        return jnp.concatenate([rows, jnp.concatenate([rates[:, None], still], axis=1)])
+
+    return jnp.tensordot(share, jax.vmap(velocities)(parts * h), 1)
 
 
 def lagrangian(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
