@@ -121,7 +121,12 @@ def check_motion(
             "system: variational takes no closed loops, joints held by `constraints` or dry friction of "
             "joints; EventDriven, TimeStepping and Compliant have them"
         )
-    _check_order(order, count_rows(model, state))
+    count = count_rows(model, state)
+    if np.ndim(restitution) and count != model.structure.num_contacts:
+        raise ValueError(
+            f"restitution: expected one number for a mechanism with limits, got {np.size(restitution)}"
+        )
+    _check_order(order, count)
     _check_numbers(model, state, restitution, zeno)
     warn_if_single(state.q.dtype, "`variational`")
 
