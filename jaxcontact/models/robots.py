@@ -1,4 +1,4 @@
-"""Five robots as MJCF files of the package: two legs, one leg, a cat, an insect and a dog.
+"""Robots as MJCF files of the package: two legs, one leg, a cat, an insect, a dog, a humanoid (file alone).
 
 MuJoCo reads them (the extra `mujoco`); all numbers are in `params`, as for any file. Page:
 docs/understand/mjcf.md.
