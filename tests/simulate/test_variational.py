@@ -599,18 +599,95 @@ def test_rocking_block_comes_to_rest_on_both_corners(restitution):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("restitution", [0.0, 0.5])
-def test_disks_dropped_on_each_other_lose_no_step(restitution):
-    """Five frictional contacts, redundant ones too: at rest without restitution, 120 impacts with 1/2."""
+def test_disks_dropped_beside_the_middle_lose_no_step(restitution):
+    """Five frictional contacts, redundant ones too: at rest without restitution, a hundred impacts with 1/2."""
     model = jc.models.disk_stack()
+    start = model.initial_state()
+    aside = start.replace(v=start.v.at[6].set(0.05)) if restitution else start
     for dt in (0.01, 0.005):
         found = jc.simulate.variational(
-            model, model.initial_state(), dt=dt, duration=2.0, restitution=restitution, max_impacts=256
-        )  # fmt: skip
+            model, aside, dt=dt, duration=2.0, restitution=restitution, max_impacts=256
+        )
         assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
         if restitution == 0.0:
             np.testing.assert_allclose(found.states.v[-1], 0.0, atol=1e-12)
         else:
             assert int(found.impacts.count) > 100
+
+
+def bounces_of_half_a_stack(restitution, shortest):
+    """Find the impacts of the stack from (x, y) of the right disk and the height of the top one alone.
+
+    By mirror symmetry the masses are 2, 2 and 1. Impacts reflect the fastest approach, then the next one, and
+    mix with the plastic impact; one less than `shortest` after that of a contact is plastic, and ends the
+    list if it is on the floor. Rows: time, velocities.
+    """
+    mass, fall = np.array([2.0, 2.0, 1.0]), np.array([0.0, -G, -G])
+    q, v, t = np.array([1.0, 1.0, 1.0 + np.sqrt(3.0)]), np.array([0.0, 0.0, -1.0]), 0.0
+    last, times = np.full(2, -np.inf), np.linspace(0.0, 0.2, 20001)[1:]
+
+    def gaps(q):
+        return np.array([q[1] - 1.0, np.hypot(q[0], q[2] - q[1]) - 2.0])
+
+    def plastic(v, rows):
+        outcomes = [v]
+        for chosen in ([0], [1], [0, 1])[: 2 * len(rows) - 1]:
+            n = rows[chosen]
+            push = np.linalg.solve(n @ (n / mass).T, -n @ v)
+            outcomes.append(v + (n / mass).T @ push if np.all(push >= 0) else v)
+        (v_plus,) = (x for x in outcomes if np.all(rows @ x > -1e-12))
+        return v_plus
+
+    def elastic(v, rows):
+        rows = rows / np.sqrt(np.sum(rows**2 / mass, axis=1, keepdims=True))
+        while np.min(rows @ v) < -1e-12:
+            row = rows[np.argmin(rows @ v)]
+            v = v - 2.0 * (row @ v) * row / mass
+        return v
+
+    found = []
+    while True:
+        rows = np.array([[0.0, 1.0, 0.0], np.array([q[0], q[1] - q[2], q[2] - q[1]]) / 2.0])
+        near = np.abs(gaps(q)) < 1e-9
+        strikes = near & (rows @ v < -1e-9)
+        soon, end, dead = np.any(t - last[strikes] < shortest), elastic(v, rows[near]), plastic(v, rows[near])
+        energy = [mass @ x**2 for x in (v, dead, end - dead)]
+        cross = mass @ (dead * (end - dead))
+        lost = restitution**2 * (energy[0] - energy[1])
+        mixed = (np.sqrt(cross**2 + energy[2] * lost) - cross) / energy[2]
+        v = dead if soon else dead + mixed * (end - dead)
+        last[strikes] = t
+        found.append([t, *v])
+        if soon and strikes[0]:
+            return np.array(found)
+
+        def ahead(s, q=q, v=v):
+            return gaps(q[:, None] + v[:, None] * s + 0.5 * fall[:, None] * s**2)
+
+        first = np.argmax(np.any(ahead(times) < 0.0, axis=0))
+        before, after = times[first - 1] if first else 0.0, times[first]
+        for _ in range(60):
+            middle = 0.5 * (before + after)
+            before, after = (before, middle) if np.any(ahead(middle) < 0.0) else (middle, after)
+        q, v, t = q + v * before + 0.5 * fall * before**2, v + fall * before, t + before
+
+
+@pytest.mark.long
+def test_a_disk_dropped_in_the_middle_of_two_strikes_both_at_once():
+    """The motion stays mirror symmetric; its impacts are those of half of the stack."""
+    model = jc.models.disk_stack()
+    right = bounces_of_half_a_stack(0.5, 0.01)
+    assert len(right) == 8
+    found = jc.simulate.variational(
+        model, model.initial_state(), dt=0.01, duration=0.2, restitution=0.5, max_impacts=32
+    )
+    assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
+    np.testing.assert_allclose(found.impacts.t[:8], right[:, 0], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        np.asarray(found.impacts.v_plus)[:8, [3, 4, 7]], right[:, 1:], rtol=0, atol=1e-8
+    )
+    mirrored = found.states.v @ np.asarray(model.symmetry.velocity).T
+    np.testing.assert_allclose(found.states.v, mirrored, rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow
