@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from importlib import resources
 
+import jax
+
 from jaxcontact.io.mjcf import load_mjcf
 from jaxcontact.mechanics.material import stiff_material
 from jaxcontact.mechanics.system import Model
@@ -20,6 +22,7 @@ def file_of(name: str) -> str:
     return (resources.files("jaxcontact.models") / "mjcf" / f"{name}.xml").read_text()
 
 
+@jax.ensure_compile_time_eval()  # numbers of a file are numbers inside of jit, too
 def _robot(name: str, *, keyframe: str | None = None, planar: bool = False) -> Model:
     model = load_mjcf(file_of(name), keyframe=keyframe, planar=planar)
     material = stiff_material(float(model.params.mass.sum()))

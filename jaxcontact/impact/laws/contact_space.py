@@ -336,7 +336,7 @@ class FrictionBounds(NamedTuple):
 
 
 def _friction_bounds(mu: jax.Array, guess: jax.Array, directions: np.ndarray) -> FrictionBounds:
-    """Find the bounds that hold friction: facets of its cone; within it, one corner that pulls alone, or none.
+    """Find the bounds that hold friction: facets of its cone; within it, one corner that pulls alone, or 0.
 
     `guess` is (nc, 1 + nt). Of redundant contacts that stick, a solver leaves some at their cones and some
     with fewer corners of the cone than tangents; the others then share the load. No derivative.
