@@ -19,7 +19,7 @@ PAPERS := drumwright halm_posa seghete_murphey varkonyi anderson_revzen
 
 .PHONY: demo demo-block demo-robot test test-all test-versions docs papers lint bench clean
 
-# Two impacts at once, one per core: a block, and a robot of a file that lands on its foot.
+# Two impacts at once, one per core: a block, and a robot of a file that lands on both feet.
 demo: $(VENV)/installed
 	@$(MAKE) --no-print-directory -j2 demo-block demo-robot
 
@@ -27,7 +27,7 @@ demo-block:
 	$(QUICK) $(KEPT) $(RUN) -m jaxcontact impact rocking_block
 
 demo-robot:
-	$(QUICK) $(KEPT) $(RUN) -m jaxcontact impact jaxcontact/models/mjcf/hopper.xml --planar --keyframe landing --mu 0.3
+	$(QUICK) $(KEPT) $(RUN) -m jaxcontact impact jaxcontact/models/mjcf/humanoid.xml --planar --keyframe landing
 
 test: $(VENV)/installed-test
 	$(RUN) -m ruff check .

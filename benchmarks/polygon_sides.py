@@ -84,6 +84,7 @@ CONES: dict[str, dict[str, Any]] = {
     "16 sides": {"k": 16},
 }
 CIRCLE = "circle"
+DRAWN = ("4 sides", "8 sides", "16 sides")
 
 
 def outcomes(
@@ -152,30 +153,19 @@ def compare(name: str) -> tuple[list[str], dict[str, np.ndarray]]:
     return rows, clouds
 
 
-def draw(clouds: dict[str, dict[str, np.ndarray]], path: Path) -> None:
-    """A row per landing, a column per cone; each point is one impulse order."""
+def draw(clouds: dict[str, np.ndarray], path: Path) -> None:
+    """Draw a panel for each number of sides, over the outcomes of the circle; a point is an impulse order."""
     from matplotlib.figure import Figure
 
-    cones = (*CONES, CIRCLE)
-    figure = Figure(figsize=(1.75 * len(cones) + 0.4, 2.0 * len(clouds) + 0.5), layout="constrained")
-    panels = figure.subplots(len(clouds), len(cones), squeeze=False, sharex="row", sharey="row")
-    for row, (name, columns) in enumerate(clouds.items()):
-        for column, cone in enumerate(cones):
-            axes, points = panels[row, column], columns[cone]
-            axes.scatter(points[:, 0], points[:, 1], s=4.0, c="#0072b2", linewidths=0, alpha=0.6, zorder=2)
-            axes.axhline(0.0, color="#cccccc", linewidth=0.6, zorder=0.5)
-            axes.axvline(0.0, color="#cccccc", linewidth=0.6, zorder=0.5)
-            axes.set_box_aspect(1.0)
-            axes.margins(0.08)
-            axes.tick_params(labelsize=6.5)
-            if row == 0:
-                axes.set_title(cone.replace(", ", ",\n").replace("in every", "\nin every"), fontsize=8)
-            if column == 0:
-                axes.set_ylabel(f"{name}\nslides along 2 (m/s)", fontsize=7.5)
-            axes.set_xlabel("slides along 1 (m/s)", fontsize=7)
-    figure.suptitle(
-        "The first contact after 256 impulse orders, by the shape of its friction cone", fontsize=9.5
-    )
+    figure = Figure(figsize=(9.0, 2.9), layout="constrained")
+    panels = figure.subplots(1, len(DRAWN), sharex=True, sharey=True)
+    style = {"s": 9.0, "linewidths": 0}
+    for axes, cone in zip(panels, DRAWN, strict=True):
+        behind = axes.scatter(*clouds[CIRCLE].T, c="#bbbbbb", **style)
+        points = axes.scatter(*clouds[cone].T, c="#0072b2", **style)
+        axes.set(title=cone, xlabel="slides along x (m/s)", xticks=(0.0, 0.2, 0.4, 0.6), aspect="equal")
+    panels[0].set(ylabel="along y (m/s)", yticks=(-0.2, 0.0))
+    figure.legend([points, behind], ["polygon", "circle"], loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(path, dpi=110)
 
 
@@ -208,7 +198,7 @@ def main(arguments: list[str]) -> int:
         rows += of_landing
         print("\n".join(of_landing), flush=True)
     if options.figure:
-        draw(clouds, options.figure)
+        draw(clouds["box on four corners"], options.figure)
     if options.results:
         report.put(options.results, "polygon sides", table(rows))
     return 0

@@ -41,41 +41,44 @@ def robots(lines: list[dict[str, Any]]) -> str:
     return head + f"{first['commit']}.\n\n" + "\n".join(rows)
 
 
+ENGINES = {"jaxcontact": "#0072b2", "jaxcontact XLA": "#56b4e9", "MuJoCo": "#d55e00", "MJX": "#009e73"}
+
+
 def draw_robots(path: Path, lines: list[dict[str, Any]]) -> None:
-    """Processor time of a step against worlds, contacts and velocities, one curve for each engine."""
+    """Draw a row for each robot: the processor time of a step in most worlds, a dot for each engine."""
     import matplotlib.pyplot as plt
 
     measured = [line for line in lines if "skipped" not in line]
-    feet = {line["robot"]: int(line["robot"].split()[2]) for line in measured if "feet" in line["robot"]}
-    most = {robot: max(x["batch"] for x in measured if x["robot"] == robot) for robot in _names_of(measured)}
-    large = [line for line in measured if line["batch"] == most[line["robot"]]]
-    panels = {
-        "worlds (quadruped)": [(x["batch"], x) for x in measured if x["robot"] == "quadruped"],
-        "feet of a body (256 worlds)": [(feet[x["robot"]], x) for x in large if x["robot"] in feet],
-        "velocities of a robot (most worlds)": [(x["nv"], x) for x in large if x["robot"] not in feet],
-    }
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4), constrained_layout=True)
-    for axis, (title, points) in zip(axes, panels.items(), strict=True):
-        for engine in ("jaxcontact", "jaxcontact XLA", "MuJoCo", "MJX singly", "MJX"):
-            own = sorted((x, line["cpu_us_per_item"]) for x, line in points if line["engine"] == engine)
-            style = "o-" if "velocities" not in title else "o"
-            if own:
-                axis.loglog(*zip(*own, strict=True), style, label=engine, markersize=5)
-        axis.set(xlabel=title)
-        axis.grid(alpha=0.3)
-    axes[0].set(ylabel="processor time per world and step, us")
-    axes[2].set_ylim(bottom=1e-3)  # room for names
-    for nv in sorted({line["nv"] for line in large if line["robot"] not in feet}):
-        names = ", ".join(sorted({x["robot"] for x in large if x["nv"] == nv and x["robot"] not in feet}))
-        axes[2].text(nv, 1.3e-3, names, rotation=90, fontsize=8, ha="center", va="bottom")
-    axes[0].legend(frameon=False, fontsize=8)
-    axes[2].legend(frameon=False, fontsize=8, loc="upper left")
+    most: dict[str, int] = {}
+    for line in measured:
+        most[line["robot"]] = max(line["batch"], most.get(line["robot"], 0))
+    times: dict[str, dict[str, float]] = {robot: {} for robot in most}
+    for line in measured:
+        engine = line["engine"].removesuffix(" singly")
+        if engine in ENGINES and line["batch"] == most[line["robot"]]:
+            times[line["robot"]][engine] = line["cpu_us_per_item"]
+    rows = sorted(times, key=lambda robot: times[robot]["MuJoCo"], reverse=True)
+    figure, axis = plt.subplots(figsize=(7.5, 0.32 * len(rows) + 1.3), layout="constrained")
+    for height, robot in enumerate(rows):
+        axis.plot(
+            [min(times[robot].values()), max(times[robot].values())], [height] * 2, color="#dddddd", zorder=1
+        )
+    for engine, colour in ENGINES.items():
+        points = [
+            (times[robot][engine], height) for height, robot in enumerate(rows) if engine in times[robot]
+        ]
+        axis.plot(*zip(*points, strict=True), "o", color=colour, label=engine)
+    labels = [f"{robot}, {most[robot]} world{'s' * (most[robot] > 1)}" for robot in rows]
+    axis.set(
+        xscale="log",
+        xlabel="processor time of a step of one world (µs)",
+        yticks=range(len(rows)),
+        yticklabels=labels,
+    )
+    axis.xaxis.set_major_formatter("{x:g}")
+    figure.legend(loc="outside upper center", ncols=len(ENGINES), frameon=False)
     figure.savefig(path, dpi=100)
     plt.close(figure)
-
-
-def _names_of(lines: list[dict[str, Any]]) -> set[str]:
-    return {line["robot"] for line in lines}
 
 
 def gradients(lines: list[dict[str, Any]]) -> str:

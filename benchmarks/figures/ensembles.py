@@ -266,22 +266,16 @@ def pillar(worlds=512, dt=0.01, duration=6.0, bounce=BOUNCE):
     quadrants = np.bincount(2 * (turns[:, 0] > 0) + (turns[:, 1] > 0), minlength=4)
     print("  first impact, signs of (w_x, w_y):", quadrants.tolist(), chi_square(quadrants))
     print("  the four sides:", counts[:4].tolist(), chi_square(counts[:4]))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
-    left.plot(*turns[:4096].T, ".", ms=3, alpha=0.6)
-    left.axhline(0.0, color="0.7", lw=0.8)
-    left.axvline(0.0, color="0.7", lw=0.8)
-    left.set(xlabel="w_x (rad/s)", ylabel="w_y (rad/s)", title="Angular velocity behind the first impact")
-    left.set_aspect("equal")
+    order = (5, 0, 1, 2, 3)
     shares, bounds = 100 * counts / counts.sum(), 100 * np.array([binomial(k, counts.sum()) for k in counts])
-    sides, errors = shares[:4], np.abs(bounds[:4].T - shares[:4])
-    right.errorbar(names[:4], sides, yerr=errors, fmt="o", color="tab:blue", capsize=4, label="95 % bounds")
-    right.axhline(sides.mean(), color="0.5", lw=0.8, label="a quarter of the four together")
-    right.margins(x=0.2, y=0.3)
-    right.set(
-        xlabel="side it ends on", ylabel="share of worlds (%)",
-        title=f"{counts.sum()} worlds: {shares[5]:.1f} % stand, {counts[4]} on the top",
-    )  # fmt: skip
-    right.legend(frameon=False, loc="upper center")
+    labels = ["stands", *(f"lies on its side {names[k]}" for k in order[1:])]
+    figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
+    axes.barh(labels, shares[list(order)], color=["tab:green", *["tab:orange"] * 4])
+    for row, k in enumerate(order):
+        axes.plot(bounds[k], [row, row], color="0.2")
+        axes.text(bounds[k, 1] + 0.5, row, f"{shares[k]:.1f} %", va="center")
+    axes.invert_yaxis()
+    axes.set(xlabel=f"share of {counts.sum()} worlds (%), with 95 % bounds", xlim=(0, 1.15 * bounds.max()))
     figure.savefig("docs/_static/ensemble_pillar.png", dpi=110)
 
 
@@ -332,28 +326,23 @@ def robots(worlds=64, dt=0.005):
         ),
         "dog, from 20 cm": (lifted, jc.impact.Routh(impulse_step=0.3, max_steps=80), stance, 0.8),
     }
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
     for name, (model, law, control, duration) in cases.items():
         print(name)
         found = ensemble(model, law, worlds, dt=dt, duration=duration, keep_path=True, control=control)
         q = np.asarray(found.path.q)[np.asarray(found.failed_step) < 0]
         base = q[:, :, : 3 if model is lifted else 2]
         spread = np.sqrt(np.sum(base.var(axis=0), axis=-1))
-        left.semilogy(dt * np.arange(len(spread)), np.maximum(1e3 * spread, 1e-7), label=name)
+        axes.semilogy(dt * np.arange(len(spread)), np.maximum(1e3 * spread, 1e-7), label=name)
         closed = np.bincount(found.closings)
         print(f"  the trunk is apart by {1e3 * spread[-1]:.2g} mm, contacts closed: {closed}")
-    left.set(xlabel="time (s)", ylabel="spread of the trunk (mm)", title="How far worlds drift apart")
-    left.set_ylim(bottom=1e-5)
-    left.legend(frameon=False)
+    axes.set(xlabel="time (s)", ylabel="standard deviation of the trunk (mm)", ylim=(1e-5, 10.0))
+    axes.legend(frameon=False)
     landed = np.argmin(base[:, :, 2], axis=1)
     apex = np.array([row[k:, 2].max() for row, k in zip(base, landed, strict=True)])
     ends = {"apex of the rebound": apex, "x where it stands": base[:, -1, 0], "y": base[:, -1, 1]}
-    for k, (name, values) in enumerate(ends.items()):
+    for name, values in ends.items():
         print(f"  dog, {name}: {values.mean():.4f} m, std {1e3 * values.std():.3f} mm")
-        off = 1e3 * (values - values.mean())
-        right.plot(off, np.full(len(off), k) + 0.3 * np.linspace(-1, 1, len(off)), ".", ms=4)
-    right.set_yticks(range(3), list(ends))
-    right.set(xlabel="off the mean (mm)", title=f"The dog, {len(base)} worlds")
     figure.savefig("docs/_static/ensemble_robots.png", dpi=110)
 
 

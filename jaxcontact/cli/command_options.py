@@ -406,20 +406,28 @@ def add_stability(commands: Any) -> argparse.ArgumentParser:
         epilog="example: jaxcontact stability --alpha 30 --h 1 --d 0.8 --mu1 0.8 --mu2 2",
     )
     run.add_argument("--chart", choices=CHARTS, help="a chart of Varkonyi's paper")
-    run.add_argument("--points", type=int, default=30, metavar="N", help="points along each axis [30]")
+    run.add_argument("--points", type=int, metavar="N", help="points of a chart along each axis [30]")
     for name, (default, text) in SLOPE_NUMBERS.items():
-        run.add_argument(f"--{name}", type=float, default=default, metavar="X", help=f"{text} [{default:g}]")
-    run.add_argument("--method", choices=METHODS, default="homogeneous", help="[homogeneous]")
+        run.add_argument(f"--{name}", type=float, metavar="X", help=f"{text} [{default:g}]")
+    run.add_argument("--method", choices=METHODS, help="of the proof, without --chart [homogeneous]")
     run.add_argument("--samples", type=int, default=64, metavar="N", help="motions of the falsifier [64]")
     run.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of the motions [0]")
     _add_out(run)
     add_cluster_option(run)
-    run.set_defaults(check=check_stability)
+    run.set_defaults(check=check_stability, out=None)
     return run
 
 
 def check_stability(options: argparse.Namespace) -> None:
-    """Raise UsageError if the options of `stability` cannot work."""
+    """Raise UsageError if the options of `stability` cannot work; set those that were not named."""
+    defaults: dict[str, Any] = {"method": "homogeneous", "points": 30, "out": Path("out")}
+    defaults |= {name: default for name, (default, _) in SLOPE_NUMBERS.items()}
+    of_chart = ("points", "out")
+    for name, default in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, default)
+        elif bool(options.chart) != (name in of_chart):
+            raise UsageError(f"--{name}: only {'with' if name in of_chart else 'without'} --chart")
     for name, smallest, largest in (("points", 2, 10_000), ("samples", 1, 10**7)):
         value = getattr(options, name)
         if not smallest <= value <= largest:

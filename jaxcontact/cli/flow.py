@@ -14,7 +14,9 @@ import numpy as np
 
 from jaxcontact import ess, viz
 from jaxcontact.cli import robot_file
+from jaxcontact.cli.file_options import is_file
 from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.mechanics.material import stiff_material
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
 
@@ -33,12 +35,15 @@ def command(options: argparse.Namespace) -> int:
 
 
 def on_springs(options: argparse.Namespace) -> Model:
-    """Load the model, and put a mechanism on its springs.
+    """Load the model, and put a mechanism on its springs; a file's carry its mass at a depth of 1 mm.
 
     Raises:
         ValueError: a mechanism without springs or without contacts.
     """
     model = robot_file.ready(options.model, options)
+    if is_file(options.model):  # the springs of a file are stated per effective mass
+        material = stiff_material(float(model.params.mass.sum()))
+        model = model.replace(params=model.params.replace(material=material))
     return model if isinstance(model.system, EventSystem) else ess.from_system(model)
 
 

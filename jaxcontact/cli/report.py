@@ -110,7 +110,7 @@ def as_text(summary: dict[str, Any]) -> str:
         + ("" if summary["terminated"] else "; no outcome to draw: raise --impulse-step or --max-steps"),
         f"  LCPs per sample  {summary['lcps_per_sample']:.3f}",
         f"  worst residual   {summary['worst_residual']:.1e}",
-        *(lines_of(summary["sensitivity"]) if "sensitivity" in summary else []),
+        *(lines_of(summary["sensitivity"], summary.get("derivative")) if "sensitivity" in summary else []),
         f"  time             {_times(summary)}",
         *_coverage_lines(summary),
         *(f"  wrote            {path}" for path in summary["files"]),

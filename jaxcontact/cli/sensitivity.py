@@ -1,6 +1,6 @@
 """The sensitivities that `jaxcontact impact` reports: which number of a robot decides who sticks.
 
-Entry `measure`; docs/methods/set-valued.md says how to read the table.
+Entries `measure`, by shifts, and `differentiate`, exact; docs/methods/set-valued.md explains the table.
 """
 
 from __future__ import annotations
@@ -73,6 +73,41 @@ def measure(
         "numbers": dict(zip(("velocity", "position", "mass", "friction"), rows, strict=True)),
         "left_out": sum(map(len, groups)) - sum(map(len, rows)),
     }
+
+
+def differentiate(
+    model: Model, terms: ContactTerms, drawn: np.ndarray, bodies: Sequence[str], law: impact.Routh, seed: int
+) -> dict[str, Any]:
+    """Differentiate the kinetic energy that one impulse order keeps, by the numbers that `measure` shifts.
+
+    Returns:
+        Numbers ready for JSON: the `energy_ratio`, and its derivatives by name, each with its unit.
+    """
+    state, params, touched = model.initial_state(), model.params, list(dict.fromkeys(bodies))
+    names, of_contact = _velocity_names(model), np.array([touched.index(body) for body in bodies])
+
+    def kept(rate: Any, position: Any, mass: Any, friction: Any) -> jax.Array:
+        inertia = params.inertia * mass.reshape(-1, *[1] * (params.inertia.ndim - 1))
+        changed = model.replace(params=params.replace(mass=params.mass * mass, inertia=inertia))
+        placed = contact_terms(changed, state.replace(q=retract(model.system, state.q, position))).take(drawn)
+        mu = terms.mu * friction[of_contact]
+        placed, v = placed.replace(mu=mu, active=terms.active, phi=terms.phi), state.v + rate
+        v_plus, _ = law(placed, v, jax.random.key(seed))
+        return (v_plus @ placed.M @ v_plus) / (v @ placed.M @ v)
+
+    zeros = jnp.zeros(len(names))
+    ones = jnp.ones(len(params.mass)), jnp.ones(len(touched))
+    value, slopes = jax.jit(jax.value_and_grad(kept, argnums=(0, 1, 2, 3)))(zeros, zeros, *ones)
+    rates, positions, masses, frictions = (np.asarray(slope).tolist() for slope in slopes)
+    found = {name: [rate, SHIFTS[kind][0][1]] for (name, _, kind), rate in zip(names, rates, strict=True)}
+    for (_, name, kind), slope in zip(names, positions, strict=True):
+        if name is not None:
+            found[name] = [slope, SHIFTS[kind][1][1]]
+    for body, slope in zip(model.structure.bodies, masses, strict=True):
+        found[f"mass of {body}"] = [slope * FRACTION, f"{100 * FRACTION:g} %"]
+    for body, slope in zip(touched, frictions, strict=True):
+        found[f"friction of {body}"] = [slope * FRACTION, f"{100 * FRACTION:g} %"]
+    return {"energy_ratio": float(value), "slopes": found}
 
 
 def _frictions(landing: Landing, bodies: Sequence[str]) -> list[Shift]:
@@ -195,18 +230,27 @@ def _row(shift: Shift, law: impact.Routh, num_orders: int, seed: int) -> dict[st
     return row
 
 
-def lines_of(found: dict[str, Any]) -> list[str]:
-    """Format the table as lines of text."""
+def lines_of(found: dict[str, Any], derivative: dict[str, Any] | None = None) -> list[str]:
+    """Format the table as lines of text, with a column of derivatives if there are any."""
     rows = [row for group in found["numbers"].values() for row in group[:SHOWN_OF_GROUP]]
     width = max(len(row["name"]) for row in rows)
     lines = [
         f"  sensitivity      the same {found['orders']} impulse orders with one number shifted down and up",
         f"    {'':{width}}                 end elsewhere   kinetic energy     share that changes most",
     ]
+    if derivative:
+        lines[1:1] = [
+            f"    derivative: exact, of the kinetic energy that one of the orders keeps, "
+            f"{100 * derivative['energy_ratio']:.2f} %"
+        ]
+        lines[-1] = lines[-1].replace("kinetic energy", "kinetic energy     derivative     ")
     for row in rows:
         low, high = (100 * end for end in row["energy_ratio"])
         text = f"    {row['name']:{width}} +-{row['shift']:12} {100 * row['end_elsewhere']:10.0f} %"
         text += f"   {low:6.2f} .. {high:6.2f} %"
+        if derivative:
+            slope, unit = derivative["slopes"][row["name"]]
+            text += f" {100 * slope:+9.2f} % per {unit:5}"
         if row["decides"]:
             before, after = (100 * end for end in row["decides"]["share"])
             text += f"   {row['decides']['outcome']} {before:.0f} .. {after:.0f} %"

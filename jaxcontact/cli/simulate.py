@@ -131,7 +131,8 @@ def _controls(options: argparse.Namespace, model: Model) -> np.ndarray:
             mj = compile_source(options.model, options.floating, options.floor).mj
             rows = mj.key(options.keyframe).ctrl
         else:
-            rows = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
+            delimiter = "," if path.suffix == ".csv" else None
+            rows = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2, delimiter=delimiter)
         rows = np.atleast_2d(np.asarray(rows, float))
     except (OSError, ValueError, EOFError, TypeError) as error:
         raise ValueError(f"--controls: expected a table of numbers in {path}: {error}") from None

@@ -1,4 +1,4 @@
-"""Five robots as MJCF files of the package: two legs, one leg, a cat, an insect and a dog.
+"""Robots as MJCF files of the package: two legs, one leg, a cat, an insect, a dog, a humanoid (file alone).
 
 MuJoCo reads them (the extra `mujoco`); all numbers are in `params`, as for any file. Page:
 docs/understand/mjcf.md.
@@ -7,6 +7,8 @@ docs/understand/mjcf.md.
 from __future__ import annotations
 
 from importlib import resources
+
+import jax
 
 from jaxcontact.io.mjcf import load_mjcf
 from jaxcontact.mechanics.material import stiff_material
@@ -20,6 +22,7 @@ def file_of(name: str) -> str:
     return (resources.files("jaxcontact.models") / "mjcf" / f"{name}.xml").read_text()
 
 
+@jax.ensure_compile_time_eval()  # numbers of a file are numbers inside of jit, too
 def _robot(name: str, *, keyframe: str | None = None, planar: bool = False) -> Model:
     model = load_mjcf(file_of(name), keyframe=keyframe, planar=planar)
     material = stiff_material(float(model.params.mass.sum()))

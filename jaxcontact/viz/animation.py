@@ -15,12 +15,13 @@ from jaxcontact.io.atomic_files import replace_file
 from jaxcontact.mechanics.system import Model
 from jaxcontact.simulate import Trajectory
 from jaxcontact.viz import planar, spatial
-from jaxcontact.viz.film import Film, film_of
+from jaxcontact.viz.film import Film, Ghosts, film_of
 from jaxcontact.viz.palette import ARROW, PUSH, arrow
 from jaxcontact.viz.web_page import web_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 KINDS = (".html", ".gif", ".mp4")
 
@@ -97,6 +98,8 @@ def _write_pictures(
     axes = figure.add_subplot()
     if title:
         figure.suptitle(title, fontsize=10)
+    if film.ghosts is not None and len(film.ghosts.groups) > 1:
+        _name_shares(figure, film.ghosts)
 
     def draw(i: int) -> None:
         axes.clear()
@@ -114,6 +117,14 @@ def _write_pictures(
         for i in range(len(film.t)):
             draw(i)
             writer.grab_frame()
+
+
+def _name_shares(figure: Figure, ghosts: Ghosts) -> None:
+    """Say below the pictures how many worlds end alike, in the colours of their ghosts."""
+    from matplotlib.patches import Patch
+
+    shares = [Patch(color=group.colour, alpha=0.6, label=group.label) for group in ghosts.groups]
+    figure.legend(handles=shares, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
 def _writer(target: Path, fps: Any) -> Any:

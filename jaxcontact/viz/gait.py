@@ -110,11 +110,12 @@ def animate_gait(
         ends = points if len(points) > 1 else spot[:2] + np.array([[-0.06, 0.0], [0.06, 0.0]])
         axes.plot(ends[:, 0], ends[:, 1], color="0.15", lw=7, solid_capstyle="round")
         axes.set(xlim=(spot[0] - 0.4, spot[0] + 0.4), ylim=(-0.03, 0.3), xticks=[], yticks=[], aspect="equal")
-        axes.set_title(f"{times[i] - t[0]:.2f} s", fontsize=9)
+        axes.set_title(f"{times[i] - t[0]:.2f} s", fontsize=9, loc="right")
+        axes.set_title("a mark each 10 cm", fontsize=8, loc="left")
 
     duration = max(float(t[-1] - t[0]), 1e-3)
     writer = PillowWriter(fps=max(round(frames / (duration * slower)), 1))
-    FuncAnimation(figure, draw, frames=frames, init_func=lambda: None).save(path, writer=writer, dpi=72)
+    FuncAnimation(figure, draw, frames=frames, init_func=lambda: None).save(path, writer=writer, dpi=100)
     return Path(path)
 
 

@@ -252,7 +252,10 @@ def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[s
         (["gait", "hexapod", "--speed", "inf"], "--speed: expected a finite number, got inf"),
         (["gait", "hexapod", "--steps", "-1"], "--steps: expected an integer in 0..1000000, got -1"),
         (["gait", "hexapod", "--out", "/dev/null/x"], "--out: cannot write"),
-        (["stability", "--points", "1"], "--points: expected an integer in 2..10000, got 1"),
+        (
+            ["stability", "--chart", "fig2", "--points", "1"],
+            "--points: expected an integer in 2..10000, got 1",
+        ),
         (["stability", "--mu1", "-1"], "--mu1: expected friction >= 0, got -1"),
         (["stability", "--e2", "1"], "--e2: expected restitution in [0, 1), got 1"),
         (["stability", "--alpha", "nan"], "--alpha: expected a finite number, got nan"),

@@ -90,6 +90,10 @@ def test_every_command_of_files_has_the_same_options():
         (["simulate", "hopper", "--mu", "-1"], "--mu: expected finite friction >= 0, got -1"),
         (["simulate", "hopper", "--mu", "1", "2"], "--mu: expected 1 or 8 numbers, got 2"),
         (["simulate", "pendulum_joint", "--mu", "1"], "--mu: expected contacts, got 1"),
+        (["stability", "--chart", "fig2", "--alpha", "3"], "--alpha: only without --chart"),
+        (["stability", "--chart", "fig2", "--method", "return_map"], "--method: only without --chart"),
+        (["stability", "--points", "3"], "--points: only with --chart"),
+        (["stability", "--out", "x"], "--out: only with --chart"),
         (["simulate", "hopper", "--fall", "-1"], "--fall: expected a speed > 0, m/s, got -1"),
         (
             ["impact", "quadruped"],

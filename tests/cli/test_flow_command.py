@@ -29,6 +29,21 @@ def test_a_hopper_lands_when_it_has_fallen(tmp_path, capsys):
     assert (tmp_path / "hopper_1d_flow.png").stat().st_size > 1000
 
 
+@pytest.mark.long
+def test_a_ball_of_a_file_lands_when_its_spring_begins_to_push(tmp_path, capsys):
+    """A damped spring pushes from the depth -B/K times its rate on, a little before the ball has fallen 10 cm."""
+    ball = tmp_path / "ball.xml"
+    ball.write_text("""<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+      <body pos="0 0 0.2"><joint type="slide" axis="0 0 1"/><geom type="sphere" size="0.1"/></body>
+    </worldbody></mujoco>""")
+    assert main(["flow", str(ball), "--json", "--out", str(tmp_path), "--duration", "0.2"]) == 0
+    (event, *_) = json.loads(capsys.readouterr().out)["events"]
+    ahead = 2.0 * np.sqrt(
+        1e-3 / 9.81
+    )  # s, B / K of a spring that carries the ball at 1 mm, critically damped
+    assert event["t"] == pytest.approx(np.sqrt(ahead**2 + 2.0 * 0.1 / 9.81) - ahead, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

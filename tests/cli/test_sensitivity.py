@@ -1,6 +1,7 @@
 """The sensitivities and the highest energy of `jaxcontact impact`, beside samples of changed robots."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -55,6 +56,40 @@ def test_a_quadruped_says_which_number_decides_who_sticks(capsys, tmp_path, save
     text = as_text(summary)
     assert "the highest found by search" in text and f"friction of {body}" in text
     assert max(map(len, text.splitlines())) < 130
+
+
+@pytest.mark.long
+def test_the_derivative_of_a_landing_is_that_of_differences(capsys, tmp_path):
+    """Its energy at a mass and a velocity a little aside, by the same order."""
+    file = Path(jc.__file__).parent / "models" / "mjcf" / "hopper.xml"
+    arguments = ["impact", str(file), "--planar", "--keyframe", "landing", "--mu", "0.3", "--samples", "64"]
+    assert main([*arguments, "--out", str(tmp_path), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    slopes = summary["derivative"]["slopes"]
+    model = jc.load_mjcf(str(file), keyframe="landing", planar=True)
+    law = jc.impact.Routh(impulse_step=summary["impulse_step"], max_steps=summary["max_steps"])
+
+    touch = np.flatnonzero(jc.contact_terms(model, model.initial_state()).active)
+
+    @jax.jit
+    def kept(hip, shank):
+        masses = jax.numpy.ones(4).at[2].set(1.0 + shank)
+        params = model.params
+        changed = params.replace(mass=params.mass * masses, inertia=params.inertia * masses)
+        changed = changed.replace(mu=jax.numpy.full_like(params.mu, 0.3))
+        state = model.initial_state()
+        terms = jc.contact_terms(model.replace(params=changed), state)
+        v = state.v.at[3].add(hip)
+        v_plus, _ = law(terms.take(touch), v, jax.random.key(0))
+        return (v_plus @ terms.M @ v_plus) / (v @ terms.M @ v)
+
+    assert kept(0.0, 0.0) == pytest.approx(summary["derivative"]["energy_ratio"], rel=1e-9)
+    size = 1e-5
+    by_hip = (kept(size, 0.0) - kept(-size, 0.0)) / (2.0 * size)
+    by_shank = (kept(0.0, size) - kept(0.0, -size)) / (2.0 * size)
+    assert slopes["rate of hip"] == [pytest.approx(float(by_hip), rel=1e-6), "rad/s"]
+    assert slopes["mass of shank"] == [pytest.approx(0.1 * float(by_shank), rel=1e-6), "10 %"]
+    assert "% per rad/s" in as_text(summary)
 
 
 def test_contacts_that_do_the_same_share_a_line():

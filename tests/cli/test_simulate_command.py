@@ -83,6 +83,10 @@ def test_controls_of_a_file_push(capsys, tmp_path):
     assert code == 0, err
     found = simulate.Trajectory.load(tmp_path / "cart_motion.npz")
     np.testing.assert_allclose(found.states.v[-1], [0.1], rtol=1e-6)
+    table = tmp_path / "two.csv"
+    table.write_text("2.0,1.0\n")
+    code, _, err = run(capsys, str(robot), *stepping, "--controls", str(table))
+    assert code == 2 and "--controls: expected 5 rows, or one, of 1 numbers, got 1 of 2" in err
     controls.write_text("2.0\n1.0\n")
     code, _, err = run(capsys, str(robot), *stepping, "--controls", str(controls))
     assert code == 2 and "--controls: expected 5 rows, or one, of 1 numbers, got 2 of 1" in err

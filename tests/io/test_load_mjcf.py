@@ -302,3 +302,11 @@ def test_copies_that_nobody_can_wait_for_are_refused(count, message):
       <body pos="0 0 1"><freejoint/><geom size="0.04"/></body></replicate></worldbody></mujoco>"""
     with pytest.raises(ValueError, match=f"source: expected {message}"):
         jc.load_mjcf(text)
+
+
+def test_a_file_is_loaded_inside_of_jit():
+    def mass(x):
+        return x * jnp.sum(jc.load_mjcf(robot()).params.mass)
+
+    assert jax.jit(mass)(3.0) == 3.0 * jnp.sum(jc.load_mjcf(robot()).params.mass)
+    assert jax.jit(lambda x: x + jc.models.hopper().initial_state().q[1])(0.0) < 1.0

@@ -98,6 +98,22 @@ def test_ghosts_are_grouped_by_where_they_end_and_failed_worlds_are_left_out():
     assert lost.ghosts.groups == () and lost.ghosts.num_failed == 1
 
 
+def test_a_film_says_how_many_worlds_end_alike(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    model, texts, legend = jc.models.tossed_cube(), [], Figure.legend
+
+    def noted(figure, **options):
+        made = legend(figure, **options)
+        texts.extend(text.get_text() for text in made.get_texts())
+        return made
+
+    monkeypatch.setattr(Figure, "legend", noted)
+    worlds = motion(model, sliding(model, 0.7, worlds=(0.7, -0.7)))
+    jc.viz.animate(worlds, model, tmp_path / "cubes.gif", fps=4)
+    assert texts == ["outcome 1: 2 of 3", "outcome 2: 1 of 3"]
+
+
 def test_gif_and_film_have_as_many_pictures_as_asked_for(tmp_path):
     from PIL import Image
 

@@ -8,6 +8,8 @@ for a gram and for a ton.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -232,7 +234,7 @@ def outcome(
         sticks[:, None, None], jnp.eye(nt, dtype=dtype)[None], free
     )  # projector on undetermined friction
 
-    boundary = _cone_boundary(space.mu, guess.reshape(nc, 1 + nt), directions)
+    boundary = _friction_bounds(space.mu, guess.reshape(nc, 1 + nt), directions)
     impulse = mode_impulse(space, u, impulse_max, separates, capped, free, first, guess, boundary)
     cap = impulse_max if impulse_min is None else None
     worst = residual(space, v, impulse, directions, cap, impulse_min)
@@ -253,7 +255,7 @@ def mode_impulse(
     free: jax.Array,
     direction: jax.Array,
     guess: jax.Array,
-    boundary: tuple[jax.Array, jax.Array] | None = None,
+    boundary: FrictionBounds | None = None,
 ) -> jax.Array:
     """Compute the scaled impulse (r,) that known contact modes determine, as the solution of their equations.
 
@@ -267,7 +269,7 @@ def mode_impulse(
         free: (nc, nt, nt) projector on the tangential directions that stick.
         direction: (nc, nt) friction direction of sliding.
         guess: (r,) a solution up to round-off; it stays where the equations do not determine lam.
-        boundary: result of `_cone_boundary`: friction that reaches its cone stays there, if it may; or None.
+        boundary: the bounds of friction that hold in `guess`, and go on holding where they may; or None.
 
     Derivative: by space, u and impulse_max; the modes are constants.
     """
@@ -296,9 +298,9 @@ def mode_impulse(
         inverse, _ = small_dense.generalized_inverse(lax.stop_gradient(equations) * size[None])
         return implicit.refine(equations, rhs, guess, size[:, None] * inverse)
     # Unknowns (lam_n, slack or friction): a slack of zero is eliminated last, too.
-    facets, tight = boundary
+    facets, tight, on_cone = boundary
     back = _inverse(facets) if nt == 2 else facets  # -1 and 1 are their own inverses
-    bound = jnp.sum(back * tight[:, None].astype(dtype), axis=2)
+    bound = jnp.sum(back * on_cone[:, None].astype(dtype), axis=2)
     pull = jnp.concatenate([(space.mu[:, None] * bound)[..., None], -back], axis=2)
     pull = jnp.concatenate([jnp.broadcast_to(jnp.eye(1, 1 + nt, dtype=dtype), (nc, 1, 1 + nt)), pull], axis=1)
     equations = jnp.einsum("rci,cij->rcj", equations.reshape(-1, nc, 1 + nt), pull).reshape(equations.shape)
@@ -319,37 +321,57 @@ def _inverse(matrices: jax.Array) -> jax.Array:
     return adjugate / (a * d - b * c)[:, None, None]
 
 
-def _cone_boundary(mu: jax.Array, guess: jax.Array, directions: np.ndarray) -> tuple[jax.Array, jax.Array]:
-    """Find the facets f . lam_t = mu lam_n that hold the friction of each cone.
+class FrictionBounds(NamedTuple):
+    """The bounds that hold the friction of each contact.
 
-    Returns rows f (nc, nt, nt) and a mask of facets (nc, nt).
+    Attributes:
+        rows: (nc, nt, nt) rows f; a row without a bound is a direction of friction that is free.
+        tight: (nc, nt) bool, rows with a bound: f . lam_t is mu lam_n on a facet of the cone, else 0.
+        on_cone: (nc, nt) bool, rows that are facets.
+    """
 
-    `guess` is (nc, 1 + nt). A row that is no such facet is a direction of friction that is free. Of redundant
-    contacts that stick, a solver leaves some at their cones; the others then share the load. No derivative.
+    rows: jax.Array
+    tight: jax.Array
+    on_cone: jax.Array
+
+
+def _friction_bounds(mu: jax.Array, guess: jax.Array, directions: np.ndarray) -> FrictionBounds:
+    """Find the bounds that hold friction: facets of its cone; within it, one corner that pulls alone, or 0.
+
+    `guess` is (nc, 1 + nt). Of redundant contacts that stick, a solver leaves some at their cones and some
+    with fewer corners of the cone than tangents; the others then share the load. No derivative.
     """
     dtype = guess.dtype
     fan = jnp.asarray(directions, dtype)
     mu, guess = lax.stop_gradient((mu, guess))
-    limit = mu * guess[:, 0]
-    beneath = limit - 256.0 * float(jnp.finfo(dtype).eps) * limit
+    limit, friction = mu * guess[:, 0], guess[:, 1:]
+    rounding = 256.0 * float(jnp.finfo(dtype).eps) * limit
+    beneath = limit - rounding
     if fan.shape[1] == 1:
-        tight = (jnp.abs(guess[:, 1]) >= beneath) & (limit > 0)
-        facets = jnp.where(tight & (guess[:, 1] > 0), 1.0, -1.0).astype(dtype)
-        return facets[:, None, None], tight[:, None]
+        on_cone = (jnp.abs(friction[:, 0]) >= beneath) & (limit > 0)
+        facets = jnp.where(on_cone & (friction[:, 0] > 0), 1.0, -1.0).astype(dtype)
+        tight = on_cone | (jnp.abs(friction[:, 0]) <= rounding)
+        return FrictionBounds(facets[:, None, None], tight[:, None], on_cone[:, None])
     middle = fan + jnp.roll(fan, -1, axis=0)
     middle = middle / jnp.sum(middle[0] * fan[0])
-    reach = jnp.sum(middle[None] * guess[:, None, 1:], axis=2)  # (nc, k)
+    reach = jnp.sum(middle[None] * friction[:, None], axis=2)  # (nc, k)
     k, rows = fan.shape[0], jnp.arange(guess.shape[0])
     best = jnp.argmax(reach, axis=1)
     after, before = (best + 1) % k, (best - 1) % k
     second = jnp.where(reach[rows, after] > reach[rows, before], after, before)
-    tight = jnp.stack([reach[rows, best], reach[rows, second]], axis=1) >= beneath[:, None]
-    tight = tight & (limit[:, None] > 0)
+    on_cone = jnp.stack([reach[rows, best], reach[rows, second]], axis=1) >= beneath[:, None]
+    on_cone = on_cone & (limit[:, None] > 0)
     along = jnp.stack([-middle[best, 1], middle[best, 0]], axis=1)
-    axes = -jnp.eye(2, dtype=dtype)
-    first = jnp.where(tight[:, :1], middle[best], axes[:1])
-    other = jnp.where(tight[:, 1:], middle[second], jnp.where(tight[:, :1], along, axes[1:]))
-    return jnp.stack([first, other], axis=1), tight
+    # Within the cone: the corner nearest to the friction, and the direction across it.
+    corner = fan[jnp.argmax(friction @ fan.T, axis=1)]
+    across = jnp.stack([-corner[:, 1], corner[:, 0]], axis=1)
+    inside = ~on_cone[:, 0]
+    alone = inside & (jnp.abs(jnp.sum(across * friction, axis=1)) <= rounding)
+    nothing = alone & (jnp.abs(jnp.sum(corner * friction, axis=1)) <= rounding)
+    first = jnp.where(on_cone[:, :1], middle[best], -across)
+    other = jnp.where(on_cone[:, 1:], middle[second], jnp.where(on_cone[:, :1], along, -corner))
+    tight = on_cone | jnp.stack([alone, nothing], axis=1)
+    return FrictionBounds(jnp.stack([first, other], axis=1), tight, on_cone)
 
 
 def residual(
