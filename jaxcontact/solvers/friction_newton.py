@@ -5,6 +5,8 @@ Entry: `solve_coulomb`; `friction_problem` has the public call with its checks. 
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -124,7 +126,7 @@ def _share(
     nc, margin = problem.mu.shape[0], mode_margin(problem.q.dtype)
     last_pass = SHARING_PASSES - 1
 
-    def search_softly(last: tuple[jax.Array, jax.Array, jax.Array], k: jax.Array) -> tuple:
+    def search_softly(last: tuple[jax.Array, jax.Array, jax.Array], k: jax.Array) -> tuple[Any, jax.Array]:
         r, steps, pushes = last
         soft = jnp.where(k < last_pass, problem.softness, 0.0)
         in_pass = jnp.where(k < last_pass, pushes, problem.active)
