@@ -1,7 +1,7 @@
 """The derivative of the impulses of a friction problem, by the linear equations of the modes at its solution.
 
-Redundant contacts make the equations singular. The velocities have the derivative of any solution; impulses
-have the change of minimum norm, in units of the mobility of their rows. Entry: `attach_derivative`.
+Redundant contacts make the equations singular. Impulses then change as those of soft contacts, in the limit
+of none. Entry: `attach_derivative`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from jax import lax
 from jaxcontact.algebra import general_factor, implicit
 from jaxcontact.solvers.friction_law import Linearised, ScaledFriction, assemble
 
-PASSES = 3  # of the projections on the range and on the null space
+PASSES = 3  # of the projection on the range, and of solutions with softness or shift
 
 
-def _margin(dtype: jax.typing.DTypeLike) -> float:
+def mode_margin(dtype: jax.typing.DTypeLike) -> float:
     """Compute the scaled distance to a change of mode up to which contacts rest and stick: eps^0.55.
 
     It is 2e-9, in float32 2e-4.
@@ -38,37 +38,48 @@ def attach_derivative(
 
     def residual(problem: ScaledFriction, root: jax.Array) -> jax.Array:
         rate = problem.W @ root + problem.q
-        return jnp.concatenate(linearise(problem, root, rate, _margin(root.dtype)).value)
+        return jnp.concatenate(linearise(problem, root, rate, mode_margin(root.dtype)).value)
 
     def correct(problem: ScaledFriction, root: jax.Array, rhs: jax.Array) -> jax.Array:
         rate = problem.W @ root + problem.q
-        law = linearise(problem, root, rate, _margin(root.dtype))
-        return _solver(assemble(law.by_impulse, law.by_velocity, problem.W))(rhs)
+        law = linearise(problem, root, rate, mode_margin(root.dtype))
+        rigid, soft = (
+            assemble(law.by_impulse, law.by_velocity, W)
+            for W in (problem.W, problem.W + jnp.diag(problem.softness))
+        )
+        return _solver(rigid, soft)(rhs)
 
     attached: jax.Array = implicit.attach(residual, correct, problem, impulse)
     return attached
 
 
-def _solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """Build a solver of A x = b, for a singular A by least squares of minimum norm; JAX sees a linear map."""
+def _inverse(matrix: jax.Array) -> tuple[Callable[[jax.Array], jax.Array], Callable]:
+    """Factor a regular matrix; return b -> A^-1 b as a linear map for JAX, and without."""
+    factor = general_factor.factorise(lax.stop_gradient(matrix))
+    bare = functools.partial(general_factor.solve_factored, factor)
+
+    def solve(b: jax.Array) -> jax.Array:
+        return lax.custom_linear_solve(
+            lambda x: matrix @ x,
+            b,
+            lambda _, rhs: bare(rhs),
+            transpose_solve=lambda _, rhs: bare(rhs, transposed=True),
+        )
+
+    return solve, bare
+
+
+def _solver(matrix: jax.Array, soft: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    """Build a solver of A x = b, for a singular A by the regular A of soft rows; JAX sees a linear map."""
     n, dtype = matrix.shape[0], matrix.dtype
     eps = float(jnp.finfo(dtype).eps)
     unit = jnp.eye(n, dtype=dtype)
-    shifted = matrix + eps**0.7 * unit
-    factor = general_factor.factorise(lax.stop_gradient(shifted))
+    by_shift, probe = _inverse(matrix + eps**0.7 * unit)
 
-    def by_factor(b: jax.Array) -> jax.Array:
-        return lax.custom_linear_solve(
-            lambda x: shifted @ x,
-            b,
-            lambda _, rhs: general_factor.solve_factored(factor, rhs),
-            transpose_solve=lambda _, rhs: general_factor.solve_factored(factor, rhs, transposed=True),
-        )
-
-    def solve(b: jax.Array) -> jax.Array:
-        x = by_factor(b)
-        for _ in range(2):
-            x = x + by_factor(b - matrix @ x)
+    def refine(solve: Callable[[jax.Array], jax.Array], b: jax.Array) -> jax.Array:
+        x = solve(b)
+        for _ in range(PASSES - 1):
+            x = x + solve(b - matrix @ x)
         return x
 
     # Probes of all directions: singular equations answer one of them with the inverse of the shift.
@@ -76,19 +87,15 @@ def _solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
         np.random.default_rng(0).uniform(0.5, 1.5, (2, n)) * np.array([[1.0], [-1.0]]), dtype
     )
     probes = probes * jnp.where(jnp.arange(n) % 2 == 0, 1.0, jnp.asarray([[1.0], [-1.0]], dtype))
-    growth = jnp.max(jnp.abs(jax.vmap(functools.partial(general_factor.solve_factored, factor))(probes)))
+    growth = jnp.max(jnp.abs(jax.vmap(probe)(probes)))
     singular = ~(growth < eps**-0.5)
-    damping = eps**0.8
-    by_squares = implicit.spd_solver(matrix.T @ matrix + damping * unit)
+    by_squares = implicit.spd_solver(matrix.T @ matrix + eps**0.8 * unit)
+    by_softness, _ = _inverse(soft)
 
     def solve_singular(b: jax.Array) -> jax.Array:
         x = by_squares(matrix.T @ b)
         for _ in range(PASSES):
             x = x + by_squares(matrix.T @ (b - matrix @ x))
-        x = solve(matrix @ x)
-        free = x
-        for _ in range(PASSES):
-            free = damping * by_squares(free)
-        return x - free
+        return refine(by_softness, matrix @ x)
 
-    return lambda b: jnp.where(singular, solve_singular(b), solve(b))
+    return lambda b: jnp.where(singular, solve_singular(b), refine(by_shift, b))

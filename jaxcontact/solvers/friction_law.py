@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+SOFTNESS = 0.3  # power of eps; softest row of redundant contacts, of its mobility: round-off moves no load
 Rows = list[jax.Array]  # one (nc,) per axis
 Blocks = list[list[jax.Array]]  # rows and columns of a block per contact
 
@@ -29,6 +30,7 @@ class ScaledFriction(NamedTuple):
         friction: (nc,) mu.
         mobility: (nc,) largest own mobility of each contact.
         size: the largest |q| of active contacts.
+        softness: (n,) of the rows of redundant contacts that share a load: equal in the user's units.
     """
 
     W: jax.Array
@@ -40,6 +42,7 @@ class ScaledFriction(NamedTuple):
     friction: jax.Array
     mobility: jax.Array
     size: jax.Array
+    softness: jax.Array
 
 
 class Linearised(NamedTuple):
@@ -89,7 +92,9 @@ def power_of_two(x: jax.Array) -> jax.Array:
     return jnp.ldexp(jnp.ones_like(x), exponent - (mantissa < 0.75))
 
 
-def scale_friction(W: jax.Array, q: jax.Array, mu: jax.Array, active: jax.Array) -> ScaledFriction:
+def scale_friction(
+    W: jax.Array, q: jax.Array, mu: jax.Array, active: jax.Array, softness: jax.Array | None = None
+) -> ScaledFriction:
     """Scale a problem with rows by axis; all tangents of a contact have one unit."""
     nc, data = mu.shape[0], (W, q)
     W, q = lax.stop_gradient(data)
@@ -106,6 +111,8 @@ def scale_friction(W: jax.Array, q: jax.Array, mu: jax.Array, active: jax.Array)
     rates = jnp.where(is_row, q, 0.0)
     largest = jnp.max(jnp.abs(rates / velocity))
     unit = jnp.where(largest > 0, power_of_two(positive(largest)), 1.0)
+    soft = (1.0 if softness is None else lax.stop_gradient(softness)) / velocity**2
+    soft = soft / positive(jnp.max(jnp.where(is_row, soft, 0.0)))
     return ScaledFriction(
         W=jnp.where(both, data[0] / velocity[:, None] / velocity[None, :], 0.0),
         q=jnp.where(is_row, data[1], 0.0) / (velocity * unit),
@@ -116,6 +123,7 @@ def scale_friction(W: jax.Array, q: jax.Array, mu: jax.Array, active: jax.Array)
         friction=lax.stop_gradient(mu),
         mobility=mobility,
         size=jnp.max(jnp.abs(rates)),
+        softness=jnp.where(is_row, float(jnp.finfo(W.dtype).eps) ** SOFTNESS * soft, 0.0),
     )
 
 

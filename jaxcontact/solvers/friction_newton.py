@@ -5,12 +5,14 @@ Entry: `solve_coulomb`; `friction_problem` has the public call with its checks. 
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.solvers.friction_derivative import attach_derivative
-from jaxcontact.solvers.friction_law import by_axis, by_contact, scale_friction
+from jaxcontact.solvers.friction_derivative import attach_derivative, mode_margin
+from jaxcontact.solvers.friction_law import ScaledFriction, by_axis, by_contact, scale_friction
 from jaxcontact.solvers.friction_search import (
     COULOMB,
     COULOMB_NEWTON,
@@ -20,6 +22,8 @@ from jaxcontact.solvers.friction_search import (
     success_tolerance,
 )
 from jaxcontact.status import Info, Status, flag
+
+SHARING_PASSES = 5  # with softness, the last without
 
 
 class FrictionInfo(Info):
@@ -44,6 +48,7 @@ def solve_coulomb(
     active: jax.Array | None = None,
     settings: CoulombNewton = COULOMB_NEWTON,
     law: FrictionLaw = COULOMB,
+    softness: jax.Array | None = None,
 ) -> tuple[jax.Array, FrictionInfo]:
     """Solve Coulomb's law for the impulses r of contacts with velocities u = W r + q.
 
@@ -63,6 +68,8 @@ def solve_coulomb(
         settings: limits of the search.
         law: `COULOMB`, or `ASSOCIATED` with r in the cone, u in its dual cone, and r . u = 0: sliding at
             |u_t| lifts a contact at mu |u_t|.
+        softness: (n,) ratios of the softness of rows: redundant contacts share loads as contacts that are
+            so soft do, in the limit of none. None leaves the shares to the search.
 
     Returns:
         r (n,) and FrictionInfo.
@@ -83,14 +90,57 @@ def solve_coulomb(
     invalid = jnp.any(mu < 0)
     readable = finite & ~invalid
     W, q, mu = (jnp.where(readable, x, 0.0) for x in (W, q, mu))
-    problem = scale_friction(by_axis(by_axis(W, dim).T, dim).T, by_axis(q, dim), mu, active)
+    problem = scale_friction(
+        by_axis(by_axis(W, dim).T, dim).T, by_axis(q, dim), mu, active,
+        None if softness is None else by_axis(softness, dim),
+    )  # fmt: skip
     guess = jnp.zeros_like(q) if start is None else by_axis(lax.stop_gradient(start), dim) / problem.impulse
     guess = jnp.where(jnp.all(jnp.isfinite(guess)) & jnp.tile(active, dim), guess, 0.0)
-    found = search(lax.stop_gradient(problem), guess, settings, law)
-    impulse = attach_derivative(problem, found.best, law.linearise) * problem.impulse
+    fixed = lax.stop_gradient(problem)
+    if softness is None:
+        found = search(fixed, guess, settings, law)
+        best, unsolved, steps, pushes = found.best, found.residual, found.steps, active
+    else:
+        best, unsolved, steps, pushes = _share(fixed, settings, law)
+    impulse = attach_derivative(problem._replace(active=pushes), best, law.linearise) * problem.impulse
     tolerance = success_tolerance(q.dtype) if settings.tolerance is None else settings.tolerance
-    solved = found.residual <= tolerance
+    solved = unsolved <= tolerance
     status = flag(~finite | ~jnp.all(jnp.isfinite(impulse)), Status.NONFINITE)
     status = status | flag(invalid, Status.INVALID) | flag(readable & ~solved, Status.MAX_ITERS)
-    residual = jnp.where(readable, found.residual, jnp.inf)
-    return by_contact(impulse, dim), FrictionInfo(status=status, residual=residual, num_iters=found.steps)
+    residual = jnp.where(readable, unsolved, jnp.inf)
+    return by_contact(impulse, dim), FrictionInfo(status=status, residual=residual, num_iters=steps)
+
+
+def _share(
+    problem: ScaledFriction, settings: CoulombNewton, law: FrictionLaw
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Search with soft rows that yield less in each pass.
+
+    u = W r + s (r - r_last) + q with the softness s has no redundant rows, and its solutions approach that of
+    s = 0, which the last pass looks for, in no iteration if it is solved to rounding. A contact without load
+    in the first pass, where neighbours yield, is open in the next ones: its rate in the end is zero.
+
+    Returns:
+        impulses (n,), residual, iterations, and contacts (nc,) that are closed if all are soft.
+    """
+    nc, margin = problem.mu.shape[0], mode_margin(problem.q.dtype)
+    last_pass = SHARING_PASSES - 1
+
+    def search_softly(last: tuple[jax.Array, jax.Array, jax.Array], k: jax.Array) -> tuple[Any, jax.Array]:
+        r, steps, pushes = last
+        soft = jnp.where(k < last_pass, problem.softness, 0.0)
+        in_pass = jnp.where(k < last_pass, pushes, problem.active)
+        rows = jnp.tile(in_pass, r.shape[0] // nc)
+        softened = problem._replace(
+            W=jnp.where(rows[:, None] & rows[None, :], problem.W, 0.0) + jnp.diag(soft),
+            q=jnp.where(rows, problem.q - soft * r, 0.0),
+            active=in_pass,
+        )
+        found = search(softened, r, settings, law)
+        approach = (found.best - softened.W @ found.best - softened.q)[:nc]
+        pushes = jnp.where(k == 0, pushes & (approach >= -margin), pushes)
+        return (found.best, steps + found.steps, pushes), found.residual
+
+    start = (jnp.zeros_like(problem.q), jnp.int32(0), problem.active)
+    (best, steps, pushes), residuals = lax.scan(search_softly, start, jnp.arange(SHARING_PASSES))
+    return best, residuals[-1], steps, pushes | (best[:nc] > margin)

@@ -1,5 +1,7 @@
 """Laws of all contacts at once with the circular friction cone: closed forms, a judge of its own, derivatives."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -127,3 +129,37 @@ def test_a_solver_of_the_other_cone_is_refused():
         jc.impact.anitescu_potra(terms, v, solver=jc.Lemke())
     with pytest.raises(ValueError, match="solver: expected a Lemke solver"):
         jc.impact.anitescu_potra(terms, v, num_directions=8, solver=jc.CoulombNewton())
+
+
+def test_the_corners_of_a_face_share_an_impact_as_equally_soft_ones():
+    """Loads of rigid corners are free by one number, and friction on a face that spins depends on it.
+
+    Springs of one stiffness below a rigid face yield in a plane: loads across both diagonals have one sum. In
+    the second case one corner has no load, for its neighbours yield more.
+    """
+    cube, law = jc.models.tossed_cube(), jc.impact.AnitescuPotra()
+    upright = jnp.array([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0])
+    falls = jnp.array([[0.83, 0.09, -0.22, 0.0, -4.43, -5.0], [0.33, 0.51, -0.23, -1.28, -6.22, -6.15]])
+
+    def strike(push, v):
+        q = jc.retract(cube, upright, push * jnp.array([0.1, 0.2, 0.0, 0.0, 0.0, 0.3]))
+        v = v + push * jnp.array([0.3, -0.1, 0.2, 0.0, 0.5, 0.7])
+        terms = jc.contact_terms(cube, jc.State(q=q, v=v, t=jnp.array(0.0)))
+        v_plus, info = law(terms.replace(active=jnp.arange(8) < 4), v)
+        return v_plus, info
+
+    @jax.jit
+    @jax.vmap
+    @functools.partial(jax.vmap, in_axes=(0, None))
+    def with_slope(push, v):
+        return jax.jvp(lambda push: strike(push, v), (push,), (1.0,))
+
+    h = 1e-4
+    (v_plus, info), (slope, _) = with_slope(jnp.tile(jnp.array([0.0, 1e-13, -h, h]), (2, 1)), falls)
+    assert not np.any(jc.Status.failed(info.status)), jc.Status.describe(info.status)
+    loads = np.asarray(info.impulse)[:, :, :4, 0]
+    assert np.min(loads[0]) > 1e-3 and np.all(np.sum(loads[1] > 1e-3, axis=1) == 3)
+    np.testing.assert_allclose(loads[0] @ np.array([1.0, -1.0, -1.0, 1.0]), 0.0, atol=1e-11)
+    assert np.max(np.abs(v_plus[:, 0, [2, 3, 4]])) < 1e-12
+    np.testing.assert_allclose(v_plus[:, 1], v_plus[:, 0], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(slope[:, 0], (v_plus[:, 3] - v_plus[:, 2]) / (2.0 * h), rtol=0, atol=1e-6)
