@@ -39,4 +39,6 @@ def test_the_page_shows_twelve_pictures_one_of_them_to_play():
     shown = re.findall(r'(?:\(|src=")\.\./_static/gallery/([\w.]+)', text)
     assert shown == list(PICTURES)
     assert [name for name in shown if name.endswith(".html")]
+    first_page = (gallery.PAGE.parents[1] / "index.md").read_text()
+    assert re.findall(r'src="_static/gallery/([\w.]+)"', first_page) == list(PICTURES)
     assert max(lines.count("\n") for lines in PICTURES.values()) <= MOST_LINES

@@ -22,6 +22,7 @@ from jaxcontact.status import Status
 
 MAX_STEPS, MAX_EVENTS = 4096, 512  # limits of a run
 PANELS = 6  # largest number of components that are drawn
+UNITS = {"hinge": "rad", "slide": "m"}
 FRAMES = 200  # smallest number of steps of the picture
 
 
@@ -34,8 +35,10 @@ def command(options: argparse.Namespace) -> int:
         return 2
 
 
-def on_springs(options: argparse.Namespace) -> Model:
-    """Load the model, and put a mechanism on its springs; a file's carry its mass at a depth of 1 mm.
+def on_springs(options: argparse.Namespace) -> tuple[Model, list[str] | None]:
+    """Load the model, put a mechanism on its springs; return it and names of its states, if joints have any.
+
+    The springs of a file carry its mass at a depth of 1 mm.
 
     Raises:
         ValueError: a mechanism without springs or without contacts.
@@ -44,12 +47,23 @@ def on_springs(options: argparse.Namespace) -> Model:
     if is_file(options.model):  # the springs of a file are stated per effective mass
         material = stiff_material(float(model.params.mass.sum()))
         model = model.replace(params=model.params.replace(material=material))
-    return model if isinstance(model.system, EventSystem) else ess.from_system(model)
+    if isinstance(model.system, EventSystem):
+        return model, None
+    return ess.from_system(model), _names(model)
+
+
+def _names(model: Model) -> list[str] | None:
+    """Name positions and rates of the joints; None for mechanisms without, and for free and ball joints."""
+    tree = model.structure.tree
+    if tree is None or any(joint.kind not in UNITS for joint in tree.joints):
+        return None
+    joints = [(joint.name, UNITS[joint.kind]) for joint in tree.joints]
+    return [f"{name} ({unit})" for name, unit in joints] + [f"{name} ({unit}/s)" for name, unit in joints]
 
 
 def _flow(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    model, stem = on_springs(options), Path(options.model).stem
+    (model, names), stem = on_springs(options), Path(options.model).stem
     x0: Any = model.initial_state()  # a vector, for such a system
     settings = ess.Settings(eps=options.eps, tol=options.tol, max_steps=MAX_STEPS, max_events=MAX_EVENTS)
     eps, info = ess.choose_bands(model, x0, 0.0, options.duration, settings=settings)
@@ -61,7 +75,8 @@ def _flow(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     picture, data = folder / f"{stem}_flow.png", folder / f"{stem}_flow.npz"
     shown = list(range(min(PANELS, x0.shape[0])))
-    viz.plot_trajectory(path, components=shown, title=f"{stem}, on springs").savefig(picture, dpi=110)
+    title = f"{stem}, on springs"
+    viz.plot_trajectory(path, components=shown, names=names, title=title).savefig(picture, dpi=110)
     rows, events = int(path.num_rows), int(path.num_events)
     order, places = (np.asarray(x)[:events] for x in (path.order, path.event_rows))
     times = np.asarray(path.t)[places]

@@ -250,11 +250,11 @@ def lines_of(found: dict[str, Any], derivative: dict[str, Any] | None = None) ->
         text += f"   {low:6.2f} .. {high:6.2f} %"
         if derivative:
             slope, unit = derivative["slopes"][row["name"]]
-            text += f" {100 * slope:+9.2f} % per {unit:5}"
+            text += f" {round(100 * slope, 2) + 0.0:+9.2f} % per {unit:5}"
         if row["decides"]:
             before, after = (100 * end for end in row["decides"]["share"])
             text += f"   {row['decides']['outcome']} {before:.0f} .. {after:.0f} %"
-        lines.append(text)
+        lines.append(text.rstrip())
     rest = [row["end_elsewhere"] for group in found["numbers"].values() for row in group[SHOWN_OF_GROUP:]]
     if rest:
         left_out = f"; {found['left_out']} more that move the contacts less: not sampled" * (

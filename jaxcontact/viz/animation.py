@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -15,7 +16,7 @@ from jaxcontact.io.atomic_files import replace_file
 from jaxcontact.mechanics.system import Model
 from jaxcontact.simulate import Trajectory
 from jaxcontact.viz import planar, spatial
-from jaxcontact.viz.film import Film, Ghosts, film_of
+from jaxcontact.viz.film import Film, Group, film_of
 from jaxcontact.viz.palette import ARROW, PUSH, arrow
 from jaxcontact.viz.web_page import web_page
 
@@ -98,8 +99,9 @@ def _write_pictures(
     axes = figure.add_subplot()
     if title:
         figure.suptitle(title, fontsize=10)
-    if film.ghosts is not None and len(film.ghosts.groups) > 1:
-        _name_shares(figure, film.ghosts)
+    groups = () if film.ghosts is None else film.ghosts.groups
+    if 1 < len(groups) < sum(len(group.worlds) for group in groups) / 2:  # shares of few worlds say little
+        _name_shares(figure, groups)
 
     def draw(i: int) -> None:
         axes.clear()
@@ -119,11 +121,11 @@ def _write_pictures(
             writer.grab_frame()
 
 
-def _name_shares(figure: Figure, ghosts: Ghosts) -> None:
+def _name_shares(figure: Figure, groups: Sequence[Group]) -> None:
     """Say below the pictures how many worlds end alike, in the colours of their ghosts."""
     from matplotlib.patches import Patch
 
-    shares = [Patch(color=group.colour, alpha=0.6, label=group.label) for group in ghosts.groups]
+    shares = [Patch(color=group.colour, alpha=0.6, label=group.label) for group in groups]
     figure.legend(handles=shares, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 

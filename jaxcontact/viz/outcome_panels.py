@@ -38,6 +38,7 @@ REACH = 0.05  # of the size of the robot, which its fastest part moves, before t
 LONGEST = 0.15  # of the size of the robot, length of the longest arrow
 SHORTEST = 0.02  # of the longest arrow; shorter ones are not drawn
 MARGIN = 0.06  # of the size of the robot, around all that is drawn
+NARROWEST = 6.0  # inches, for the title beside the legend
 LETTERS = 15  # per inch of a note below the panels
 PROBE = 1e-6  # s, in which the speeds of bodies are measured
 MARKS = {"sticks": OUTCOMES[0], "slides": OUTCOMES[1], "lifts": "white", "approaches": OUTCOMES[3]}
@@ -226,7 +227,7 @@ def _panels(
     rows = math.ceil(count / columns)
     side = min(width / columns, 3.6)
     height = min(side * tall / across, 1.2 * side if rows > 1 else 4.0) + 0.14 * lines + 0.1
-    figure = Figure(figsize=(side * columns, height * rows + 0.5), layout="constrained")
+    figure = Figure(figsize=(max(side * columns, NARROWEST), height * rows + 0.5), layout="constrained")
     return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(count)]
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxcontact as jc
+from jaxcontact.cli.flow import _names
 from jaxcontact.cli.main import main
 
 
@@ -42,6 +43,11 @@ def test_a_ball_of_a_file_lands_when_its_spring_begins_to_push(tmp_path, capsys)
         1e-3 / 9.81
     )  # s, B / K of a spring that carries the ball at 1 mm, critically damped
     assert event["t"] == pytest.approx(np.sqrt(ahead**2 + 2.0 * 0.1 / 9.81) - ahead, abs=1e-6)
+
+
+def test_states_are_named_by_joints_with_units():
+    assert _names(jc.models.hopper())[2:9:6] == ["root_pitch (rad)", "root_pitch (rad/s)"]
+    assert _names(jc.models.quadruped()) is None  # a free body
 
 
 @pytest.mark.parametrize(

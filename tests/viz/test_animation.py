@@ -109,9 +109,9 @@ def test_a_film_says_how_many_worlds_end_alike(tmp_path, monkeypatch):
         return made
 
     monkeypatch.setattr(Figure, "legend", noted)
-    worlds = motion(model, sliding(model, 0.7, worlds=(0.7, -0.7)))
+    worlds = motion(model, sliding(model, 0.7, worlds=(0.7, 0.7, 0.7, -0.7)))
     jc.viz.animate(worlds, model, tmp_path / "cubes.gif", fps=4)
-    assert texts == ["outcome 1: 2 of 3", "outcome 2: 1 of 3"]
+    assert texts == ["outcome 1: 4 of 5", "outcome 2: 1 of 5"]
 
 
 def test_gif_and_film_have_as_many_pictures_as_asked_for(tmp_path):

@@ -97,3 +97,14 @@ def test_a_body_without_mass_has_no_link_to_its_centre():
         <body pos="0 0 -0.3"><geom type="sphere" size="0.03" mass="0"/></body></body></worldbody></mujoco>"""
     )
     assert not any(part.is_link for part in scene_of(model).parts)
+
+
+def test_the_title_of_one_panel_stands_beside_the_legend():
+    stuck = jnp.abs(SAMPLES.v_plus @ TERMS.J_n[0]) + jnp.abs(SAMPLES.v_plus @ TERMS.J_n[1]) < 1e-9
+    alike = np.flatnonzero(stuck) if bool(jnp.any(stuck)) else np.arange(1)
+    one = SAMPLES.replace(v_plus=jnp.tile(SAMPLES.v_plus[alike[0]], (len(SAMPLES.status), 1)))
+    figure = jc.viz.plot_outcomes(MODEL, STATE, one, TERMS, title="A long name: what its impact may do")
+    assert len(figure.axes) == 1
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert not figure._suptitle.get_window_extent().overlaps(legend.get_window_extent())
