@@ -135,7 +135,7 @@ def command(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(error.strerror or str(error)) from None
-    summary = summarise(options.name, terms, statistics, settings, samples.complete, laps, stored)
+    summary = summarise(options.name, terms, statistics, settings, samples, laps, stored)
     if is_robot(options):
         bodies = bodies_that_touch(options, model)
         summary["contacts"] = dict(zip(contact_names(len(bodies)), bodies, strict=True))

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxcontact.cli.sensitivity import lines_of
 from jaxcontact.impact.analysis.coverage import Coverage
+from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.impact.sampling.outcomes import contact_names, named_shares
 from jaxcontact.impact.sampling.summary_statistics import Tally
 from jaxcontact.status import Status
@@ -41,7 +42,7 @@ def summarise(
     terms: ContactTerms,
     tally: Tally,
     settings: dict[str, Any],
-    complete: bool,
+    samples: ImpactSamples,
     laps: Laps,
     stored: int,
 ) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def summarise(
         name: of the mechanism.
         tally: of all samples.
         settings: of the law, and the seed.
-        complete: whether all solutions of every step were candidates.
+        samples: the ones that are shown.
         laps: durations; "sample" is that of the run, "compile" that of compiling if it was separate.
         stored: number of samples that the checkpoint held before the run.
     """
@@ -67,7 +68,8 @@ def summarise(
         "model": name,
         "samples": tally.number,
         **settings,
-        "complete": complete,
+        "complete": samples.complete,
+        "miss_bound": samples.miss_bound,
         "outcomes": dict(named_shares(tally.kinds, terms)),
         "contact_velocity": contacts,
         "energy_ratio": list(tally.energy) if tally.terminated else [],
@@ -86,6 +88,8 @@ def as_text(summary: dict[str, Any]) -> str:
     exhaustive = (
         "every solution of every step" if summary["complete"] else NOT_EXHAUSTIVE[summary["selection"]]
     )
+    if summary.get("miss_bound") is not None:
+        exhaustive = f"searched: at most {100 * summary['miss_bound']:.0f} % of the steps miss an outcome"
     lines = [
         f"{summary['model']}: {summary['samples']} samples, "
         f"steps of at most {summary['impulse_step']:g} N s, at most {summary['max_steps']} of them",

@@ -23,6 +23,7 @@ USER_SHARE = EPS**0.2  # of a residual in the user's units, whose limit is eps^0
 RUNNING, ENDED, FAILED = 0, 1, 2
 FLIPS = 3  # variables at most that change sides before a search begins
 SPREAD = 5.0  # covering vectors of a search lie in exp(-SPREAD)..exp(SPREAD)
+CHECK_EVERY = 8  # steps, of which one is searched further
 ALIKE = EPS**0.5  # of the largest velocity: outcomes that are nearer are one
 
 
@@ -331,14 +332,16 @@ def _write_impulse(problem, z, impulse):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def _search(problem, user_w, pick, space, start, found):  # type: ignore[no-untyped-def]
-    """Search for several outcomes of a step, the first near that of the step before; return their number.
+def _search(problem, user_w, pick, space, start, found, tries, attempts):  # type: ignore[no-untyped-def]
+    """Search for several outcomes of a step, the first near that of the step before.
+
+    Return the number of those that the first `tries` attempts find, and that of all `attempts`.
 
     From a solution the path of another covering vector leads to a second one or to a ray. It finds those of
     the other index, where Lemke's method never ends.
 
     `start` is the dictionary of the step before, and becomes that of the outcome picked, whose impulse is the
-    first of `found`: impulses and effects (tries, r), matrices (tries, n, n) and flags (tries, n).
+    first of `found`: impulses and effects (attempts, r), matrices (attempts, n, n) and flags (attempts, n).
     """
     matrix, rows, columns, effects = problem[:4]
     w, z, slack, (impulses, effect, matrices, flags) = space[3], space[4], space[5], found
@@ -348,11 +351,11 @@ def _search(problem, user_w, pick, space, start, found):  # type: ignore[no-unty
         unit, largest, deepest = max(unit, -w[i]), max(largest, abs(w[i])), max(deepest, -user_w[i])
     unit = max(unit, EPS * EPS * largest)
     if unit == 0.0:
-        return 0
+        return 0, 0
     for i in range(n):
         w[i] /= unit
-    number = 1 + int(pick * 2147483645.0)
-    for attempt in range(impulses.shape[0]):
+    number, known = 1 + int(pick * 2147483645.0), 0
+    for attempt in range(attempts):
         end, leaves = (matrices[count], flags[count]), count > 0 and attempt % 2 == 1
         begin = (matrices[count - 1], flags[count - 1]) if leaves else start
         number = _solve_nearby(problem, w, begin, end, number * 48271 % 2147483647, leaves, space)
@@ -378,12 +381,13 @@ def _search(problem, user_w, pick, space, start, found):  # type: ignore[no-unty
                 apart = max(apart, abs(effect[count, i] - effect[j, i]))
             is_new = is_new and apart > ALIKE * size
         count += is_new
-    if count > 0:
-        chosen = min(int(pick * count), count - 1)
+        known += is_new and attempt < tries
+    if known > 0:
+        chosen = min(int(pick * known), known - 1)
         _copy((matrices[chosen], flags[chosen]), start)
         for i in range(impulses.shape[1]):
             impulses[0, i] = impulses[chosen, i]
-    return count
+    return known, count
 
 
 @njit(**PLAIN)
@@ -446,12 +450,15 @@ def solve_steps(problem, response, v, square, caps, covers, picks, tries, sample
         caps: (samples, steps, nc) scaled largest impulses.
         covers: (samples, steps, n) covering vectors.
         picks: (samples, steps) in [0, 1), each seeds the search of its step and picks among its outcomes.
-        tries: number of searches for an outcome of a step; 0 takes the one by the covering vector.
+        tries: number of searches for an outcome of a step, 0 takes the one by the covering vector; number of
+            further ones, in one step of CHECK_EVERY, whose outcomes are counted and not picked.
         samples: of each sample its scaled velocities of the contacts (r,), the total of its impulses (r,),
-            its squared speed |v|_M^2, residual, state, number of steps and of steps with several outcomes.
+            its squared speed |v|_M^2, residual, state, number of steps, of those searched further, and of
+            those of which that finds an outcome more.
         paths: (samples, 1 + all steps, nv) velocities after every step, or none.
     """
-    u, totals, squares, residuals, states, counts, several = samples
+    u, totals, squares, residuals, states, counts, checked, missed = samples
+    tries, attempts = tries[0], max(tries[0] + tries[1], 1)
     n, r = problem[1].shape[0], u.shape[1]
     integers = np.empty(n, np.int64), np.empty(n + 3, np.int64), np.empty(n, np.int64)
     floats = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -459,10 +466,10 @@ def solve_steps(problem, response, v, square, caps, covers, picks, tries, sample
     user_w, before = np.empty(n), np.empty(r)
     start = np.empty((n, n)), np.empty(n, np.bool_)
     found = (
-        np.empty((max(tries, 1), r)),
-        np.empty((max(tries, 1), r)),
-        np.empty((max(tries, 1), n, n)),
-        np.empty((max(tries, 1), n), np.bool_),
+        np.empty((attempts, r)),
+        np.empty((attempts, r)),
+        np.empty((attempts, n, n)),
+        np.empty((attempts, n), np.bool_),
     )
     impulse = found[0][0]
     for sample in range(u.shape[0]):
@@ -477,8 +484,12 @@ def solve_steps(problem, response, v, square, caps, covers, picks, tries, sample
             before[:], count = rate, 0
             _write_problem(problem, rate, cap, user_w)
             if tries > 0:
-                count = _search(problem, user_w, picks[sample, step], space, start, found)
-                several[sample] += count > 1
+                pick = picks[sample, step]
+                further = attempts > tries and int(pick * 2147483645.0) % CHECK_EVERY == 0
+                last = attempts if further else tries
+                count, every = _search(problem, user_w, pick, space, start, found, tries, last)
+                checked[sample] += further
+                missed[sample] += every > count
             if count == 0:
                 start[0][:], start[1][:] = problem[0], False
                 if not _solve(problem, user_w, covers[sample, step], space):

@@ -12,13 +12,13 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_count
 from jaxcontact.front_door import PROBABILITY, checked
 from jaxcontact.impact import inputs
-from jaxcontact.impact.analysis.coverage import binomial_lower, binomial_upper
 from jaxcontact.impact.laws.contact_enumeration import enumerable
 from jaxcontact.impact.laws.contact_space import ContactSpace, mass_norm
 from jaxcontact.impact.laws.every_outcome import outcomes
 from jaxcontact.impact.laws.routh import resolve_unchecked
 from jaxcontact.impact.laws.routh_law import Routh, RouthStep, fitted_law
 from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
+from jaxcontact.impact.sampling.binomial_bounds import binomial_lower, binomial_upper
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.impact.sampling.draws import Iid
 from jaxcontact.impact.sampling.driver import sample

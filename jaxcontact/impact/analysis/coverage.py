@@ -15,6 +15,7 @@ from jaxcontact.arguments import check_not_negative, check_type
 from jaxcontact.front_door import checked
 from jaxcontact.impact.analysis.containment import mass_root
 from jaxcontact.impact.analysis.symmetry import check_symmetry
+from jaxcontact.impact.sampling.binomial_bounds import binomial_upper
 from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.mechanics.system import Symmetry
 from jaxcontact.terms import ContactTerms
@@ -172,20 +173,6 @@ def _as_points(
         images.append(np.asarray(symmetry.velocity, float))
     mirrored = [((v_plus[:half] @ image.T) - start) @ root.T for image in images]
     return (v_plus - start) @ root.T, mirrored, float(np.linalg.norm(root @ start)) or 1.0
-
-
-def binomial_upper(failures: Any, trials: int, confidence: float) -> np.ndarray:
-    """Compute Clopper and Pearson's upper confidence bound on a probability, from `failures` of `trials`."""
-    from scipy.special import betaincinv  # imported late because its import is slow
-
-    k = np.asarray(failures)
-    bound = betaincinv(k + 1.0, np.maximum(trials - k, 1), confidence)
-    return np.where(k >= trials, 1.0, bound)
-
-
-def binomial_lower(failures: Any, trials: int, confidence: float) -> np.ndarray:
-    """Compute Clopper and Pearson's lower confidence bound on a probability."""
-    return 1.0 - binomial_upper(trials - np.asarray(failures), trials, confidence)
 
 
 def _nested_distances(images: list[np.ndarray], test: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from jaxcontact.impact.laws.contact_space import ImpactInfo, residual_limit
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.impact.sampling import lemke_on_host
+from jaxcontact.impact.sampling.binomial_bounds import binomial_upper
 from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
@@ -29,6 +30,11 @@ from jaxcontact.terms import ContactTerms
 LANES = 32  # problems that are solved together
 LEMKE_MEMORY = 2**30  # bytes at most of the problems that Lemke's method solves together
 TRIES = 4  # searches for an outcome of each step, of contacts that cannot be enumerated
+CHECKED, FURTHER = (
+    64,
+    32,
+)  # samples of whose steps that many further searches count what the first ones missed
+CONFIDENCE = 0.95  # of the bound of the share of steps that miss an outcome
 LEMKE_LANES = {1: 1024, 2: 64}  # problems at most, in the plane and in space: a call pays for all of them
 
 
@@ -77,6 +83,14 @@ class BySteps:
             residual=info.residual,
             path=path,
         )
+
+    def miss_bound(self, draws: Sobol | Iid | Shaped) -> float | None:
+        """Bound the share of steps of which further searches find an outcome more."""
+        if self.on_host is None or not self.on_host.tries:
+            return None
+        law, numbers = self.law, jnp.arange(CHECKED)
+        orders = _orders(draws, numbers, law.impulse_step, law.max_steps)
+        return float(binomial_upper(*self.on_host.count_missed(orders, FURTHER), CONFIDENCE))
 
     def resolve_orders(self, impulse_max: np.ndarray, pick: np.ndarray) -> ImpactInfo:
         """Resolve orders (n, N, nc), N s, with picks (n, N); return the info of each, by machine code alone.

@@ -50,6 +50,7 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
         raise ValueError(f"{folder}: no chunk is finished yet")
     settings = {name: manifest[name] for name in ("complete", "independent")}
     v_minus: Any = np.array(manifest["v"], manifest["dtype"])
+    settings["miss_bound"] = manifest.get("miss_bound")
     return ImpactSamples(v_minus=v_minus, **settings, **store.mapped())  # type: ignore[arg-type]
 
 
@@ -82,6 +83,8 @@ def describe(
     }
     if stream.law.restitution is not None:
         described["restitution"] = np.asarray(stream.law.restitution).tolist()
+    if stream.miss_bound is not None:
+        described["miss_bound"] = stream.miss_bound
     if stream.law.turn_polygon:
         described["turn_polygon"] = True
     return described

@@ -129,6 +129,7 @@ def sample(
     share = processes.share()
     _check_call(terms, v, law, num_samples, reduce, run, num_processes=share[1])
     stream = _stream(terms, jnp.asarray(v), fitted_law(terms, v, law), seed, keep_path, run)
+    stream.bound_misses()
     if isinstance(reduce, Reduction) and run.checkpoint is None:
         stream.part = reduce.part
     total, size = int(num_samples), _chunk_size(run)

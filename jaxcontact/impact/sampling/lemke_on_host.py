@@ -66,6 +66,15 @@ class LemkeOnHost:
 
     def resolve(self, draws: ImpactDraws, count: int, keeps_path: bool) -> tuple[np.ndarray, ImpactInfo, Any]:
         """Resolve the first `count` samples, as `routh.resolve_many`; one not solved has a large residual."""
+        return self._resolve(draws, count, keeps_path, 0)[0]
+
+    def count_missed(self, draws: ImpactDraws, further: int) -> tuple[int, int]:
+        """Search some steps `further`; return the number of those with an outcome more, and of all."""
+        return self._resolve(draws, len(draws.pick), False, further)[1]
+
+    def _resolve(
+        self, draws: ImpactDraws, count: int, keeps_path: bool, further: int
+    ) -> tuple[tuple[np.ndarray, ImpactInfo, Any], tuple[int, int]]:
         assert self.code is not None
         impulse_max, pick = np.asarray(draws.impulse_max)[:count], draws.pick
         limit, (nv, r), rows = pick.shape[1], self.space.response.shape, 1 + self.space.num_tangents
@@ -73,19 +82,18 @@ class LemkeOnHost:
         square = float(self.v @ self.space.mass @ self.v)
         rates, totals = np.tile(self.space.jacobian @ self.v, (count, 1)), np.zeros((count, r))
         squares, residuals = np.full(count, square), np.zeros(count)
-        states, counts, several = (np.zeros(count, np.int64) for _ in range(3))
+        states, counts, checked, missed = (np.zeros(count, np.int64) for _ in range(4))
         paths = np.tile(self.v, (count * keeps_path, 1 + limit, 1))
-        samples = rates, totals, squares, residuals, states, counts, several
+        samples = rates, totals, squares, residuals, states, counts, checked, missed
         picks = np.array(pick, float)[:count]
         sizes = len(self.problem.mu), len(self.problem.directions)
         for begin in range(0, limit, ROUND):
             now = slice(begin, min(begin + ROUND, limit))
             covers = np.array(_covers(pick[:, now], *sizes))[:count]
-            orders = caps[:, now].copy(), covers, picks[:, now].copy(), self.tries
+            orders = caps[:, now].copy(), covers, picks[:, now].copy(), (self.tries, further)
             self.code.solve_steps(self.problem, self.space.response, self.v, square, *orders, samples, paths)
             if np.all(states != self.code.RUNNING):
                 break
-        self.several = several
         v_plus = np.empty((count, nv))
         self.code.solve_ends(self.space.response, self.space.mass, self.v, totals, v_plus, squares)
         fields: Any = {
@@ -98,9 +106,10 @@ class LemkeOnHost:
         }
         info = ImpactInfo(**fields)
         if not keeps_path:
-            return v_plus, info, None
+            return (v_plus, info, None), (int(missed.sum()), int(checked.sum()))
         ends = np.minimum(np.arange(1 + limit), counts[:, None])
-        return v_plus, info, np.take_along_axis(paths, ends[..., None], axis=1)
+        paths = np.take_along_axis(paths, ends[..., None], axis=1)
+        return (v_plus, info, paths), (int(missed.sum()), int(checked.sum()))
 
 
 @functools.partial(jit, static_argnums=(2,))

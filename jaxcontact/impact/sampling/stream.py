@@ -90,6 +90,12 @@ class Stream:
         self.pilot = SHORT_PILOT if huge else PILOT
         known_all = law.selection == "all" and self.enumerates and self.by_modes.holds_all
         self.complete = not self.collides or known_all
+        self.miss_bound: float | None = None
+
+    def bound_misses(self) -> None:
+        """Search steps of some samples for longer, for `ImpactSamples.miss_bound`."""
+        if self.collides and not self.enumerates:
+            self.miss_bound = self.by_steps.miss_bound(self.draws)
 
     def chunks(
         self,
@@ -252,7 +258,12 @@ class Stream:
         }
         if self.keep_path:
             arrays["path"] = np.broadcast_to(v, (n, self.law.max_steps + 1, nv))
-        return ImpactSamples(v_minus=self.v, complete=self.complete, independent=self.independent, **arrays)
+        knowledge = {
+            "complete": self.complete,
+            "independent": self.independent,
+            "miss_bound": self.miss_bound,
+        }
+        return ImpactSamples(v_minus=self.v, **knowledge, **arrays)  # type: ignore[arg-type]
 
 
 class _ChunkSource:

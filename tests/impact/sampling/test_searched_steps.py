@@ -61,6 +61,26 @@ def test_six_contacts_in_space_are_sampled(rng):
     np.testing.assert_array_equal(samples.v_plus[:7], alone.v_plus)
 
 
+@pytest.mark.long
+def test_a_bound_says_how_many_steps_miss_an_outcome(tmp_path, rng):
+    """Without friction a step has one outcome and nothing is missed: p <= 1 - 0.05^(1/n) of n steps."""
+    terms, v = random_terms(rng, 6, nv=12)
+    law = jc.impact.Routh(selection="visited", num_directions=4)
+
+    def bound(mu, **more):
+        at = terms.replace(mu=jnp.full(6, mu))
+        return jc.impact.sample(at, v, law, num_samples=8, **more).miss_bound
+
+    few, many = bound(0.0), bound(3.0)
+    assert 0.0 < few < 0.3 and many > 1.5 * few
+    assert bound(3.0, run=jc.Run(checkpoint=tmp_path / "kept")) == many
+    assert jc.impact.load_samples(tmp_path / "kept").miss_bound == many
+    model = jc.models.compass_gait()
+    state = model.initial_state()
+    known = jc.impact.sample(jc.contact_terms(model, state), state.v, jc.impact.Routh(), num_samples=8)
+    assert known.miss_bound is None
+
+
 def test_without_machine_code_six_contacts_are_refused(rng, monkeypatch):
     terms, v = random_terms(rng, 6)
     monkeypatch.setattr(lemke_on_host, "is_offered", lambda v: False)

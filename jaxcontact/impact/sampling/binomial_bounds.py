@@ -1,0 +1,21 @@
+"""Confidence bounds on a probability, from a number of failures of independent trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def binomial_upper(failures: Any, trials: int, confidence: float) -> np.ndarray:
+    """Compute Clopper and Pearson's upper confidence bound on a probability, from `failures` of `trials`."""
+    from scipy.special import betaincinv  # imported late because its import is slow
+
+    k = np.asarray(failures)
+    bound = betaincinv(k + 1.0, np.maximum(trials - k, 1), confidence)
+    return np.where(k >= trials, 1.0, bound)
+
+
+def binomial_lower(failures: Any, trials: int, confidence: float) -> np.ndarray:
+    """Compute Clopper and Pearson's lower confidence bound on a probability."""
+    return 1.0 - binomial_upper(trials - np.asarray(failures), trials, confidence)
