@@ -215,15 +215,15 @@ def _decisions(
     found: dict[str, Any] = {
         "sensitivity": sensitivity.measure(model, terms, options.drawn, bodies, law, options.seed, num_orders)
     }
-    if settings["selection"] != "lemke":
-        named = law.replace(selection="all")
-        found["derivative"] = sensitivity.differentiate(
-            model, terms, options.drawn, bodies, named, options.seed
-        )
-    else:
+    if settings["selection"] == "lemke":
         num_starts = NUM_TRIED_OF_MANY if has_many else NUM_TRIED
         highest = highest_energy(terms, model.initial_state().v, law, num_starts, options.seed)
         found["highest_energy_ratio"] = highest if math.isfinite(highest) else None
+    elif model.structure.dim == 2:  # in space all modes make a large program
+        every = law.replace(selection="all")
+        found["derivative"] = sensitivity.differentiate(
+            model, terms, options.drawn, bodies, every, options.seed
+        )
     return found
 
 

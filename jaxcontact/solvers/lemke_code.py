@@ -354,7 +354,7 @@ def _search(problem, user_w, pick, space, start, found, tries, attempts):  # typ
         return 0, 0
     for i in range(n):
         w[i] /= unit
-    number, known = 1 + int(pick * 2147483645.0), 0
+    number, own_count = 1 + int(pick * 2147483645.0), 0
     for attempt in range(attempts):
         end, leaves = (matrices[count], flags[count]), count > 0 and attempt % 2 == 1
         begin = (matrices[count - 1], flags[count - 1]) if leaves else start
@@ -381,13 +381,13 @@ def _search(problem, user_w, pick, space, start, found, tries, attempts):  # typ
                 apart = max(apart, abs(effect[count, i] - effect[j, i]))
             is_new = is_new and apart > ALIKE * size
         count += is_new
-        known += is_new and attempt < tries
-    if known > 0:
-        chosen = min(int(pick * known), known - 1)
+        own_count += is_new and attempt < tries
+    if own_count > 0:
+        chosen = min(int(pick * own_count), own_count - 1)
         _copy((matrices[chosen], flags[chosen]), start)
         for i in range(impulses.shape[1]):
             impulses[0, i] = impulses[chosen, i]
-    return known, count
+    return own_count, count
 
 
 @njit(**PLAIN)
