@@ -82,4 +82,4 @@ def test_contacts_that_jam_have_no_bound():
 
 @pytest.mark.slow
 def test_random_paths_take_the_time_of_the_bound():
-    held(200)
+    held(10_000)
