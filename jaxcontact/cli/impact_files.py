@@ -50,7 +50,7 @@ def write(
     succeeded = bool(np.any(np.asarray(samples.status) == 0))
     peer = _peer(options, model, terms) if succeeded else None
     if succeeded and is_robot(options):
-        title = f"{_title(name)}: what its impact may do"
+        title = f"{_heading(options, samples)}: what its impact may do"
         pictures["outcomes.png"] = viz.plot_outcomes(
             model, model.initial_state(), samples, terms, mujoco=peer, title=title
         )
@@ -96,33 +96,29 @@ def _contact_pictures(
     settings: dict[str, Any],
     peer: np.ndarray | None,
 ) -> dict[str, Any]:
-    """Draw the velocities of the contacts, and the mechanism with their arrows."""
-    name, pictures = options.name, {}
-    simultaneous = simultaneous_outcomes(terms, model.initial_state().v)
-    if not len(simultaneous):
-        print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
-    other_laws = (
-        simultaneous,
-        sequences_of_two(terms, model.initial_state().v, contact_names(terms.phi.shape[0])),
-    )
-    if np.any(np.asarray(samples.status) == 0):
-        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
-        if model.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
-            pictures["tangential.png"] = viz.plot_spatial_impact(
-                samples, terms, mujoco=peer, title=_title(name)
-            )
+    """Draw the mechanism with the velocities of its contacts; of a model also the set of these velocities."""
+    state = model.initial_state()
     names = [""] * model.structure.num_contacts
     for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
         names[place] = label
-    ends = None if is_robot(options) else _ends(*other_laws)  # outcomes.png has those of a robot
-    pictures["mechanism.png"] = viz.plot_mechanism(
-        model,
-        model.initial_state(),
-        v=ends,
-        names=names,
-        title=_title(name) + (" before its impact" if ends is None else ""),
-    )
-    return pictures
+    if is_robot(options):  # outcomes.png has what comes after
+        title = f"{_title(options.name)} before its impact"
+        return {"mechanism.png": viz.plot_mechanism(model, state, names=names, title=title)}
+    simultaneous = simultaneous_outcomes(terms, state.v)
+    if not len(simultaneous):
+        print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
+    other_laws = (simultaneous, sequences_of_two(terms, state.v, contact_names(terms.phi.shape[0])))
+    ends = _ends(*other_laws)
+    pictures = {
+        "mechanism.png": viz.plot_mechanism(model, state, v=ends, names=names, title=_title(options.name))
+    }
+    if not np.any(np.asarray(samples.status) == 0):
+        return pictures
+    if model.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
+        outcomes = viz.plot_spatial_impact(samples, terms, mujoco=peer, title=_heading(options, samples))
+    else:
+        outcomes = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
+    return {"impact.png": outcomes} | pictures
 
 
 def _set_picture(
@@ -135,18 +131,24 @@ def _set_picture(
     sequences: dict[str, np.ndarray],
     peer: np.ndarray | None,
 ) -> Any:
-    name, number = options.name, samples.status.size
+    title = _heading(options, samples)
     if samples.path is None:
         samples = samples.replace(path=_paths(model, terms, settings))
     if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
-        title = f"{_title(name)}, restitution {' '.join(f'{e:g}' for e in options.restitution)}"
         return viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, title=title)
-    title = _title(name)
-    if number < options.samples:
-        title += f", the first {number:,} of {options.samples:,} samples"
     return viz.plot_impact_set(
         samples, terms, simultaneous=simultaneous, sequences=sequences, mujoco=peer, title=title
     )
+
+
+def _heading(options: argparse.Namespace, samples: impact.ImpactSamples) -> str:
+    """Name the mechanism, its restitution, and how many of the samples of a long run are shown."""
+    parts, number = [_title(options.name)], samples.status.size
+    if np.any(options.restitution or 0.0):
+        parts.append(f"restitution {' '.join(f'{e:g}' for e in options.restitution)}")
+    if number < options.samples:
+        parts.append(f"the first {number:,} of {options.samples:,} samples")
+    return ", ".join(parts)
 
 
 def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.ndarray | None:
