@@ -25,9 +25,9 @@ from jaxcontact.peers.mujoco import mujoco_outcome, outcome_of_file
 from jaxcontact.terms import ContactTerms
 from jaxcontact.terms.contact_list import contacts
 from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
-from jaxcontact.viz.impact_space import MOST_CONTACTS
 from jaxcontact.viz.outcome_panels import body_names
 
+MOST_IN_SET = 2  # contacts whose velocities fit in one picture; of more the kinds of outcomes are drawn
 MOST_PANELS = 8  # contacts; above, a panel for each would hide what happens
 MANY_MODES = 4  # smallest number of contacts for which samples over all modes (7^4) are expensive
 
@@ -49,10 +49,12 @@ def write(
     pictures = {}
     succeeded = bool(np.any(np.asarray(samples.status) == 0))
     peer = _peer(options, model, terms) if succeeded else None
-    if succeeded and is_robot(options):
+    robot = is_robot(options)
+    if succeeded and (robot or touching(terms) > MOST_IN_SET):
         title = f"{_heading(options, samples)}: what its impact may do"
+        names = None if robot else contact_names(terms.phi.shape[0])
         pictures["outcomes.png"] = viz.plot_outcomes(
-            model, model.initial_state(), samples, terms, mujoco=peer, title=title
+            model, model.initial_state(), samples, terms, names=names, mujoco=peer, title=title
         )
     if touching(terms) <= MOST_PANELS:
         pictures |= _contact_pictures(options, model, terms, samples, settings, peer)
@@ -96,7 +98,7 @@ def _contact_pictures(
     settings: dict[str, Any],
     peer: np.ndarray | None,
 ) -> dict[str, Any]:
-    """Draw the mechanism with the velocities of its contacts; of a model also the set of these velocities."""
+    """Draw the mechanism with the velocities of its contacts; of a model with two also the set of these."""
     state = model.initial_state()
     names = [""] * model.structure.num_contacts
     for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
@@ -112,13 +114,9 @@ def _contact_pictures(
     pictures = {
         "mechanism.png": viz.plot_mechanism(model, state, v=ends, names=names, title=_title(options.name))
     }
-    if not np.any(np.asarray(samples.status) == 0):
-        return pictures
-    if model.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
-        outcomes = viz.plot_spatial_impact(samples, terms, mujoco=peer, title=_heading(options, samples))
-    else:
-        outcomes = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
-    return {"impact.png": outcomes} | pictures
+    if touching(terms) <= MOST_IN_SET and np.any(np.asarray(samples.status) == 0):
+        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
+    return pictures
 
 
 def _set_picture(

@@ -68,8 +68,9 @@ def plot_outcomes(
     """Plot the kinds of outcomes of an impact, the most frequent first, each as the robot a moment later.
 
     A kind says of every group of contacts with one name if it sticks, slides or lifts; a group of which some
-    lift tilts. The first panel names the groups. If there are many kinds, sticking and sliding count as one, staying. A panel shows the sample
-    nearest to the mean of its kind, with the velocity of the fastest contact of each group.
+    lift tilts. If there are many kinds, sticking and sliding count as one, staying. A panel shows the sample
+    nearest to the mean of its kind, with the velocity of the fastest contact of each group. The first panel
+    has the names of the groups.
 
     Args:
         model: a mechanism and its numbers.

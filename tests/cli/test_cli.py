@@ -197,17 +197,13 @@ def test_a_ball_of_a_file_lands_in_space_beside_mujoco(
 
 
 @pytest.mark.slow
-def test_a_model_in_space_shows_its_tangential_plane_if_there_is_room(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_more_than_two_contacts_are_drawn_as_kinds_of_outcomes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any]
 ) -> None:
-    start = ["impact", "box_drop_3d", "--out", str(tmp_path), "--json", "--samples", "16"]
-    code, _, _ = run(capsys, *start)
-    labels = [axes.get_xlabel() for axes in saved["box_drop_3d_impact.png"].axes]
-    assert code == 0 and "A tangential 1 (m/s)" in labels
-    monkeypatch.setattr("jaxcontact.cli.impact_files.MOST_CONTACTS", 0)
-    code, _, _ = run(capsys, *start)
-    labels = [axes.get_xlabel() for axes in saved["box_drop_3d_impact.png"].axes]
-    assert code == 0 and "A tangential 1 (m/s)" not in labels
+    code, _, _ = run(capsys, "impact", "disk_stack", "--out", str(tmp_path), "--json", "--samples", "16")
+    assert code == 0 and sorted(saved) == ["disk_stack_mechanism.png", "disk_stack_outcomes.png"]
+    named = [text.get_text() for text in saved["disk_stack_outcomes.png"].axes[0].texts]
+    assert set("ABCDE") <= set(named)
 
 
 @pytest.mark.slow
