@@ -123,7 +123,7 @@ def plot_outcomes(
     if any(" stay" in words for words, _, _ in kinds):
         notes.append("what stays sticks or slides")
     if rest:
-        notes.append(f"{100 * rest:.2g} % are of other kinds")
+        notes.append(f"{100 * rest:.2g}\u00a0% are of other kinds")
     if len(set(names)) > 1:
         _name(places[0], scene, points, names)
     across = int(LETTERS * figure.get_figwidth())
