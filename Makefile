@@ -17,7 +17,7 @@ STUCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
 PAPERS := drumwright halm_posa seghete_murphey varkonyi anderson_revzen
 
-.PHONY: demo demo-block demo-robot test test-all test-versions docs papers lint bench clean
+.PHONY: demo demo-block demo-robot test test-float32 test-types-and-fuzz test-all test-versions docs papers lint bench clean
 
 # Two impacts at once, one per core: a block, and a robot of a file that lands on both feet.
 demo: $(VENV)/installed
@@ -32,10 +32,16 @@ demo-robot:
 test: $(VENV)/installed-test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
-	$(RUN) -m mypy
 	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow and not long" --all-but-fifth $(FIFTH)
-	$(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow" --fifth $(FIFTH)
-	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile $(STUCK) -m "float32 and not slow and not long"
+	$(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(STUCK) -m "not slow" \
+		--fifth $(FIFTH)
+	@$(MAKE) --no-print-directory -j2 -O test-float32 test-types-and-fuzz
+
+test-float32:
+	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q $(STUCK) -m "float32 and not slow and not long"
+
+test-types-and-fuzz:
+	$(RUN) -m mypy
 	$(QUICK) $(KEPT) $(RUN) -m benchmarks fuzz --minutes 1 --seed 0
 
 test-all: $(VENV)/installed-all

@@ -302,7 +302,9 @@ def draw(path: Path, by_law: dict[str, dict[str, Judged]]) -> None:
             for name, row in shares(times, factors).items():
                 axis.step(factors, row, where="post", label=name)
             title = f"{law}, within {level:g}"
-            axis.set(xscale="log", xlabel="time over the best", ylabel="share solved", title=title)
+            axis.set(
+                xscale="log", xlabel="time, in multiples of the quickest", ylabel="share solved", title=title
+            )
             axis.set_ylim(0.0, 1.02)
         line[0].legend(fontsize=7)
     figure.tight_layout()

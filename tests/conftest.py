@@ -4,6 +4,7 @@ JAXCONTACT_FLOAT32=1 turns double precision off and keeps only the tests marked 
 `--fifth 3` keeps one fifth of the files, `--all-but-fifth 3` the others: `make test` compiles a fifth as users do.
 """
 
+import collections
 import os
 import zlib
 from pathlib import Path
@@ -48,6 +49,8 @@ def pytest_ignore_collect(collection_path, config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     _mark_slow_cases(items)
+    if config.getoption("--fifth") is not None:
+        _put_long_files_first(items)
     if not FLOAT32:
         return
     left_out = [item for item in items if item.get_closest_marker("float32") is None]
@@ -55,6 +58,12 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=left_out)
     for item in items:  # which know that they run in single precision
         item.add_marker(pytest.mark.filterwarnings("ignore::jaxcontact.PrecisionWarning"))
+
+
+def _put_long_files_first(items):
+    """Sort files by their numbers of long tests, so that none of these begins when the others are done."""
+    numbers = collections.Counter(item.path for item in items if item.get_closest_marker("long"))
+    items.sort(key=lambda item: -numbers[item.path])
 
 
 def _mark_slow_cases(items):

@@ -29,6 +29,7 @@ NO_CONTENT = frozenset(
         "told",
     ]
 )
+SCREEN = 80  # lines of a function, with its docstring
 # Names of other packages in docstrings, and our own short name.
 IN_S = {"Pass", "Process", "Express", "Cross", "Compress", "Guess", "Need", "Embed", "Feed", "Bring"}
 OTHERS = {"jc", "jax", "jaxcontact", "sharding", "distributed", "shard_map", "jaxtyping"}
@@ -128,18 +129,26 @@ def bare_constants(path, tree):
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {name}"
 
 
+def long_functions(path, tree):
+    """Functions longer than a screen."""
+    for function in functions(tree):
+        length = function.end_lineno - function.lineno + 1
+        if length > SCREEN:
+            yield f"{path.relative_to(ROOT)}:{function.lineno} {function.name}: {length} lines"
+
+
 def breaches():
     """Places that break each rule, by rule and room."""
     trees = sources()
     words = words_of(trees)
     found = {"docstring without a verb": {}, "name without content": {}, "quoted name that is nowhere": {},
-             "constant without a reason": {}}  # fmt: skip
+             "constant without a reason": {}, "function longer than a screen": {}}  # fmt: skip
     for path, tree in trees:
         parts = path.relative_to(ROOT).parts
         room = parts[0] if len(parts) > 1 else "(top)"
         for rule, places in zip(found, (
             begins_without_verb(path, tree), names_without_content(path, tree),
-            unresolved_quotes(path, tree, words), bare_constants(path, tree),
+            unresolved_quotes(path, tree, words), bare_constants(path, tree), long_functions(path, tree),
         ), strict=True):  # fmt: skip
             found[rule].setdefault(room, []).extend(places)
     return found
@@ -161,6 +170,8 @@ def test_no_room_breaks_a_rule(rule):
         (begins_without_verb, 'def f():\n    """Returns a mode."""', 1),
         (begins_without_verb, 'def f():\n    """Choose a mode for each lane."""', 0),
         (names_without_content, "here = 1\ndef f(kept, state):\n    return kept", 2),
+        (long_functions, "def f():\n" + 80 * "    pass\n", 1),
+        (long_functions, "def f():\n" + 79 * "    pass\n", 0),
         (bare_constants, "TIE = 1e-2", 1),
         (bare_constants, "TIE_FRACTION = 1e-2  # of eps; closer guards cross together", 0),
     ],

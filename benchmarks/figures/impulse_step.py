@@ -53,13 +53,13 @@ def main():
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.2), layout="constrained")
     left.stackplot(FACTORS, np.asarray(result.shares).T, labels=result.kinds, alpha=0.8)
     left.set(xscale="log", ylim=(0, 1), xlabel="impulse step / scale", ylabel="share of the samples")
-    left.legend(loc="lower left", fontsize=8)
+    left.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     right.fill_between(FACTORS, result.low[:, PITCH], result.high[:, PITCH], alpha=0.5, label="sampled")
-    for end in ends:
-        right.axhline(float(end), color="black", linestyle="--", linewidth=1)
+    for end, label in zip(ends, ("one foot after the other", None), strict=True):
+        right.axhline(float(end), color="black", linestyle="--", linewidth=1, label=label)
     right.axhline(float(limit), color="tab:red", linewidth=1, label="equal rates")
-    right.set(xscale="log", xlabel="impulse step / scale", ylabel="pitch rate after, rad/s")
-    right.legend(fontsize=8, loc="center left")
+    right.set(xscale="log", xlabel="impulse step / scale", ylabel="pitch rate after (rad/s)")
+    right.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     for axes in (left, right):
         axes.axvline(1.0, color="grey", linewidth=0.8, linestyle=":")
         axes.set_xlim(FACTORS[-1], FACTORS[0])

@@ -53,9 +53,12 @@ def on_springs(options: argparse.Namespace) -> tuple[Model, list[str] | None]:
 
 
 def _names(model: Model) -> list[str] | None:
-    """Name positions and rates of the joints; None for mechanisms without, and for free and ball joints."""
+    """Name positions and rates of the joints, or as the entries of q and v; None for free and ball joints."""
     tree = model.structure.tree
-    if tree is None or any(joint.kind not in UNITS for joint in tree.joints):
+    if tree is None:
+        number = model.structure.num_positions
+        return None if model.structure.dim == 3 else [f"{x}[{k}]" for x in "qv" for k in range(number)]
+    if any(joint.kind not in UNITS for joint in tree.joints):
         return None
     joints = [(joint.name, UNITS[joint.kind]) for joint in tree.joints]
     return [f"{name} ({unit})" for name, unit in joints] + [f"{name} ({unit}/s)" for name, unit in joints]

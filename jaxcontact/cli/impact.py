@@ -184,7 +184,8 @@ def _sampled(
         else:
             visited = settings["selection"] == "visited"
             # A small run keeps the paths that the picture shows; else another program would compute them.
-            draw = functools.partial(draw, keep_path=not visited and options.samples <= FEW_SAMPLES)
+            keep_path = not visited and options.samples <= FEW_SAMPLES and not is_robot(options)
+            draw = functools.partial(draw, keep_path=keep_path)
             if executor is None:
                 draw(num_samples=min(512, options.samples) if visited else 1)
                 laps.end("compile")

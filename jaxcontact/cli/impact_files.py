@@ -25,9 +25,9 @@ from jaxcontact.peers.mujoco import mujoco_outcome, outcome_of_file
 from jaxcontact.terms import ContactTerms
 from jaxcontact.terms.contact_list import contacts
 from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
-from jaxcontact.viz.impact_space import MOST_CONTACTS
 from jaxcontact.viz.outcome_panels import body_names
 
+MOST_IN_SET = 2  # contacts whose velocities fit in one picture; of more the kinds of outcomes are drawn
 MOST_PANELS = 8  # contacts; above, a panel for each would hide what happens
 MANY_MODES = 4  # smallest number of contacts for which samples over all modes (7^4) are expensive
 
@@ -49,10 +49,12 @@ def write(
     pictures = {}
     succeeded = bool(np.any(np.asarray(samples.status) == 0))
     peer = _peer(options, model, terms) if succeeded else None
-    if succeeded and is_robot(options):
-        title = f"{_title(name)}: what its impact may do"
+    robot = is_robot(options)
+    if succeeded and (robot or touching(terms) > MOST_IN_SET):
+        title = f"{_heading(options, samples)}: what its impact may do"
+        names = None if robot else contact_names(terms.phi.shape[0])
         pictures["outcomes.png"] = viz.plot_outcomes(
-            model, model.initial_state(), samples, terms, mujoco=peer, title=title
+            model, model.initial_state(), samples, terms, names=names, mujoco=peer, title=title
         )
     if touching(terms) <= MOST_PANELS:
         pictures |= _contact_pictures(options, model, terms, samples, settings, peer)
@@ -96,32 +98,24 @@ def _contact_pictures(
     settings: dict[str, Any],
     peer: np.ndarray | None,
 ) -> dict[str, Any]:
-    """Draw the velocities of the contacts, and the mechanism with their arrows."""
-    name, pictures = options.name, {}
-    simultaneous = simultaneous_outcomes(terms, model.initial_state().v)
-    if not len(simultaneous):
-        print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
-    other_laws = (
-        simultaneous,
-        sequences_of_two(terms, model.initial_state().v, contact_names(terms.phi.shape[0])),
-    )
-    if np.any(np.asarray(samples.status) == 0):
-        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
-        if model.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
-            pictures["tangential.png"] = viz.plot_spatial_impact(
-                samples, terms, mujoco=peer, title=_title(name)
-            )
+    """Draw the mechanism with the velocities of its contacts; of a model with two also the set of these."""
+    state = model.initial_state()
     names = [""] * model.structure.num_contacts
     for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
         names[place] = label
-    ends = None if is_robot(options) else _ends(*other_laws)  # outcomes.png has those of a robot
-    pictures["mechanism.png"] = viz.plot_mechanism(
-        model,
-        model.initial_state(),
-        v=ends,
-        names=names,
-        title=_title(name) + (" before its impact" if ends is None else ""),
-    )
+    if is_robot(options):  # outcomes.png has what comes after
+        title = f"{_title(options.name)} before its impact"
+        return {"mechanism.png": viz.plot_mechanism(model, state, names=names, title=title)}
+    simultaneous = simultaneous_outcomes(terms, state.v)
+    if not len(simultaneous):
+        print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
+    other_laws = (simultaneous, sequences_of_two(terms, state.v, contact_names(terms.phi.shape[0])))
+    ends = _ends(*other_laws)
+    pictures = {
+        "mechanism.png": viz.plot_mechanism(model, state, v=ends, names=names, title=_title(options.name))
+    }
+    if touching(terms) <= MOST_IN_SET and np.any(np.asarray(samples.status) == 0):
+        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
     return pictures
 
 
@@ -135,18 +129,24 @@ def _set_picture(
     sequences: dict[str, np.ndarray],
     peer: np.ndarray | None,
 ) -> Any:
-    name, number = options.name, samples.status.size
+    title = _heading(options, samples)
     if samples.path is None:
         samples = samples.replace(path=_paths(model, terms, settings))
     if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
-        title = f"{_title(name)}, restitution {' '.join(f'{e:g}' for e in options.restitution)}"
         return viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, title=title)
-    title = _title(name)
-    if number < options.samples:
-        title += f", the first {number:,} of {options.samples:,} samples"
     return viz.plot_impact_set(
         samples, terms, simultaneous=simultaneous, sequences=sequences, mujoco=peer, title=title
     )
+
+
+def _heading(options: argparse.Namespace, samples: impact.ImpactSamples) -> str:
+    """Name the mechanism, its restitution, and how many of the samples of a long run are shown."""
+    parts, number = [_title(options.name)], samples.status.size
+    if np.any(options.restitution or 0.0):
+        parts.append(f"restitution {' '.join(f'{e:g}' for e in options.restitution)}")
+    if number < options.samples:
+        parts.append(f"the first {number:,} of {options.samples:,} samples")
+    return ", ".join(parts)
 
 
 def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.ndarray | None:

@@ -82,7 +82,7 @@ def _simulate(options: argparse.Namespace) -> int:
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
         shown: Any = trajectory
-        curves = _heights(model, trajectory.states)
+        curves, what = _heights(model, trajectory.states), "the frames of bodies"
     else:
         with executor_of(options) as executor:
             run = Run(
@@ -96,9 +96,10 @@ def _simulate(options: argparse.Namespace) -> int:
         status = np.bitwise_or.reduce(np.asarray(worlds.status))
         failed, notes = int(np.sum(worlds.failed_step >= 0)), worlds.summary.splitlines()[1:]
         shown = _some_worlds(worlds)
-        curves = _spread(model, worlds.path)
+        curves, what = _spread(model, worlds.path), model.structure.bodies[0]
     title = f"{stem}, {options.stepper}, {options.worlds} world{'s' if options.worlds > 1 else ''}"
-    viz.plot_curves(curves, xlabel="time (s)", ylabel="height (m)", title=title).savefig(picture, dpi=110)
+    heights = viz.plot_curves(curves, xlabel="time (s)", ylabel=f"height of {what} (m)", title=title)
+    heights.savefig(picture, dpi=110)
     files = [picture, data]
     if options.gif and (shown is None or not np.all(np.isfinite(shown.states.q))):
         notes = [*notes, "no .gif: no world has numbers that can be drawn"]
@@ -177,7 +178,10 @@ def _spread(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
     if not np.any(good):
         return {"no world": ([], [])}
     lines = np.quantile(high[good], QUANTILES, axis=0)
-    return {f"{100 * q:g} % of worlds": (states.t[0], row) for q, row in zip(QUANTILES, lines, strict=True)}
+    return {
+        f"{100 * q:g} % of worlds are below": (states.t[0], row)
+        for q, row in zip(QUANTILES, lines, strict=True)
+    }
 
 
 def _text(summary: dict[str, Any]) -> str:

@@ -85,8 +85,7 @@ def propagate(
     forced: jax.Array | None = None,
 ) -> _Carry:
     """Propagate a direction along the rows of a plan, at fixed times; `forced` (max_events,) is its order."""
-    info = flow_info(plan, max_events)
-    m = crossed0.shape[0]
+    info, m = flow_info(plan, max_events), crossed0.shape[0]
 
     def field(t: jax.Array, x: jax.Array, mask: jax.Array, d: NumberRates) -> jax.Array:
         return es.xdot(t, x, mask, d.control, d.params)
@@ -106,8 +105,8 @@ def propagate(
         f, df = jax.jvp(lambda x, d: field(c.t, x, c.crossed, d), (c.x, fixed), (c.dx, direction))
         done = guard_crossing.cross(es, inputs.params, inputs.control, c.t, c.x, f, c.crossed, k)
         _, rate = es.guard_rates(c.x, f, inputs.params)
+        width = corner_tol if corner_tol is not None else guard_crossing.TIE * eps[k] / rate[k]
         new = done.t > c.until
-        width = guard_crossing.TIE * eps[k] / rate[k] if corner_tol is None else corner_tol
         until = jnp.where(new, done.t + width, c.until)
 
         def through(c: _Carry) -> _Carry:
@@ -116,10 +115,9 @@ def propagate(
             members = jnp.any(together[:, None] & (info.order[:, None] == jnp.arange(m)[None, :]), axis=0)
             moved = c.dx + (done.t - c.t) * df
             ahead = None if forced is None else lax.dynamic_slice(forced, (c.event,), (m,))
-            corner = across_corner(
-                es, inputs, direction, done.t, done.before, c.crossed, members, moved, ahead
-            )
-            size = jnp.sum(members).astype(jnp.int32)
+            place = done.t, done.before, c.crossed
+            corner = across_corner(es, inputs, direction, *place, members, moved, ahead)
+            size = jnp.sum(members, dtype=jnp.int32)
             spots = jnp.where(corner.order >= 0, c.event + jnp.arange(m), max_events)
             return c._replace(
                 dx=corner.dx,
@@ -138,6 +136,7 @@ def propagate(
         branch = jnp.where(row[0] == UNUSED, 0, jnp.where(row[0] == CROSS, 1, 2))
         return lax.switch(branch, (lambda c, _: c, cross, step), c, row), None
 
+    unused = jnp.full(max_events, -1, jnp.int32)
     start = _Carry(
         t=inputs.t0,
         x=inputs.x0,
@@ -145,8 +144,8 @@ def propagate(
         dx=dx0,
         until=jnp.asarray(-jnp.inf, dx0.dtype),
         event=jnp.int32(0),
-        order=jnp.full(max_events, -1, jnp.int32),
-        first=jnp.full(max_events, -1, jnp.int32),
+        order=unused,
+        first=unused,
         leads=jnp.zeros((max_events, m), dx0.dtype),
         corners=jnp.int32(0),
         largest=jnp.int32(0),

@@ -95,8 +95,8 @@ def load_mjcf(
     state = _state(mj, keyframe)
     _check_numbers(params, state)
     springs = scaled_springs(mj, tree, geometry.counted, default_law(mj))
-    damping = friction_damping_of(np.sum(mj.body_mass))
-    params = params.replace(material=Material(stiffness=springs, friction_damping=damping))
+    material = Material(stiffness=springs, friction_damping=friction_damping_of(np.sum(mj.body_mass)))
+    params = params.replace(material=material)
     notes = _Notes(
         ignored=ignored(mj, planar),
         left_out=[*changes, *left_out],
@@ -105,13 +105,9 @@ def load_mjcf(
     if notes.lines:
         warnings.warn(f"load_mjcf {notes.sentence}", IgnoredOptionWarning, stacklevel=2)
     model = Model(
-        system=tree_system(structure),
-        params=params,
-        initial=state,
-        dt=float(mj.opt.timestep),
-        max_contacts=suggested_contacts(structure),
-        notes=notes.lines,
-    )
+        system=tree_system(structure), params=params, initial=state, dt=float(mj.opt.timestep),
+        max_contacts=suggested_contacts(structure), notes=notes.lines,
+    )  # fmt: skip
     return stiffen_loops(model) if tree.loops else model
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_positive, check_whole
+from jaxcontact.arguments import check_whole
 from jaxcontact.batching.simd import simd
 from jaxcontact.compliant.step import rollout
 from jaxcontact.front_door import POSITIVE, checked
@@ -107,31 +107,23 @@ def robot_gait(
         The stride as `Pieces`, and `GaitInfo`.
 
     Raises:
-        ValueError: no planar robot with actuators, feet and the springs of a file; numbers that are not
-            positive.
+        ValueError: no planar robot with actuators, feet and the springs of a file; numbers not positive.
 
     Status: see `GaitInfo`.
 
     Derivative: none; a host driver.
     """
     begin = time.perf_counter()
-    check_positive("speed", speed)
-    if not isinstance(getattr(model.params.material, "stiffness", None), ScaledSprings):
-        raise ValueError("model: expected the material of a file, as load_mjcf gives")
-    if not model.structure.tree or not model.structure.tree.actuators:
-        raise ValueError("model: expected actuators, got none")
+    _check_robot(model)
     legs = stride_guess.legs_of(model)
     schedule = stride_guess.schedule_of(legs, num_pieces)
     guess = stride_guess.guess_stride(model, legs, schedule, speed, duration, BENDS[0])
     order = legs.mirror if legs.mirror is not None else np.arange(guess.v.shape[1])
-    ends = _ends(order, speed)
-    problem = Joining(model, guess, NUM_STEPS, _cost(model, speed, _swings(model, legs, schedule)), ends)
-    lower, upper = _bounds(model, guess)
-    bounds = problem.bounds(lower, upper)
-    plan, law = np.ones_like(problem.pushes), np.ones_like(problem.pushes)
-    plan[:, -model.structure.num_contacts :] = 0.0
-    for k, contacts in enumerate(legs.contacts):
-        plan[:, -model.structure.num_contacts + contacts] = schedule.stands[:, k : k + 1]
+    cost = _cost(model, speed, _swings(model, legs, schedule))
+    problem = Joining(model, guess, NUM_STEPS, cost, _ends(order, speed))
+    bounds = problem.bounds(*_bounds(model, guess))
+    law = np.ones_like(problem.pushes)
+    plan = _planned_pushes(law, model.structure.num_contacts, legs, schedule)
 
     def search(
         s: np.ndarray, pushes: np.ndarray, limits: tuple[int, float], phase: str
@@ -159,14 +151,32 @@ def robot_gait(
     point = sequential_quadratic.restore(problem.evaluate, found.point, bounds, 0.1 * tol)
     pieces = jax.tree.map(jnp.asarray, problem.pieces(point.s))
     info = _account(model, pieces, order, speed)
-    residual = float(np.max(np.abs(point.residuals)))
     status = int(info.status) | problem.status
     status |= 0 if info.periodicity <= max(tol, 1e-8) else int(Status.UNTERMINATED)
     status |= 0 if found.change <= LAST_CHANGE else int(Status.MAX_ITERS)
     return pieces, info.replace(
-        residual=residual, evaluations=problem.evaluations, seconds=time.perf_counter() - begin,
-        is_mirrored=legs.mirror is not None, status=np.uint32(status),
+        residual=float(np.max(np.abs(point.residuals))), evaluations=problem.evaluations,
+        seconds=time.perf_counter() - begin, is_mirrored=legs.mirror is not None, status=np.uint32(status),
     )  # fmt: skip
+
+
+def _planned_pushes(
+    law: np.ndarray, num_contacts: int, legs: stride_guess.Legs, schedule: stride_guess.Schedule
+) -> np.ndarray:
+    """Mark the rows that push in a plan: all of the law, of the contacts those of feet that stand."""
+    plan = law.copy()
+    plan[:, -num_contacts:] = 0.0
+    for k, contacts in enumerate(legs.contacts):
+        plan[:, -num_contacts + contacts] = schedule.stands[:, k : k + 1]
+    return plan
+
+
+def _check_robot(model: Model) -> None:
+    """Raise ValueError for a model without the material of a file or without actuators."""
+    if not isinstance(getattr(model.params.material, "stiffness", None), ScaledSprings):
+        raise ValueError("model: expected the material of a file, as load_mjcf gives")
+    if not model.structure.tree or not model.structure.tree.actuators:
+        raise ValueError("model: expected actuators, got none")
 
 
 def _ends(order: np.ndarray, speed: float) -> Callable[[Pieces], jax.Array]:

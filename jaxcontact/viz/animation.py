@@ -99,9 +99,8 @@ def _write_pictures(
     axes = figure.add_subplot()
     if title:
         figure.suptitle(title, fontsize=10)
-    groups = () if film.ghosts is None else film.ghosts.groups
-    if 1 < len(groups) < sum(len(group.worlds) for group in groups) / 2:  # shares of few worlds say little
-        _name_shares(figure, groups)
+    if film.ghosts is not None and film.ghosts.has_shares:
+        _name_shares(figure, film.ghosts.groups)
 
     def draw(i: int) -> None:
         axes.clear()

@@ -125,6 +125,8 @@ def plot_curves(
         )  # fmt: skip
     axes.set_xscale(xscale)
     axes.set_yscale(yscale)
+    if yscale == "linear":
+        axes.ticklabel_format(axis="y", useOffset=False)
     axes.set_xlabel(xlabel, fontsize=8.5)
     axes.set_ylabel(ylabel, fontsize=8.5)
     axes.tick_params(labelsize=8)

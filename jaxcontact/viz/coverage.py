@@ -53,6 +53,8 @@ def plot_coverage(found: Coverage, *, title: str | None = None, width: float = 7
     left.legend(fontsize=7, loc="lower left")
     for share, radius, color, dash in zip(found.shares, found.radius.T, LINES, DASHES, strict=False):
         seen = np.isfinite(radius) & (radius > 0)
+        if not seen.any():
+            continue  # too few test samples bound so small a share
         label = f"{100 * share:g} % of the outcomes"
         right.loglog(
             found.num_set[seen],
@@ -63,8 +65,9 @@ def plot_coverage(found: Coverage, *, title: str | None = None, width: float = 7
             markersize=3,
             label=label,
         )
-    right.set(xlabel="samples in the set", ylabel=f"at most these are farther than, {unit}")
-    right.legend(fontsize=7)
+    right.set(xlabel="samples in the set", ylabel=f"distance that at most these exceed, {unit}")
+    if right.lines:
+        right.legend(fontsize=7)
     for axes in (left, right):
         axes.grid(True, which="major", color="0.9", linewidth=0.6)
         axes.tick_params(labelsize=8)

@@ -35,6 +35,11 @@ class Ghosts(NamedTuple):
     groups: tuple[Group, ...]
     num_failed: int  # worlds left out because they hold numbers that are not finite
 
+    @property
+    def has_shares(self) -> bool:
+        """Whether the sizes of the groups say something: there are several, most of many worlds."""
+        return 1 < len(self.groups) < sum(len(group.worlds) for group in self.groups) / 2
+
 
 class Film(NamedTuple):
     """The content of an animation; axis 0 of the arrays is the picture."""

@@ -36,7 +36,7 @@ SILHOUETTE = "#b8b8b8"  # the robot at the impact
 ENOUGH = 0.8  # share of the samples; if the panels have less, sticking and sliding count as one kind
 REACH = 0.05  # of the size of the robot, which its fastest part moves, before the impact or after
 LONGEST = 0.15  # of the size of the robot, length of the longest arrow
-SHORTEST = 0.02  # of the longest arrow; shorter ones are not drawn
+SHORTEST = 0.15  # of the longest arrow; shorter ones, which the mark of their contact covers, are not drawn
 MARGIN = 0.06  # of the size of the robot, around all that is drawn
 NARROWEST = 6.0  # inches, for the title beside the legend
 LETTERS = 15  # per inch of a note below the panels
@@ -69,7 +69,8 @@ def plot_outcomes(
 
     A kind says of every group of contacts with one name if it sticks, slides or lifts; a group of which some
     lift tilts. If there are many kinds, sticking and sliding count as one, staying. A panel shows the sample
-    nearest to the mean of its kind, with the velocity of the fastest contact of each group.
+    nearest to the mean of its kind, with the velocity of the fastest contact of each group. The first panel
+    has the names of the groups.
 
     Args:
         model: a mechanism and its numbers.
@@ -119,8 +120,12 @@ def plot_outcomes(
     notes = [f"grey: at the impact; in colour: {moment:g} s later, as it moves after the impact"]
     if metres:
         notes.append(f"arrows: velocities of contacts, the longest {fastest:.2g} m/s")
+    if any(" stay" in words for words, _, _ in kinds):
+        notes.append("what stays sticks or slides")
     if rest:
-        notes.append(f"{100 * rest:.2g} % are of other kinds")
+        notes.append(f"{100 * rest:.2g}\u00a0% are of other kinds")
+    if len(set(names)) > 1:
+        _name(places[0], scene, points, names)
     across = int(LETTERS * figure.get_figwidth())
     figure.supxlabel(textwrap.fill("; ".join(notes), across), fontsize=8)
     _explain(figure)
@@ -192,8 +197,9 @@ def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
     for label in dict.fromkeys(kind):
         of_label = [name for name, other in zip(groups, kind, strict=True) if other == label]
         verb = VERBS[label][len(of_label) > 1]
-        everyone = len(of_label) == len(groups) > 2
-        parts.append(f"all {verb}" if everyone else f"{', '.join(of_label)} {verb}")
+        everyone = "both" if len(groups) == 2 else "all"
+        who = everyone if len(of_label) == len(groups) > 1 else ", ".join(of_label)
+        parts.append(f"{who} {verb}")
     percent = round(100 * share, 0 if share >= 0.1 else 1)
     return "\n".join([f"{percent:g} %", *parts])
 
@@ -274,6 +280,17 @@ def _mark(axes: Any, scene: Scene, points: np.ndarray, labels: np.ndarray) -> No
     for place, label in zip(flat, labels, strict=True):
         fill = MARKS[LABELS[label]]
         axes.plot(*place, "o", markersize=4.5, color=fill, markeredgecolor="black", mew=0.6, zorder=8)
+
+
+def _name(axes: Any, scene: Scene, points: np.ndarray, names: Sequence[str]) -> None:
+    """Write the name of each group below its first contact."""
+    from matplotlib.patheffects import withStroke
+
+    flat = points if scene.dim == 2 else look().flat(points)
+    style: dict[str, Any] = {"fontsize": 6.5, "ha": "center", "va": "top", "zorder": 10}
+    style["path_effects"] = [withStroke(linewidth=2.0, foreground="white")]
+    for name in dict.fromkeys(names):
+        axes.annotate(name, flat[names.index(name)], xytext=(0, -5), textcoords="offset points", **style)
 
 
 def _explain(figure: Any) -> None:

@@ -16,7 +16,7 @@ COLOURS = {
     Region.UNDECIDED: ("#ffffff", "undecided"),
     Region.CERTIFIED: ("#a6d8a8", "stable: certified"),
     Region.FALSIFIED: ("#f4a582", "unstable: a motion grows without end"),
-    Region.AMBIGUOUS: ("#8c510a", "unstable: ambiguous"),
+    Region.AMBIGUOUS: ("#8c510a", "unstable: ambiguous, may start to move"),
     Region.NO_EQUILIBRIUM: ("#bdbdbd", "no equilibrium"),
 }
 DOTS = "#1b7837"

@@ -71,13 +71,15 @@ def _data(film: Film, slower: float) -> dict[str, Any]:
 
 def _ghosts(film: Film, origin: np.ndarray, step: float) -> dict[str, Any]:
     if film.ghosts is None or not film.ghosts.groups:
-        return {"ghosts": "", "groups": [], "failed": 0 if film.ghosts is None else film.ghosts.num_failed}
+        failed = 0 if film.ghosts is None else film.ghosts.num_failed
+        return {"ghosts": "", "groups": [], "shares": False, "failed": failed}
     groups = [
         {"label": group.label, "colour": group.colour, "worlds": group.worlds.tolist()}
         for group in film.ghosts.groups
     ]
     poses = _poses(film.ghosts.frames, origin, step)
-    return {"ghosts": poses, "groups": groups, "failed": film.ghosts.num_failed}
+    failed = film.ghosts.num_failed
+    return {"ghosts": poses, "groups": groups, "shares": film.ghosts.has_shares, "failed": failed}
 
 
 def _upright(vectors: np.ndarray) -> np.ndarray:

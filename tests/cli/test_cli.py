@@ -163,6 +163,7 @@ def test_a_robot_of_a_file_lands_on_the_contacts_that_touch(
         np.testing.assert_allclose(data["phi"], 0.0, atol=1e-9)
         np.testing.assert_allclose(data["J_n"] @ data["v_minus"], -2.0, rtol=1e-9)
         assert data["impulse"].shape == (64, 2, 2)
+    assert sorted(saved) == ["robot_mechanism.png", "robot_outcomes.png"]
     (axes,) = saved["robot_mechanism.png"].axes  # before the impact; outcomes.png has what comes after
     letters = {text.get_text() for text in axes.texts}
     assert {"A", "B"} <= letters and not letters & set("CDEFGH")
@@ -180,9 +181,8 @@ def test_a_robot_of_a_file_lands_on_the_contacts_that_touch(
 
 @pytest.mark.slow
 def test_a_ball_of_a_file_lands_in_space_beside_mujoco(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any]
 ) -> None:
-    """With its tangential plane, unless there are more contacts than a picture has room for."""
     pytest.importorskip("mujoco")
     file = tmp_path / "ball.xml"
     file.write_text(
@@ -192,12 +192,18 @@ def test_a_ball_of_a_file_lands_in_space_beside_mujoco(
     start = ["impact", str(file), "--out", str(tmp_path), "--json", "--fall", "1", "--samples", "16"]
     code, out, _ = run(capsys, *start)
     summary = json.loads(out)
-    assert code == 0 and not summary["complete"] and str(tmp_path / "ball_tangential.png") in summary["files"]
-    shown = saved["ball_tangential.png"].legends[0].get_texts()
-    assert [text.get_text() for text in shown] == ["outcomes", "before", "MuJoCo"]
-    monkeypatch.setattr("jaxcontact.cli.impact_files.MOST_CONTACTS", 0)
-    code, out, _ = run(capsys, *start)
-    assert code == 0 and str(tmp_path / "ball_tangential.png") not in json.loads(out)["files"]
+    assert code == 0 and not summary["complete"] and str(tmp_path / "ball_outcomes.png") in summary["files"]
+    assert [axes.get_title() for axes in saved["ball_outcomes.png"].axes][-1] == "MuJoCo"
+
+
+@pytest.mark.slow
+def test_more_than_two_contacts_are_drawn_as_kinds_of_outcomes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any]
+) -> None:
+    code, _, _ = run(capsys, "impact", "disk_stack", "--out", str(tmp_path), "--json", "--samples", "16")
+    assert code == 0 and sorted(saved) == ["disk_stack_mechanism.png", "disk_stack_outcomes.png"]
+    named = [text.get_text() for text in saved["disk_stack_outcomes.png"].axes[0].texts]
+    assert set("ABCDE") <= set(named)
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ def test_a_ball_of_a_file_lands_when_its_spring_begins_to_push(tmp_path, capsys)
 
 def test_states_are_named_by_joints_with_units():
     assert _names(jc.models.hopper())[2:9:6] == ["root_pitch (rad)", "root_pitch (rad/s)"]
+    assert _names(jc.models.plate_on_springs())[1:5:3] == ["q[1]", "v[1]"]
     assert _names(jc.models.quadruped()) is None  # a free body
 
 

@@ -505,6 +505,31 @@ def test_shares_of_a_load_move_with_the_corners_of_a_face():
     )
 
 
+def test_a_box_slides_straight_and_stops_within_a_step_or_at_its_end():
+    """Round-off turns it, by directions of friction that no step across its rest resolves."""
+    dt, mu = 0.02, 0.9
+    inertia = jnp.array([[0.0104, 0.0104, 0.02]]) / 3.0
+    box = CUBE.params.replace(
+        mass=jnp.ones(1), inertia=inertia, mu=jnp.full(8, mu), constants={"size": jnp.array([0.2, 0.2, 0.04])}
+    )
+    to_rest = jnp.asarray([3.13, 3.48, 3.8, 4.0])  # times over dt
+
+    @jax.jit
+    def ends(speed):
+        q = CUBE.initial_state().q.at[2].set(0.02)
+        start = jc.State(q=q, v=jnp.zeros(6).at[0].set(speed), t=jnp.array(0.0))
+        stepper = jc.simulate.EventDriven()
+        motion = jc.simulate.rollout(
+            CUBE.replace(params=box), start, None, num_steps=5, stepper=stepper, dt=dt
+        )
+        return motion.states.q[-1], motion.states.v[-1], motion.status
+
+    q, v, status = jax.lax.map(ends, mu * G * dt * to_rest)
+    assert not np.any(status), jc.Status.describe(np.bitwise_or.reduce(np.asarray(status).ravel()))
+    np.testing.assert_allclose(q[:, 0], 0.5 * mu * G * (dt * to_rest) ** 2, rtol=0, atol=1e-12)
+    assert np.max(np.abs(v)) < 1e-12
+
+
 @pytest.mark.slow
 def test_derivatives_of_a_cube_that_slides_and_spins_on_its_face_to_rest():
     """Friction shares the load of four corners, which all stop at once: against differences, and zero at rest."""

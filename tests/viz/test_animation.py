@@ -93,6 +93,7 @@ def test_ghosts_are_grouped_by_where_they_end_and_failed_worlds_are_left_out():
         assert np.ptp(ends[group.worlds]) < 0.01
     assert [len(group.worlds) for group in film.ghosts.groups] == [2, 2, 1, 1]
     assert film.ghosts.groups[0].label == "outcome 1: 2 of 6"
+    assert not film.ghosts.has_shares  # of so few worlds
     assert film.low[0] < -2.0 and film.high[0] > 3.0  # all of them are in the picture
     lost = film_of(motion(model, worlds[0]), model, motion(model, worlds[5:6]), rate=30.0)
     assert lost.ghosts.groups == () and lost.ghosts.num_failed == 1
@@ -112,6 +113,7 @@ def test_a_film_says_how_many_worlds_end_alike(tmp_path, monkeypatch):
     worlds = motion(model, sliding(model, 0.7, worlds=(0.7, 0.7, 0.7, -0.7)))
     jc.viz.animate(worlds, model, tmp_path / "cubes.gif", fps=4)
     assert texts == ["outcome 1: 4 of 5", "outcome 2: 1 of 5"]
+    assert '"shares":true' in jc.viz.animate(worlds, model, tmp_path / "cubes.html").read_text()
 
 
 def test_gif_and_film_have_as_many_pictures_as_asked_for(tmp_path):
@@ -177,7 +179,11 @@ def slide(page, share):
 @pytest.mark.skipif(browser.PROGRAM is None, reason="no Chromium on this machine: pages were not opened")
 def test_pages_open_in_a_browser_without_complaint_and_the_slider_changes_the_picture(tmp_path):
     block, cube = jc.models.rocking_block(), jc.models.tossed_cube()
-    for name, model, worlds in (("plane", block, [0.2, 0.9]), ("space", cube, [])):
+    for name, model, worlds in (
+        ("plane", block, [0.5, 0.5, 0.9, 0.9]),
+        ("few", block, [0.2, 0.9]),
+        ("space", cube, []),
+    ):
         impulse = np.ones((1 + len(worlds), T - 1, model.structure.num_contacts, model.structure.dim))
         given = motion(
             model, sliding(model, 0.5, worlds), impulse=jnp.asarray(impulse if worlds else impulse[0])
@@ -201,5 +207,7 @@ def test_pages_open_in_a_browser_without_complaint_and_the_slider_changes_the_pi
             assert page.evaluate("now") > 0.0
             assert page.complaints == []
         assert page.evaluate("document.querySelectorAll('#legend i').length") == 0
-        page.open(tmp_path / "plane.html")
-        assert page.evaluate("document.querySelectorAll('#legend i').length") == 3
+        for name, lines, first in (("plane", 2, "outcome 1: 3 of 5"), ("few", 0, "pale: 3 worlds")):
+            page.open(tmp_path / f"{name}.html")
+            assert page.evaluate("document.querySelectorAll('#legend i').length") == lines
+            assert page.evaluate("$('legend').firstChild.textContent") == first

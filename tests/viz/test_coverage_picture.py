@@ -26,6 +26,7 @@ def test_the_curves_are_the_bounds(far, tmp_path):
     assert np.array_equal(left.lines[1].get_ydata(), found.share_bound[1])
     assert np.array_equal(left.lines[2].get_ydata(), found.uniform_bound[-1])
     assert list(right.lines[0].get_ydata()) == [0.2, 0.1]
-    assert len(right.lines[1].get_ydata()) == (2 if far == 0.5 else 0)
+    shares = [text.get_text() for text in right.get_legend().get_texts()]
+    assert shares == ["10 % of the outcomes", "1 % of the outcomes"][: 2 if far == 0.5 else 1]
     assert "Block: bounds of 90 % confidence, 100 test samples" in figure.get_suptitle()
     figure.savefig(tmp_path / "coverage.png")

@@ -30,8 +30,25 @@ def test_panels_have_the_shares_of_the_samples():
     assert any("A lifts\nB sticks" in title or "B lifts" in title for title in titles(figure))
 
 
+def test_the_first_panel_names_the_contacts():
+    figure = jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS, names=["A", "B"])
+    places = np.asarray(jc.contacts(MODEL, STATE).point)
+    for k, axes in enumerate(figure.axes):
+        named = {text.get_text(): text.xy for text in axes.texts if text.get_text()}
+        assert list(named) == (["A", "B"] if k == 0 else [])
+        for place, shown in zip(places, named.values(), strict=k == 0):
+            np.testing.assert_allclose(shown, place)
+
+
+def test_two_contacts_that_do_the_same_are_both():
+    still = SAMPLES.replace(v_plus=jnp.zeros_like(SAMPLES.v_plus))
+    figure = jc.viz.plot_outcomes(MODEL, STATE, still, TERMS, names=["A", "B"])
+    assert titles(figure) == ["100 %\nboth stick"]
+
+
 def test_contacts_of_one_body_count_as_one():
     figure = jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS)
+    assert not any(text.get_text() for text in figure.axes[0].texts)  # the titles have its name
     words = {title.split("\n", 1)[1] for title in titles(figure)}
     assert words <= {f"block {verb}" for verb in ("sticks", "slides", "lifts", "tilts")}
     assert "block tilts" in words
@@ -42,7 +59,7 @@ def test_an_arrow_is_the_velocity_of_a_contact_that_moves():
     places = np.asarray(jc.contacts(MODEL, STATE).point)
     lengths, words = [], figure._supxlabel.get_text().replace("\n", " ")
     for axes in figure.axes:
-        arrows = [(np.asarray(text.xyann), np.asarray(text.xy)) for text in axes.texts]
+        arrows = [(np.asarray(text.xyann), np.asarray(text.xy)) for text in axes.texts if text.arrow_patch]
         lifts = [
             name in "".join(line for line in axes.get_title().split("\n") if "lift" in line) for name in "AB"
         ]

@@ -78,6 +78,9 @@ def test_curves_have_their_labels_and_scales():
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("t (s)", "x (m)", "log")
+    (near,) = jc.viz.plot_curves({"a": ([1, 2], [1.0001, 1.0002])}, xlabel="t (s)", ylabel="x (m)").axes
+    near.figure.draw_without_rendering()
+    assert near.yaxis.get_major_formatter().get_offset() == ""  # a tick is the number itself
 
 
 def test_mistakes_are_named():

@@ -93,41 +93,30 @@ def contains(
     Derivative: none; a host-level function.
     """
     v_plus, good, measured = _checked(samples, v_measured)
-    if tolerance is not None:
-        check_number("tolerance", tolerance, 0.0)
     if law is not None and terms is None:
         raise ValueError("law: expected the terms of the samples with it, got terms=None")
     root = mass_root(terms, v_plus.shape[1])
-
-    # |dv|_M = |R dv| with M = R^T R; relative to the velocity before the impact, so that no digits are lost.
-    start = np.asarray(samples.v_minus, float)
-    measured_points = (np.atleast_2d(measured) - start) @ root.T
-    points = (v_plus[good] - start) @ root.T
-    groups = families(terms if tolerance is None else None, start, v_plus[good])
+    start, velocities = np.asarray(samples.v_minus, float), np.atleast_2d(measured)
     rounding = ROUNDING * float(jnp.finfo(samples.v_plus.dtype).eps)
-    smallest_tolerance = max(FLOOR, rounding) * float(np.linalg.norm(root @ start))
-    matches = [
-        match(good[members], points[members], measured_points, smallest_tolerance) for members in groups
-    ]
+    groups = families(terms if tolerance is None else None, start, v_plus[good])
+    # |dv|_M = |R dv| with M = R^T R; relative to the velocity before the impact, so that no digits are lost.
+    away, points = (velocities - start) @ root.T, (v_plus[good] - start) @ root.T
+    floor = max(FLOOR, rounding) * float(np.linalg.norm(root @ start))
+    matches = [match(good[members], points[members], away, floor) for members in groups]
     # Each array is (families, k).
     distance, nearest, width = (np.stack(column) for column in zip(*matches, strict=True))
     closest = np.argmin(distance, axis=0)
     limit = width if tolerance is None else np.full_like(distance, float(tolerance))
     inside = distance <= limit
-    is_inside = np.any(inside, axis=0)
+    is_inside, gap = np.any(inside, axis=0), np.min(distance, axis=0)
     deciding = np.where(is_inside, np.argmin(np.where(inside, distance, np.inf), axis=0), closest)
-    shape = measured.shape[:-1]
-    dtype = samples.v_plus.dtype
+    shape, dtype = measured.shape[:-1], samples.v_plus.dtype
 
     def in_family(values: np.ndarray, family: np.ndarray, kind: Any) -> jax.Array:
         return jnp.asarray(np.take_along_axis(values, family[None], axis=0)[0].reshape(shape), kind)
 
-    gap = np.min(distance, axis=0)
-    unknown = np.zeros_like(is_inside)
-    if tolerance is None:
-        unknown = ~is_inside
+    unknown = ~is_inside if tolerance is None else np.zeros_like(is_inside)
     if tolerance is None and terms is not None:
-        velocities = np.atleast_2d(measured)
         unknown[unknown] = exclusion(terms, start, velocities[unknown]) <= EXCLUDED
         if law is not None and np.any(unknown):
             reached = nearest_by_orders(terms, samples.v_minus, law, velocities[unknown])
@@ -135,12 +124,10 @@ def contains(
             is_inside[unknown] = reached <= REACHED * float(np.linalg.norm(root @ start))
             unknown &= ~is_inside
     return Containment(
-        inside=jnp.asarray(is_inside.reshape(shape)),
-        distance=jnp.asarray(gap.reshape(shape), dtype),
-        nearest=in_family(nearest, closest, jnp.int32),
-        tolerance=in_family(limit, deciding, dtype),
+        inside=jnp.asarray(is_inside.reshape(shape)), distance=jnp.asarray(gap.reshape(shape), dtype),
+        nearest=in_family(nearest, closest, jnp.int32), tolerance=in_family(limit, deciding, dtype),
         unknown=jnp.asarray(unknown.reshape(shape)),
-    )
+    )  # fmt: skip
 
 
 def _checked(samples: ImpactSamples, v_measured: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

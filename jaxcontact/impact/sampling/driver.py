@@ -7,6 +7,7 @@ docs/methods/set-valued.md.
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -96,11 +97,9 @@ def sample(
         reduce: (accumulated, ImpactSamples of one chunk) -> accumulated, called in order, at first with
             None; `sample` then returns the last value, in memory that does not grow. A `jc.Reduction` has
             its part computed by the workers of an executor, unless samples come here for a checkpoint.
-        run: executor, chunk (default 2^14 samples, with a checkpoint 2^16), devices, checkpoint, about,
-            progress. Above 2^14 the work of a chunk is still spread over all devices, and only memory grows,
-            to about six chunks. Below, each call of the kernel does less for its fixed cost of about a
-            millisecond. The checkpoint is a folder, see `load_samples` for its files; `reduce` sees the
-            stored chunks first.
+        run: executor, chunk (default 2^14 samples, with a checkpoint 2^16; memory grows with it), devices,
+            checkpoint, about, progress. The checkpoint is a folder, see `load_samples` for its files;
+            `reduce` sees the stored chunks first.
 
     Returns:
         ImpactSamples, or what `reduce` accumulated. With a checkpoint the arrays are memory-mapped files.
@@ -126,8 +125,7 @@ def sample(
 
     Derivative: none; a host-level driver. Differentiate `resolve` with the draws of interest.
     """
-    share = processes.share()
-    _check_call(terms, v, law, num_samples, reduce, run, num_processes=share[1])
+    _check_call(terms, v, law, num_samples, reduce, run, num_processes=(share := processes.share())[1])
     stream = _stream(terms, jnp.asarray(v), fitted_law(terms, v, law), seed, keep_path, run)
     stream.bound_misses()
     if isinstance(reduce, Reduction) and run.checkpoint is None:
@@ -144,11 +142,8 @@ def sample(
     num_computed = sum(end - begin for begin, end in (block[share[0]] for block in rows))
     with contextlib.closing(_reported(chunks, num_computed, run.progress)) as reported:
         if reduce is not None:
-            reduced: Any = None
             fold = folder(reduce, has_parts=stream.part is not None)
-            for chunk in reported:
-                reduced = fold(reduced, chunk.samples)
-            return reduced
+            return functools.reduce(fold, (chunk.samples for chunk in reported), None)
         if run.checkpoint is None:
             return _gather(reported, stream, total, rows)
         for _ in reported:

@@ -87,11 +87,9 @@ def first_event(
     depth = jnp.where(ignores, jnp.inf, depth)
     shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
 
-    def error(trial: ode.OdeStep) -> jax.Array:
-        return jnp.where(ignores, 0.0, ode.error_ratio(trial, solver))
-
     def attempt(c: _Trial) -> _Trial:
         trial, rows = step(system, motion, state.t, y0, c.h, INNER)
+        ratio = jnp.where(ignores, 0.0, ode.error_ratio(trial, solver))
         start, end = (jax.tree.map(lambda x, k=k: x[k], rows) for k in (0, -1))
         low = jnp.where(touching, start.value[:, 0], jnp.minimum(start.value[:, 0], 0.0))
         base = jnp.where(gaps, low, 0.0)
@@ -112,8 +110,8 @@ def first_event(
         )
         return lax.cond(
             c.searching,
-            lambda: _narrowed(c, value[-1], noise, eps),
-            lambda: _stepped(c, samples, value, error(trial), depth),
+            lambda: _narrowed(c, value[-1], noise, ratio, eps),
+            lambda: _stepped(c, samples, value, ratio, depth),
         )
 
     zero, none = jnp.zeros((), dtype), jnp.zeros((nc, 2), dtype)
@@ -205,7 +203,7 @@ def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, d
     begin = low + (high - low) * value_low / (value_low - value_high)
     begin = jnp.where(value_low > 0, begin, low)
     return c._replace(
-        h=jnp.where(crossed, begin, jnp.where(good, c.h, ode.next_size(c.h, ratio))),
+        h=jnp.where(crossed, begin, jnp.where(good, c.h, _shorter(c.h, ratio))),
         searching=crossed,
         done=good & ~crossed,
         suspects=suspects,
@@ -214,16 +212,30 @@ def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, d
     )
 
 
-def _narrowed(c: _Trial, value: jax.Array, floor: jax.Array, eps: float) -> _Trial:
-    """Narrow the bracket of the search by the Illinois rule; every eighth trial halves it."""
+def _shorter(h: jax.Array, ratio: jax.Array) -> jax.Array:
+    """Choose the length of a step after one whose error was too large, at least half of it.
+
+    Close to rest no step across the rest is accurate; its error does not say how much shorter one must be.
+    """
+    return jnp.maximum(ode.next_size(h, ratio), 0.5 * h)
+
+
+def _narrowed(c: _Trial, value: jax.Array, floor: jax.Array, ratio: jax.Array, eps: float) -> _Trial:
+    """Narrow the bracket of the search by the Illinois rule; every eighth trial halves it.
+
+    A trial whose error is too large ends the search, and a shorter step follows: a step across the rest of
+    sliding contacts may be accurate by chance, and a part of it is not, because friction turns fast there.
+    """
     share = jnp.where(c.suspects, value / c.size, jnp.inf)
     lowest = jnp.min(share, initial=jnp.inf)
     noise = jnp.max(jnp.where(share == lowest, floor / c.size, 0.0), initial=0.0)
     trial, bracket = illinois(c.h, lowest, c.bracket, c.tries % 8 == 0)
+    good = ratio <= 1.0
     done = (jnp.abs(lowest) <= noise) | (bracket.high - bracket.low <= 4.0 * eps * bracket.high)
     return c._replace(
-        h=jnp.where(done, c.h, trial),
-        done=done,
+        h=jnp.where(good, jnp.where(done, c.h, trial), _shorter(c.h, ratio)),
+        searching=good,
+        done=good & done,
         bracket=bracket,
         last=value,
     )

@@ -79,10 +79,7 @@ def contact_impulses(
     """
     nc, dim = velocity.shape
     eps = float(jnp.finfo(velocity.dtype).eps)
-    diagonal = jnp.abs(jnp.diagonal(lax.stop_gradient(delassus))).reshape(nc, dim)
-    tangential = jnp.max(diagonal[:, 1:], axis=1, keepdims=True, initial=0.0)
-    scale = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, (nc, dim - 1))], axis=1)
-    scale = jnp.where(scale > 0, scale, 1.0)
+    scale = _mobilities(delassus, velocity.shape)
     law, friction = lax.stop_gradient((delassus, velocity)), lax.stop_gradient(mu)
     reference = jnp.max(jnp.abs(law[1] / scale), initial=0.0)
 
@@ -106,13 +103,11 @@ def contact_impulses(
         inverse, _ = small_dense.generalized_inverse(rows)
         # If a load can be shared in many ways, its distribution does not change.
         flat = c.lam.reshape(-1)
-        lam = c.lam + small_dense.apply_matrix(inverse, rhs - small_dense.apply_matrix(rows, flat)).reshape(
-            nc, dim
-        )
+        change = small_dense.apply_matrix(inverse, rhs - small_dense.apply_matrix(rows, flat))
+        lam = c.lam + change.reshape(nc, dim)
         found, there, plain = good(lam, matrix, free), good(lam, *law), c.rate == 0
-        ends = found | (c.left == 1)
+        ends, start = found | (c.left == 1), jnp.where(found, lam, c.start)
         rate = jnp.where(plain, 1.0, jnp.where(found, c.rate / LONGER, c.rate * SHORTER))
-        start = jnp.where(found, lam, c.start)
         return _ImpulseSearch(
             lam=jnp.where(ends, start, lam),
             start=jnp.where(ends, start, c.start),
@@ -127,17 +122,23 @@ def contact_impulses(
     def searching(c: _ImpulseSearch) -> jax.Array:
         return ~c.settled & (c.tries < MAX_TRIES) & jnp.isfinite(reference)
 
-    none = jnp.zeros_like(guess)
-    first = _ImpulseSearch(
-        guess, none, jnp.zeros_like(reference), jnp.zeros_like(delassus), modes_of(guess, *law),
-        jnp.array(False), jnp.int32(TRIES), jnp.int32(0),
-    )  # fmt: skip
+    lam, rate, inverse = jnp.zeros_like(guess), jnp.zeros_like(reference), jnp.zeros_like(delassus)
+    counts = jnp.array(False), jnp.int32(TRIES), jnp.int32(0)
+    first = _ImpulseSearch(guess, lam, rate, inverse, modes_of(guess, *law), *counts)
     end = improve(first) if is_known else bounded_loop(searching, improve, first, max_iters=MAX_TRIES)
     rows, rhs = _equations(delassus, velocity, mu, scale, lax.stop_gradient(end.modes))
     exact = implicit.refine(rows, rhs, lax.stop_gradient(end.lam).reshape(-1), end.inverse).reshape(nc, dim)
     # Nearly singular equations may lead away from the solution that was found.
     away = jnp.where(good(lax.stop_gradient(exact), *law), 0.0, lax.stop_gradient(end.lam - exact))
     return exact + away, end.settled
+
+
+def _mobilities(delassus: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Compute the velocity (nc, dim) of each row per impulse on itself, one for all tangents; 1 if zero."""
+    diagonal = jnp.abs(jnp.diagonal(lax.stop_gradient(delassus))).reshape(shape)
+    tangential = jnp.max(diagonal[:, 1:], axis=1, keepdims=True, initial=0.0)
+    sizes = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, diagonal[:, 1:].shape)], axis=1)
+    return jnp.where(sizes > 0, sizes, 1.0)
 
 
 def _lengths(z: jax.Array, closed: jax.Array) -> tuple[jax.Array, jax.Array]:

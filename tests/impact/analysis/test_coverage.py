@@ -10,7 +10,7 @@ from scipy.stats import beta, binom
 
 import jaxcontact as jc
 from jaxcontact.impact import ImpactSamples, coverage
-from jaxcontact.impact.analysis.coverage import binomial_lower, binomial_upper
+from jaxcontact.impact.sampling.binomial_bounds import binomial_lower, binomial_upper
 
 
 def synthetic(v_plus, v_minus=None, status=None, independent=True):
