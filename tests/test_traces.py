@@ -194,6 +194,10 @@ CALLS = {
     joints.weld: plain(joints.weld, "pose", "vector", "pose", "vector"),
     optimize.inertia_numbers: plain(optimize.inertia_numbers, "scalar", "vector", "matrix"),
     optimize.inertia_of: lambda n: optimize.inertia_of(jnp.resize(n["vector"], 10)),
+    optimize.pose_residuals: lambda n: optimize.pose_residuals(
+        jnp.resize(n["vector"], 7), jnp.ones(7), position_noise=1.0, angle_noise=1.0),
+    optimize.pose_score: lambda n: optimize.pose_score(
+        jnp.resize(n["vector"], 7), jnp.ones(7), position_noise=1.0, angle_noise=1.0),
     optimize.gait_outcome: lambda n: optimize.gait_outcome(GAIT, *n["gait"], n["scalar"]),
     optimize.gait_outcome_rate: lambda n: optimize.gait_outcome_rate(
         GAIT, *n["gait"], n["gait"][1], n["scalar"]
@@ -238,7 +242,7 @@ HOST = {
     impact.dissipation_bound, impact.extreme, impact.impulse_bound, impact.invariant_subspace,
     impact.kelvin_voigt, impact.load_samples, impact.mirrored, impact.net_bound, impact.pointed_cone,
     impact.refine, impact.reflection_bound, impact.sample, impact.step_bound, impact.time_bound, impact.unique_order, impact.unique_steps,
-    optimize.gait, optimize.identify, optimize.impact_design, optimize.one_sided_descent, optimize.robot_gait, optimize.search_from_starts, optimize.trajectory,
+    optimize.gait, optimize.identify, optimize.identify_motions, optimize.impact_design, optimize.one_sided_descent, optimize.robot_gait, optimize.search_from_starts, optimize.trajectory,
     jc.simulate.ensemble, jc.simulate.run, stability.certified_end, stability.certify, stability.chart,
     stability.chatter_rate, stability.check, stability.excursion_bounds,
     stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient,

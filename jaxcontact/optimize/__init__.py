@@ -7,6 +7,8 @@ from jaxcontact.optimize.consistent_inertia import inertia_of as inertia_of
 from jaxcontact.optimize.descent import one_sided_descent as one_sided_descent
 from jaxcontact.optimize.identify import IdentifyInfo as IdentifyInfo
 from jaxcontact.optimize.identify import identify as identify
+from jaxcontact.optimize.identify_motions import MotionsInfo as MotionsInfo
+from jaxcontact.optimize.identify_motions import identify_motions as identify_motions
 from jaxcontact.optimize.impact_design import DesignReport as DesignReport
 from jaxcontact.optimize.impact_design import impact_design as impact_design
 from jaxcontact.optimize.many_starts import StartsInfo as StartsInfo
@@ -17,6 +19,8 @@ from jaxcontact.optimize.periodic_gait import Launch as Launch
 from jaxcontact.optimize.periodic_gait import gait as gait
 from jaxcontact.optimize.periodic_gait import gait_outcome as gait_outcome
 from jaxcontact.optimize.periodic_gait import gait_outcome_rate as gait_outcome_rate
+from jaxcontact.optimize.pose_residuals import pose_residuals as pose_residuals
+from jaxcontact.optimize.pose_residuals import pose_score as pose_score
 from jaxcontact.optimize.robot_gait import GaitInfo as GaitInfo
 from jaxcontact.optimize.robot_gait import robot_gait as robot_gait
 from jaxcontact.optimize.trajectory import OneSided as OneSided

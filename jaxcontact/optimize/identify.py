@@ -20,6 +20,7 @@ from jaxcontact.arguments import check_count, check_number, check_number_leaves,
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 from jaxcontact.optimize.bounds import flat_bounds
+from jaxcontact.optimize.many_starts import list_starts
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
@@ -47,7 +48,9 @@ class IdentifyInfo(Record):
         status: 0 if `slope` and the gain predicted for Newton's next step are at most tol |score|; KINK, a
             note, if the result is a minimum at which the derivative jumps, or if a third or three times
             `curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if the search
-            ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN.
+            ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN; INACCURATE
+            if the score is above `largest_score`.
+        ends: (n, p) results from each start, params0 first, with their `scores` and `statuses` (n,).
     """
 
     score: float
@@ -60,12 +63,16 @@ class IdentifyInfo(Record):
     evaluations: int
     at_bound: np.ndarray
     status: np.uint32
+    ends: np.ndarray
+    scores: np.ndarray
+    statuses: np.ndarray
 
 
 @checked(
     max_steps=check_rows,
     tol=POSITIVE,
     curvature_step=POSITIVE,
+    largest_score=check_number,
     params0=check_number_leaves,
     data=check_number_leaves,
 )
@@ -75,6 +82,8 @@ def identify(
     data: Any,
     *,
     bounds: Any = None,
+    starts: Any = None,
+    largest_score: float | None = None,
     groups: np.ndarray | None = None,
     weights: np.ndarray | None = None,
     max_steps: int = 200,
@@ -95,6 +104,10 @@ def identify(
         params0: pytree of floats to start from, such as {"friction": 0.2, "side": 0.1}.
         data: pytree of arrays, passed to `score`.
         bounds: pytree as params0 with pairs (minimum, maximum) for leaves, or None.
+        starts: pytree as params0 with a further first axis, more starts. The result is the end of least score
+            among those without a failure, or among all.
+        largest_score: beyond it the status of an end is INACCURATE, as at a wrong minimum or with a wrong
+            model; of `pose_score` a few times 3.
         groups: (m,) integers; scores of one group depend on one another. None: every score is a group.
         weights: (m,) >= 0, of the scores; 0 leaves a score out without compiling again. None: ones.
         max_steps: of the search (BFGS within bounds; a step to a score that is not finite is shortened).
@@ -108,14 +121,36 @@ def identify(
     Raises:
         TypeError: a score that is not a function.
         ValueError: scores of another shape than (m,); they or their derivative not finite at the start;
-            bounds of another shape, in the wrong order or without the start; groups or weights of the wrong
-            shape, weights below 0 or all 0; no parameters.
+            bounds of another shape, in the wrong order or without a start; starts of another shape; groups or
+            weights of the wrong shape, weights below 0 or all 0; no parameters.
 
     Status: see `IdentifyInfo`.
 
     Derivative: none; a host-level driver.
     """
     _check_search(score, params0, max_steps, tol, curvature_step)
+    ends = []
+    for begin in list_starts(params0, starts):
+        found, info = _identify_from(
+            score, begin, data, bounds, groups, weights, (max_steps, tol, curvature_step)
+        )
+        if largest_score is not None and not info.score <= largest_score:
+            info = info.replace(status=np.uint32(info.status | int(Status.INACCURATE)))
+        ends.append((found, info))
+    scores = np.array([info.score for _, info in ends])
+    statuses = np.array([info.status for _, info in ends], np.uint32)
+    good = ~np.asarray(Status.failed(statuses))
+    best = int(np.argmin(np.where(good | ~good.any(), scores, np.inf)))
+    flat = np.stack([np.asarray(ravel_pytree(found)[0]) for found, _ in ends])
+    return ends[best][0], ends[best][1].replace(ends=flat, scores=scores, statuses=statuses)
+
+
+def _identify_from(
+    score: Any, params0: Any, data: Any, bounds: Any, groups: Any, weights: Any,
+    limits: tuple[int, float, float],
+) -> tuple[Any, IdentifyInfo]:  # fmt: skip
+    """Search from one start."""
+    max_steps, tol, curvature_step = limits
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
     start = np.asarray(flat, float)
     lower, upper = flat_bounds(bounds, params0, start)
@@ -146,6 +181,9 @@ def identify(
         evaluations=run.evaluations,
         at_bound=at_bound,
         status=np.uint32(status),
+        ends=x[None],
+        scores=np.array([mean]),
+        statuses=np.array([status], np.uint32),
     )
     return unravel(jnp.asarray(x, flat.dtype)), info
 

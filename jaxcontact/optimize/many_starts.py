@@ -82,11 +82,7 @@ def search_from_starts(search: Search, starts: Any, *, run: Run = DEFAULT_RUN) -
     """
     check_run(run, unused=("chunk", "devices"))
     check_float_leaves("starts", starts)
-    jax.tree.map(lambda leaf: check_some("starts", leaf), starts)
-    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(starts)}
-    if len(sizes) != 1 or sizes <= {(), (0,)}:
-        raise ValueError(f"starts: expected arrays with one first axis, not empty, got {sorted(sizes)}")
-    ((count,),) = sizes
+    count = count_rows("starts", starts)
     rows = []
     for row in _rows(search, jax.tree.map(np.asarray, starts), count, run):
         rows.append(row)
@@ -104,6 +100,30 @@ def search_from_starts(search: Search, starts: Any, *, run: Run = DEFAULT_RUN) -
         costs=costs, residuals=residuals, statuses=statuses,
         ends=jax.vmap(unravel)(jnp.asarray(ends)), failure=failures[0] if failures else "",
     )  # fmt: skip
+
+
+def count_rows(name: str, tree: Any) -> int:
+    """Return the length of the first axis of all leaves; raise ValueError if they differ or are empty."""
+    jax.tree.map(lambda leaf: check_some(name, leaf), tree)
+    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}
+    if len(sizes) != 1 or sizes <= {(), (0,)}:
+        raise ValueError(f"{name}: expected arrays with one first axis, not empty, got {sorted(sizes)}")
+    ((count,),) = sizes
+    return count
+
+
+def list_starts(params0: Any, starts: Any) -> list[Any]:
+    """Return params0 and the rows of `starts`, or params0 alone; raise ValueError if they do not fit."""
+    if starts is None:
+        return [params0]
+    check_float_leaves("starts", starts)
+    count = count_rows("starts", starts)
+    shapes = [jax.tree.map(jnp.shape, tree) for tree in (jax.tree.map(lambda a: a[0], starts), params0)]
+    if shapes[0] != shapes[1]:
+        got = jax.tree.map(jnp.shape, starts)
+        raise ValueError(f"starts: expected arrays as params0 with a further first axis, got {got}")
+    rows = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), starts)
+    return [params0, *(jax.tree.map(lambda leaf, k=k: leaf[k], rows) for k in range(count))]
 
 
 Row = tuple[np.float64, np.float64, np.uint32, np.ndarray, str]

@@ -5,12 +5,14 @@ Entry: `solve_coulomb`; `friction_problem` has the public call with its checks. 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.algebra import cholesky
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers.friction_derivative import attach_derivative, mode_margin
 from jaxcontact.solvers.friction_law import ScaledFriction, by_axis, by_contact, scale_friction
 from jaxcontact.solvers.friction_search import (
@@ -23,7 +25,9 @@ from jaxcontact.solvers.friction_search import (
 )
 from jaxcontact.status import Info, Status, flag
 
-SHARING_PASSES = 5  # with softness, the last without
+SHARING_PASSES = 5  # of redundant contacts, the last without softness
+SHIFT = 0.7  # power of eps; added to the diagonal of rows, whose mobility is near one, to factor them
+REDUNDANT = 0.25  # power of 1 / eps; entries of the inverse factor beyond it tell of redundant rows
 
 
 class FrictionInfo(Info):
@@ -114,33 +118,56 @@ def solve_coulomb(
 def _share(
     problem: ScaledFriction, settings: CoulombNewton, law: FrictionLaw
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Search with soft rows that yield less in each pass.
+    """Search; if loaded rows are redundant, again with softness that yields less in each pass.
 
     u = W r + s (r - r_last) + q with the softness s has no redundant rows, and its solutions approach that of
     s = 0, which the last pass looks for, in no iteration if it is solved to rounding. A contact without load
-    in the first pass, where neighbours yield, is open in the next ones: its rate in the end is zero.
+    in the first soft pass, where neighbours yield, is open in the next ones: its rate in the end is zero.
 
     Returns:
         impulses (n,), residual, iterations, and contacts (nc,) that are closed if all are soft.
     """
     nc, margin = problem.mu.shape[0], mode_margin(problem.q.dtype)
-    last_pass = SHARING_PASSES - 1
 
-    def search_softly(last: tuple[jax.Array, jax.Array, jax.Array], k: jax.Array) -> tuple[Any, jax.Array]:
-        r, steps, pushes = last
-        soft = jnp.where(k < last_pass, problem.softness, 0.0)
-        in_pass = jnp.where(k < last_pass, pushes, problem.active)
-        rows = jnp.tile(in_pass, r.shape[0] // nc)
+    def search_softly(at: _Sharing) -> _Sharing:
+        is_soft = (at.k >= 0) & (at.k < SHARING_PASSES - 1)
+        soft = jnp.where(is_soft, problem.softness, 0.0)
+        in_pass = jnp.where(is_soft, at.pushes, problem.active)
+        rows = jnp.tile(in_pass, at.impulse.shape[0] // nc)
         softened = problem._replace(
             W=jnp.where(rows[:, None] & rows[None, :], problem.W, 0.0) + jnp.diag(soft),
-            q=jnp.where(rows, problem.q - soft * r, 0.0),
+            q=jnp.where(rows, problem.q - soft * at.impulse, 0.0),
             active=in_pass,
         )
-        found = search(softened, r, settings, law)
+        found = search(softened, at.impulse, settings, law)
         approach = (found.best - softened.W @ found.best - softened.q)[:nc]
-        pushes = jnp.where(k == 0, pushes & (approach >= -margin), pushes)
-        return (found.best, steps + found.steps, pushes), found.residual
+        pushes = jnp.where(at.k == 0, at.pushes & (approach >= -margin), at.pushes)
+        loaded = found.best[:nc] > margin
+        again = (at.k < 0) & lax.cond(at.k < 0, lambda: _has_redundant_rows(problem.W, loaded), lambda: False)
+        k = jnp.where(again | (at.k >= 0), at.k + 1, SHARING_PASSES)
+        steps = at.steps + found.steps
+        return _Sharing(k, jnp.where(again, 0.0, found.best), found.residual, steps, pushes)
 
-    start = (jnp.zeros_like(problem.q), jnp.int32(0), problem.active)
-    (best, steps, pushes), residuals = lax.scan(search_softly, start, jnp.arange(SHARING_PASSES))
-    return best, residuals[-1], steps, pushes | (best[:nc] > margin)
+    none = jnp.zeros_like(problem.q), jnp.full((), jnp.inf, problem.q.dtype), jnp.int32(0)
+    start = _Sharing(jnp.int32(-1), *none, problem.active)
+    end = bounded_loop(lambda at: at.k < SHARING_PASSES, search_softly, start, max_iters=1 + SHARING_PASSES)
+    return end.impulse, end.residual, end.steps, end.pushes | (end.impulse[:nc] > margin)
+
+
+class _Sharing(NamedTuple):
+    """The next pass, the first is -1; impulses (n,), residual, iterations, contacts that may push (nc,)."""
+
+    k: jax.Array
+    impulse: jax.Array
+    residual: jax.Array
+    steps: jax.Array
+    pushes: jax.Array
+
+
+def _has_redundant_rows(W: jax.Array, loaded: jax.Array) -> jax.Array:
+    """Tell whether impulses of the loaded contacts (nc,) exist that move almost nothing."""
+    n, dtype = W.shape[0], W.dtype
+    is_row = jnp.tile(loaded, n // loaded.shape[0]) & (jnp.diagonal(W) > 0)
+    rows = jnp.where(is_row[:, None] & is_row[None, :], W, 0.0) + jnp.diag(jnp.where(is_row, 0.0, 1.0))
+    inverse_factor = cholesky.factorise(rows + float(jnp.finfo(dtype).eps) ** SHIFT * jnp.eye(n, dtype=dtype))
+    return ~(jnp.max(jnp.abs(inverse_factor)) < float(jnp.finfo(dtype).eps) ** -REDUNDANT)

@@ -34,9 +34,9 @@ NOT_NEGATIVE = re.compile(
 # Arguments whose values the function hands to the caller's code, or to anything that JAX can take.
 ANYTHING = {
     "control", "policy_memory", "params0", "data", "optimizer", "controls0", "params", "free", "free0",
-    "direction", "mj_model", "mj_data", "grid",
+    "direction", "mj_model", "mj_data", "grid", "own0",
 }  # fmt: skip
-TREES = {"control", "policy_memory", "params0", "data", "free"}  # of numbers, for the caller's code
+TREES = {"control", "policy_memory", "params0", "data", "free", "own0"}  # of numbers, for the caller's code
 # Cases that are no mistakes: batches of any axes, numbers of any size, infinity as a default.
 FINE = {
     ("raise_if_failed", "info", "a number"),
@@ -45,6 +45,7 @@ FINE = {
     ("ess.DormandPrince", "longest", "inf"),
     ("to_mujoco", "v_plus", "one number more"), ("optimize.trajectory", "controls0", "one axis more"),
     ("optimize.identify", "data", "complex numbers"), ("optimize.identify", "data", "one axis more"),
+    ("optimize.identify_motions", "data", "complex numbers"), ("optimize.identify_motions", "data", "one axis more"),
     ("optimize.one_sided_descent", "gradient", "one number more"),
     ("ess.pack", "state", "q of another size"), ("ess.pack", "state", "v of another size"),
     ("impact.dense_sampling", "lipschitz", "inf"),

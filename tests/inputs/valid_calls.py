@@ -191,6 +191,11 @@ def sample_folder():
     return folder
 
 
+def distance_residuals(params, own, data):
+    """Residuals of one parameter and one number of each motion."""
+    return data * jnp.array([[1.0, 2.0, 3.0]]) - params["a"] * jnp.array([[1.0, 1.0, 2.0]]) - own
+
+
 def distance_score(params, data):
     return (params["a"] - data[:, 0]) ** 2
 
@@ -339,6 +344,13 @@ CALLS = {
     "optimize.gait_outcome_rate": lambda: {**free_gait(), "direction": free_gait()["free"], "speed": 1.0},
     "optimize.identify": lambda: {
         "score": distance_score, "params0": {"a": jnp.ones(())}, "data": jnp.ones((4, 1)), "max_steps": 2},
+    "optimize.identify_motions": lambda: {
+        "residuals": distance_residuals, "params0": {"a": jnp.ones(())}, "own0": jnp.zeros((4, 1)),
+        "data": jnp.ones((4, 3)), "max_steps": 2},
+    "optimize.pose_residuals": constant(
+        predicted=jnp.ones((2, 7)), measured=jnp.ones((2, 7)), position_noise=1.0, angle_noise=1.0),
+    "optimize.pose_score": constant(
+        predicted=jnp.ones((2, 7)), measured=jnp.ones((2, 7)), position_noise=1.0, angle_noise=1.0),
     "optimize.impact_design": constant(),
     "optimize.one_sided_descent": constant(
         rate=lambda d: float(np.sum(d)), piece=lambda d: np.ones(2), gradient=np.ones(2)),

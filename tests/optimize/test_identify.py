@@ -207,6 +207,30 @@ def test_a_minimum_at_a_kink_is_noted_and_reached():
     assert info.lower["a"] <= 1.0 <= info.upper["a"]
 
 
+def test_a_wrong_minimum_is_named_and_another_start_leaves_it():
+    """(a^2 - 1)^2 + a / 2 has two minima, the better one below zero."""
+
+    def valleys(p, d):
+        return (p["a"] ** 2 - 1.0) ** 2 + 0.5 * p["a"] + 1.0 + 0.0 * d
+
+    _, alone = jc.optimize.identify(valleys, {"a": 1.2}, jnp.asarray(NORMAL), largest_score=1.0)
+    assert alone.status & int(jc.Status.INACCURATE) and alone.score > 1.4
+    found, info = jc.optimize.identify(
+        valleys, {"a": 1.2}, jnp.asarray(NORMAL), largest_score=1.0, starts={"a": jnp.array([0.9, -0.5])}
+    )
+    assert found["a"] < -0.9 and not info.status & int(jc.Status.INACCURATE)
+    np.testing.assert_allclose(info.ends[:, 0], [alone.ends[0, 0], alone.ends[0, 0], found["a"]], rtol=1e-3)
+    assert info.scores[0] == alone.score and info.statuses[0] == alone.status
+
+
+@pytest.mark.parametrize(
+    "starts", [{"a": 1.0}, {"a": jnp.ones((2, 2))}, {"a": jnp.ones(0)}, {"b": jnp.ones(2)}]
+)
+def test_starts_of_another_shape_are_named(starts):
+    with pytest.raises(ValueError, match="starts: expected"):
+        jc.optimize.identify(FAR_STARTS["a large score"][0], {"a": 1.0}, jnp.asarray(NORMAL), starts=starts)
+
+
 def test_parameters_that_the_scores_do_not_tell_apart_are_singular():
     score = FAR_STARTS["a large score"][0]
     _, info = jc.optimize.identify(

@@ -1,0 +1,303 @@
+"""Parameters that motions share, and the numbers of each motion, such as its start: entry `identify_motions`.
+
+Levenberg and Marquardt's method on residuals. The numbers of a motion enter its own residuals alone, so each
+step eliminates them motion by motion. Page: docs/start/which-call.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_count, check_float_leaves, check_number_leaves, check_rows
+from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.optimize.bounds import flat_bounds
+from jaxcontact.optimize.identify import NORMAL_95
+from jaxcontact.optimize.many_starts import count_rows, list_starts
+from jaxcontact.precision import jit
+from jaxcontact.status import Status
+
+FIRST_DAMPING = 1e-2  # of the method, as a share of the squares of the derivatives
+ENOUGH = 1e-3  # minimum fraction of the predicted descent
+RISE = 5e-3  # maximum fraction of the least cost by which a step may lead above it
+PATIENCE, PROGRESS = 8, 1e-3  # the search ends after so many steps that gain less than a fraction of the cost
+KINK_STEP = 1e-3  # of a Newton step; a slope that changes sign within it does so at a kink
+
+Residuals = Callable[[Any, Any, Any], jax.Array]
+
+
+class MotionsInfo(Record):
+    """Accuracy of shared parameters; pytrees are those of the parameters, flat arrays in their order.
+
+    Attributes:
+        misfit: sum of squares over the number of residuals that are not zero less that of the unknowns: 1 on
+            average if the model is right and residuals are in units of their noise.
+        lower, upper: ends of the 95 % intervals, cut at the bounds; the numbers of the motions vary along.
+        covariance: (p, p) of the flat parameters (Huber's, by motion); NaN if the motions do not determine
+            them.
+        num_iters: steps of the search from the best start.
+        evaluations: calls of the residuals with their derivatives, from all starts.
+        at_bound: (p,) bool, whether the result lies on a bound.
+        ends: (n, p) results from each start, params0 first, each with its `misfits` and `statuses` (n,).
+        status: 0 if a further step is predicted to gain at most `tol`; INACCURATE if the misfit is above
+            `largest_misfit`, as at a wrong minimum or with a wrong model; KINK, a note, if no step descends
+            because the slope changes sign, or the residuals jump, within a thousandth of one; STALLED if
+            none descends without that; MAX_ITERS; SINGULAR if the covariance is NaN.
+    """
+
+    misfit: float
+    lower: Any
+    upper: Any
+    covariance: np.ndarray
+    num_iters: int
+    evaluations: int
+    at_bound: np.ndarray
+    ends: np.ndarray
+    misfits: np.ndarray
+    statuses: np.ndarray
+    status: np.uint32
+
+
+@checked(
+    max_steps=check_rows,
+    tol=POSITIVE,
+    largest_misfit=POSITIVE,
+    params0=check_number_leaves,
+    own0=check_number_leaves,
+    data=check_number_leaves,
+)
+def identify_motions(
+    residuals: Residuals,
+    params0: Any,
+    own0: Any,
+    data: Any,
+    *,
+    bounds: Any = None,
+    starts: Any = None,
+    max_steps: int = 50,
+    tol: float = 1e-3,
+    largest_misfit: float = 2.0,
+) -> tuple[Any, Any, MotionsInfo]:
+    """Find parameters that all motions share and the numbers of each, of least sum of squared residuals.
+
+    For m motions, a model with contacts, and start states that are measured with noise: `own0` holds guesses
+    of the starts. A host driver; the residuals are compiled.
+
+    Args:
+        residuals: (params, own, data) -> (m, r), of each motion in units of their noise, such as those of
+            `pose_residuals`; row i depends on row i of `own` alone. A residual times weight 0 is left out.
+        params0: pytree of floats to start from.
+        own0: pytree of floats (m, ...), the numbers of each motion.
+        data: pytree of arrays, passed to `residuals`.
+        bounds: pytree as params0 with pairs (minimum, maximum) for leaves, or None.
+        starts: pytree as params0 with a further first axis, more starts; the result is the best end.
+        max_steps: of the search from each start.
+        tol: largest gain of half the sum of squares that a further step predicts, in units of the misfit.
+        largest_misfit: beyond it the status is INACCURATE.
+
+    Returns:
+        params, own, `MotionsInfo`.
+
+    Raises:
+        TypeError: residuals that are no function.
+        ValueError: residuals that are not finite at the start, or of another shape than (m, r); bounds of
+            another shape, in the wrong order or without the starts; starts of another structure.
+
+    Status: see `MotionsInfo`.
+
+    Derivative: none; a host-level driver.
+    """
+    if not callable(residuals):
+        raise TypeError(
+            f"residuals: expected a function (params, own, data) -> (m, r), got {type(residuals).__name__}"
+        )
+    check_count("max_steps", max_steps)
+    check_float_leaves("params0", params0)
+    check_float_leaves("own0", own0)
+    params0, own0 = (jax.tree.map(lambda leaf: jnp.asarray(leaf, float), tree) for tree in (params0, own0))
+    many = list_starts(params0, starts)
+    flat = [np.asarray(ravel_pytree(start)[0], float) for start in many]
+    every = [flat_bounds(bounds, start, x) for start, x in zip(many, flat, strict=True)]
+    problem = _Problem(residuals, params0, own0, data, every[0])
+    found = [problem.search(problem.at(x, problem.own0), max_steps, tol) for x in flat]
+    statuses = np.array([status for _, _, status in found], np.uint32)
+    misfits = np.array([problem.misfit(point) for point, _, _ in found])
+    best = int(np.argmin(misfits))
+    point, num_iters, _ = found[best]
+    least, most = every[0]
+    at_bound = (point.x <= least) | (point.x >= most)
+    covariance = problem.covariance(point, ~at_bound)
+    statuses[misfits > largest_misfit] |= int(Status.INACCURATE)
+    if not np.all(np.isfinite(covariance)):
+        statuses[best] |= int(Status.SINGULAR)
+    spread = NORMAL_95 * np.sqrt(np.diag(covariance))
+    lower, upper, x = (
+        problem.params(jnp.asarray(z, float))
+        for z in (np.maximum(point.x - spread, least), np.minimum(point.x + spread, most), point.x)
+    )
+    return x, problem.own(jnp.asarray(point.own, float)), MotionsInfo(
+        misfit=float(misfits[best]), lower=lower, upper=upper, covariance=covariance, num_iters=num_iters,
+        evaluations=problem.evaluations, at_bound=at_bound, ends=np.stack([end.x for end, _, _ in found]),
+        misfits=misfits, statuses=statuses, status=statuses[best],
+    )  # fmt: skip
+
+
+@functools.partial(jit, static_argnums=0)
+def _with_derivatives(residuals: Residuals, params: Any, own: Any, data: Any, along: Any) -> Any:
+    """Compute residuals (m, r) and their derivatives (n, m, r) along n directions (params, own)."""
+
+    def one(direction: Any) -> tuple[jax.Array, jax.Array]:
+        return jax.jvp(lambda p, o: residuals(p, o, data), (params, own), direction)
+
+    values, rates = jax.vmap(one)(along)
+    return values[0], rates
+
+
+@dataclasses.dataclass
+class _Point:
+    """Parameters (p,), own numbers (m, k), residuals (m, r), derivatives (m, r, p) and (m, r, k)."""
+
+    x: np.ndarray
+    own: np.ndarray
+    values: np.ndarray
+    by_params: np.ndarray
+    by_own: np.ndarray
+
+    @property
+    def cost(self) -> float:
+        """Half the sum of squares; infinite if a number is not finite."""
+        numbers = (self.values, self.by_params, self.by_own)
+        return 0.5 * float(np.sum(self.values**2)) if all(np.all(np.isfinite(n)) for n in numbers) else np.inf
+
+
+class _Problem:
+    """The residuals as functions of flat numbers, on the host, and the search."""
+
+    def __init__(self, residuals: Residuals, params0: Any, own0: Any, data: Any, bounds: Any) -> None:
+        self._residuals, self._data, self._bounds = residuals, data, bounds
+        flat, self.params = ravel_pytree(params0)
+        count = count_rows("own0", own0)
+        one, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], own0))
+        self.own = jax.vmap(unravel)
+        self.own0 = np.asarray(jax.vmap(lambda row: ravel_pytree(row)[0])(own0), float)
+        self.evaluations, self._num_shared = 0, flat.size
+        unit = jnp.eye(flat.size + one.size)
+        rows = jnp.broadcast_to(unit[:, None, flat.size :], (len(unit), count, one.size))
+        self._along = jax.vmap(self.params)(unit[:, : flat.size]), jax.vmap(self.own)(rows)
+        values = self.at(np.asarray(flat, float), self.own0)
+        if values.values.ndim != 2 or len(values.values) != count or not np.isfinite(values.cost):
+            raise ValueError(
+                f"residuals: expected finite numbers ({count}, r) with finite derivatives at params0, own0, "
+                f"got {values.values.shape}: {values.values}"
+            )
+
+    def at(self, x: np.ndarray, own: np.ndarray) -> _Point:
+        self.evaluations += 1
+        given = self.params(jnp.asarray(x, float)), self.own(jnp.asarray(own, float))
+        values, rates = _with_derivatives(self._residuals, *given, self._data, self._along)
+        rates = np.moveaxis(np.asarray(rates, float), 0, -1)
+        return _Point(
+            x, own, np.asarray(values, float), rates[..., : self._num_shared], rates[..., self._num_shared :]
+        )
+
+    def misfit(self, point: _Point) -> float:
+        used = np.any(point.by_own != 0.0, axis=-1) | (point.values != 0.0)
+        unknowns = point.x.size + point.own.size
+        return 2.0 * point.cost / max(int(used.sum()) - unknowns, 1)
+
+    def search(self, point: _Point, max_steps: int, tol: float) -> tuple[_Point, int, int]:
+        """Return the best point of the search, its number of steps and its status bits.
+
+        A step may rise a little above the best point (after Grippo, Lampariello & Lucidi 1986), so that it
+        leaves small jumps of the residuals behind.
+        """
+        best, costs, damping = point, [point.cost], FIRST_DAMPING
+        for number in range(max_steps):
+            enough, growth = tol * self.misfit(point), 2.0
+            if self._step(point, 0.0)[1] <= enough:
+                return best, number, 0 if best is point else self._why(best)
+            while True:
+                step, predicted = self._step(point, damping)
+                new = self._moved(point, step)
+                if max(point.cost, (1.0 + RISE) * best.cost) - new.cost > ENOUGH * predicted:
+                    break
+                damping, growth = damping * growth, 2.0 * growth
+                if predicted <= enough:
+                    return best, number, self._why(best)
+            point, damping = new, max(damping / 5.0, 1e-12)
+            costs.append(point.cost)
+            best = point if point.cost < best.cost else best
+            if min(costs[:-PATIENCE], default=np.inf) - best.cost < PROGRESS * best.cost:
+                return best, number + 1, self._why(best)
+        return best, max_steps, int(Status.MAX_ITERS)
+
+    def _moved(self, point: _Point, step: tuple[np.ndarray, np.ndarray]) -> _Point:
+        return self.at(np.clip(point.x + step[0], *self._bounds), point.own + step[1])
+
+    def _why(self, point: _Point) -> int:
+        """Return KINK if a small part of a step that should descend leads up, or to where it leads up."""
+        step = self._step(point, 0.0)[0]
+        near = self._moved(point, (KINK_STEP * step[0], KINK_STEP * step[1]))
+        by_params, by_own = _gradient(near)
+        rises = by_params @ step[0] + np.sum(by_own * step[1]) > 0.0 or near.cost > point.cost
+        return int(Status.KINK if rises and np.isfinite(near.cost) else Status.STALLED)
+
+    def _step(self, point: _Point, damping: float) -> tuple[tuple[np.ndarray, np.ndarray], float]:
+        """Return a step of the parameters and of the own numbers, and its predicted descent."""
+        by_params, by_own = _gradient(point)
+        lower, upper = self._bounds
+        free = ~(((point.x <= lower) & (by_params > 0)) | ((point.x >= upper) & (by_params < 0)))
+        schur, reduced, mixed, own = _eliminated(point, damping)
+        shared = np.zeros_like(point.x)
+        if free.any():
+            shared[free] = -np.linalg.lstsq(schur[np.ix_(free, free)], reduced[free], rcond=None)[0]
+        shared = np.clip(point.x + shared, lower, upper) - point.x
+        each = -np.linalg.solve(own, (by_own + np.einsum("mpk,p->mk", mixed, shared))[..., None])[..., 0]
+        change = np.einsum("mrp,p->mr", point.by_params, shared) + np.einsum("mrk,mk->mr", point.by_own, each)
+        return (shared, each), -float(np.sum(change * point.values) + 0.5 * np.sum(change**2))
+
+    def covariance(self, point: _Point, free: np.ndarray) -> np.ndarray:
+        """Return Huber's covariance (p, p) of the free parameters by motion, 0 for the others."""
+        schur, _, mixed, own = _eliminated(point, 0.0)
+        gains = np.linalg.solve(own, np.swapaxes(mixed, 1, 2))
+        rates = point.by_params - np.einsum("mrk,mkp->mrp", point.by_own, gains)
+        pulls = np.einsum("mrp,mr->mp", rates, point.values)[:, free]
+        total, part = np.zeros_like(schur), schur[np.ix_(free, free)]
+        root = np.sqrt(np.maximum(np.diag(part), np.finfo(float).tiny))
+        if free.any() and np.linalg.cond(part / np.outer(root, root)) < 1e10:
+            inverse = np.linalg.inv(part)
+            total[np.ix_(free, free)] = inverse @ (pulls.T @ pulls) @ inverse
+        elif free.any():
+            total[np.ix_(free, free)] = np.nan
+        return total
+
+
+def _gradient(point: _Point) -> tuple[np.ndarray, np.ndarray]:
+    by_params = np.einsum("mrp,mr->p", point.by_params, point.values)
+    return by_params, np.einsum("mrk,mr->mk", point.by_own, point.values)
+
+
+def _eliminated(point: _Point, damping: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the normal equations (p, p), (p,) without the own numbers, the mixed block and the own block."""
+    shared = np.einsum("mrp,mrq->pq", point.by_params, point.by_params)
+    mixed = np.einsum("mrp,mrk->mpk", point.by_params, point.by_own)
+    own = np.einsum("mrk,mrl->mkl", point.by_own, point.by_own)
+    shared += np.diag(damping * np.diag(shared))
+    scale = np.einsum("mkk->mk", own)
+    own += np.eye(own.shape[1]) * (damping * scale + 1e-12 * scale.max(axis=1, keepdims=True))[:, None, :]
+    by_params, by_own = _gradient(point)
+    gains = np.linalg.solve(own, np.concatenate([np.swapaxes(mixed, 1, 2), by_own[..., None]], axis=2))
+    return (
+        shared - np.einsum("mpk,mkq->pq", mixed, gains[..., :-1]),
+        by_params - np.einsum("mpk,mk->p", mixed, gains[..., -1]),
+        mixed,
+        own,
+    )
