@@ -1,13 +1,13 @@
-"""Makes the pictures of impacts in space: `python -m benchmarks.figures.in_space [NAME ...]`.
+"""Makes the picture of impacts in space: `python -m benchmarks.figures.in_space`.
 
 Boxes and a dog land on two and on four contacts; four take a minute each. Friction cones have four sides.
 """
 
-import sys
 import time
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 
 import jaxcontact as jc
@@ -15,6 +15,7 @@ from jaxcontact.models import robots
 from jaxcontact.peers.mujoco import outcome_of_file
 
 SAMPLES = 2**13
+LIFTS = 0.01  # m/s; a contact that rises faster lifts
 BOX = """<mujoco><worldbody><geom type="plane" size="5 5 1" friction="{mu}"/>
 <body pos="0 0 {height}"><freejoint/><geom type="box" size="{half}" mass="{mass}" friction="{mu}"/></body>
 </worldbody></mujoco>"""
@@ -39,29 +40,35 @@ def dog():
     return robots.file_of("quadruped"), model.replace(initial=model.initial_state().replace(v=v))
 
 
-# Name, what lands, largest impulse of a step in N s, names of the contacts, heading.
+# Name, what lands, largest impulse of a step in N s, what the picture calls it.
 LANDINGS = {
     "box_flat": (
         lambda: box(0.0, (1.0, 0.8, 2.0), 1.0, 0.6, (0.5, 0.3, -0.44, 0.2, 0.1, 1.0)),
         0.2,
-        "A box lands flat, sliding and turning",
+        "box, flat",
     ),
     "box_on_edge": (
         lambda: box(0.5, (1.0, 0.8, 2.0), 1.0, 0.3, (0.9, 0.5, -1.0, 0.5, 0.2, 1.0)),
         0.2,
-        "A box lands on an edge, sliding and turning",
+        "box, on an edge",
     ),
     "cube_on_edge": (
         lambda: box(np.pi / 5, (0.1, 0.1, 0.1), 0.37, 0.25, (0.4, 0.3, -1.0, 4.0, 3.0, 8.0)),
         0.06,
-        "A cube of 10 cm, as thrown by hand, lands on an edge",
+        "thrown cube, on an edge",
     ),
-    "dog": (dog, 2.0, "A dog lands on four feet"),
+    "dog": (dog, 2.0, "dog, on four feet"),
 }
 
 
-def picture(name):
-    """Samples a landing and draws it."""
+def lifting(terms, v_plus):
+    """The number of contacts that lift after each outcome (n, nv)."""
+    rates = np.asarray(v_plus) @ np.asarray(terms.J_n)[np.asarray(terms.active)].T
+    return np.sum(rates > LIFTS, axis=1)
+
+
+def landing(name):
+    """Samples a landing; returns its heading, shares by number of contacts that lift, MuJoCo's number."""
     make, step, heading = LANDINGS[name]
     source, model = make()
     terms = jc.contact_terms(model, model.initial_state())
@@ -74,20 +81,39 @@ def picture(name):
         jc.impact.Routh(impulse_step=step, max_steps=16 * feet, num_directions=4, selection=selection),
         num_samples=SAMPLES,
     )
+    good = np.asarray(samples.status) == 0
     print(
-        f"{name}: {feet} contacts, {selection}, complete {samples.complete}, failed "
-        f"{np.count_nonzero(np.asarray(samples.status))}, {time.process_time() - begin:.0f} s of one core"
+        f"{name}: {feet} contacts, {selection}, complete {samples.complete}, "
+        f"failed {np.count_nonzero(~good)}, {time.process_time() - begin:.0f} s of one core"
     )
-    labels = np.full(len(terms.phi), "", object)
-    labels[np.asarray(terms.active)] = [chr(ord("A") + i) for i in range(feet)]
-    figure = jc.viz.plot_spatial_impact(
-        samples, terms, mujoco=outcome_of_file(source, model), names=list(labels),
-        title=f"{heading}: {SAMPLES:,} impulse orders",
-    )  # fmt: skip
-    figure.savefig(f"docs/_static/space_{name}.png", dpi=110)
+    shares = np.bincount(lifting(terms, np.asarray(samples.v_plus)[good]), minlength=feet + 1) / good.sum()
+    return heading, shares, int(lifting(terms, np.asarray(outcome_of_file(source, model))[None])[0])
+
+
+def picture():
+    """Draws a bar per landing, divided by how many contacts lift."""
+    landings = [landing(name) for name in LANDINGS]
+    colours = plt.get_cmap("viridis")(np.linspace(0.95, 0.1, 5))
+    figure, axes = plt.subplots(figsize=(8, 3), layout="constrained")
+    for row, (_, shares, mujoco) in enumerate(landings):
+        left = 0.0
+        for number, share in enumerate(100 * shares):
+            axes.barh(row, share, left=left, color=colours[number], height=0.6)
+            if share > 4:
+                colour = "black" if number < 2 else "white"
+                axes.text(left + share / 2, row, f"{share:.0f} %", ha="center", va="center", color=colour)
+            left += share
+        axes.plot(103, row, "o", ms=11, color=colours[mujoco], mec="black", clip_on=False)
+    for number, colour in enumerate(colours):
+        axes.barh(0, 0, color=colour, label=f"{number} lift" if number != 1 else "1 lifts")
+    axes.text(103, -0.75, "MuJoCo", ha="center")
+    axes.set_yticks(range(len(landings)), [heading for heading, _, _ in landings])
+    axes.set(xlabel="share of the impulse orders (%)", xlim=(0, 100), ylim=(len(landings) - 0.5, -0.5))
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
+    figure.savefig("docs/_static/space_landings.png", dpi=110)
 
 
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
-    for name in sys.argv[1:] or LANDINGS:
-        picture(name)
+    picture()

@@ -22,11 +22,15 @@ NEWTON = 8  # steps from the tolerance of `expand`
 POLISH = 2  # further steps that carry derivatives, exact to second order
 # sine of the angle of a triangle without a normal; of the size, length of a side without extent
 SLIVER = 1e-8
+AROUND = 16  # directions around an edge from which the search may start
 FLAT = 64.0  # of the rounding of a curvature; one below is zero
 SAME = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
 STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
 # Corners of the triangle that span a feature: three of a face, two of a side, one of a point.
 CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2, 2, 2))
+
+# Three corners of each face of a box, whose corner k is at the upper end of the axes of the bits of k.
+BOX_FACES = np.array([(0, 2, 4), (1, 3, 5), (0, 1, 4), (2, 3, 6), (0, 1, 2), (4, 5, 6)], np.int32)
 
 
 class Feature(NamedTuple):
@@ -99,28 +103,63 @@ def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Arra
     return result, is_maximum | (feature.rank == 2) | (feature.rank < 0)
 
 
-def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> Feature:
-    """Propose features (11,) that may carry the nearest direction, from two triangles of support points."""
+def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> tuple[Feature, jax.Array]:
+    """Propose features (n,) that may carry the nearest direction, and directions (n, 3) to start from.
+
+    They come from two triangles of support points and from the axes of discs and segments: deep in a curved
+    body many directions are nearly alike, and the triangles may lie at another one.
+    """
     normal = summit.normal
     columns = jnp.swapaxes(couple.ellipsoids, 1, 2)
     axes, _ = unit(jnp.cross(columns[:, 0], columns[:, 1]), normal)
-    axes = jnp.where(dot(axes, normal[None])[:, None] < 0.0, -axes, axes)
     is_disc = jnp.any(columns[:, 0] != 0.0, axis=1) & jnp.all(columns[:, 2] == 0.0, axis=1)
-    _, at_axes = jax.vmap(lambda direction: support(couple, direction))(
-        jnp.append(axes, normal[None], axis=0)
+    last_a, last_b = len(couple.vertices_a) - 1, len(couple.vertices_b) - 1
+    side, _ = unit(
+        jnp.cross(
+            couple.vertices_a[last_a] - couple.vertices_a[0], couple.vertices_b[last_b] - couple.vertices_b[0]
+        ),
+        normal,
     )
+    ends = jnp.stack([axes[0], axes[1], -axes[0], -axes[1], normal])
+    _, at_ends = jax.vmap(lambda direction: support(couple, direction))(ends)
+    segments = np.array(
+        [[(0, k), (last_a, k), (last_a, k)] for k in (0, last_b)]
+        + [[(k, 0), (k, last_b), (k, last_b)] for k in (0, last_a)]
+        + 2 * [[(0, 0), (last_a, 0), (0, last_b)]],
+        np.int32,
+    )
+    num_corners = len(CORNERS)
     ranks = np.array([len(set(corners)) - 1 for corners in CORNERS], np.int32)
     features = Feature(
         jnp.concatenate(
             [
                 summit.vertices[np.array(CORNERS)],
-                jnp.broadcast_to(at_axes[:, None], (3, 3, 2)),
+                jnp.broadcast_to(at_ends[:, None], (5, 3, 2)),
                 summit.lowest[None],
+                segments,
             ]
         ),
-        jnp.asarray(np.array([-1] * len(CORNERS) + [0, 1, -1, -1], np.int32)),
-        jnp.concatenate([ranks, jnp.where(is_disc, 2, -1), jnp.array([-1, 2])]).astype(jnp.int32),
+        jnp.asarray(np.array([-1] * num_corners + [0, 1, 0, 1] + [-1] * 8, np.int32)),
+        jnp.concatenate(
+            [
+                ranks,
+                jnp.where(is_disc, 2, -1),
+                jnp.where(is_disc, 2, -1),
+                jnp.array([-1, 2, 1, 1, 1, 1, 2, 2]),
+            ]
+        ).astype(jnp.int32),
     )
+    starts = jnp.concatenate(
+        [
+            jnp.broadcast_to(normal[None], (num_corners, 3)),
+            ends,
+            jnp.broadcast_to(normal[None], (5, 3)),
+            jnp.stack([side, -side]),
+        ]
+    )
+    box_faces, outward = _box_faces(couple)
+    features = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), features, box_faces)
+    starts = jnp.concatenate([starts, outward])
     # An edge or a face without extent keeps its direction.
     _, first, second = jax.vmap(lambda feature: _spans(couple, feature))(features)
     cross = jnp.cross(first, second)
@@ -128,23 +167,62 @@ def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> Feature:
     no_length = square_1 <= shortest
     no_area = no_length | (square_2 <= shortest) | (dot(cross, cross) <= SLIVER**2 * square_1 * square_2)
     degenerate = ((features.rank == 2) & no_area) | ((features.rank == 1) & no_length)
-    return features._replace(rank=jnp.where(degenerate, -1, features.rank))
+    return features._replace(rank=jnp.where(degenerate, -1, features.rank)), starts
+
+
+def _box_faces(couple: Couple) -> tuple[Feature, jax.Array]:
+    """Propose the faces of cores that may be boxes, with their directions; other planes are never nearest."""
+    vertices, starts = [], []
+    for own, corners in enumerate(couple[:2]):
+        if len(corners) != 2**3:
+            continue
+        faces = corners[BOX_FACES]
+        middle = jnp.mean(corners, axis=0)
+        outward, _ = unit(
+            jnp.cross(faces[:, 1] - faces[:, 0], faces[:, 2] - faces[:, 0]),
+            jnp.zeros_like(middle).at[2].set(1.0)[None],
+        )
+        points_out = dot(outward, faces[:, 0] - middle[None])[:, None] > 0.0
+        start = jnp.where(points_out == (own == 1), outward, -outward)
+        _, index = jax.vmap(lambda direction: support(couple, direction))(start)
+        others = jnp.broadcast_to(index[:, None, 1 - own], (len(faces), 3))
+        pair = [jnp.asarray(BOX_FACES), others] if own == 0 else [others, jnp.asarray(BOX_FACES)]
+        vertices.append(jnp.stack(pair, axis=2))
+        starts.append(start)
+    if not starts:
+        none = jnp.zeros((0, 3, 2), jnp.int32)
+        return Feature(none, none[:, 0, 0], none[:, 0, 0]), jnp.zeros((0, 3), couple.vertices_a.dtype)
+    count = sum(len(start) for start in starts)
+    features = Feature(
+        jnp.concatenate(vertices), jnp.full(count, -1, jnp.int32), jnp.full(count, 2, jnp.int32)
+    )
+    return features, jnp.concatenate(starts)
 
 
 def _beside_edge(couple: Couple, feature: Feature, normal: jax.Array) -> jax.Array:
     """Return the start of the search over the directions normal to an edge; others keep theirs.
 
-    It is the given direction or that from the edge to the origin, which round bodies have as their nearest.
+    It is the best of the given direction, of that from the edge to the origin, which round bodies have as
+    their nearest, of those beside the axes of discs, whose maxima may be sharp, and of some at equal angles.
     """
     corner, first, _ = _spans(couple, feature)
     along, _ = unit(first, normal)
+    tangent = across(along)
 
     def rejected(vector: jax.Array) -> jax.Array:
-        return unit(vector - dot(vector, along) * along, across(along))[0]
+        beside = vector - dot(vector, along) * along
+        # The direction of a vector along the edge would be one of rounding, and not of length one.
+        has_side = dot(beside, beside) > SLIVER**2 * dot(vector, vector)
+        return unit(jnp.where(has_side, beside, tangent), tangent)[0]
 
-    outward, inward = rejected(normal), rejected(-corner)
-    start = jnp.where(gap_along(couple, inward) > gap_along(couple, outward), inward, outward)
-    return jnp.where(feature.rank == 1, start, normal)
+    angles = 2.0 * np.pi * np.arange(AROUND) / AROUND
+    circle = jnp.asarray(np.stack([np.cos(angles), np.sin(angles)], axis=1), normal.dtype)
+    around = circle[:, :1] * tangent[None] + circle[:, 1:] * jnp.cross(along, tangent)[None]
+    axes = jnp.cross(couple.ellipsoids[:, :, 0], couple.ellipsoids[:, :, 1])
+    beside = jax.vmap(rejected)(jnp.concatenate([normal[None], -corner[None], axes, -axes]))
+    starts = jnp.concatenate([beside, around])
+    best = jnp.argmax(jax.vmap(lambda start: gap_along(couple, start))(starts))
+    return jnp.where(feature.rank == 1, starts[best], normal)
 
 
 def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
@@ -187,7 +265,7 @@ def nearest_points(couple: Couple) -> Nearest:
     for vertices in fixed[:2]:
         spread += jnp.sum(jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0))
     summit = expand(fixed, spread)
-    features = _proposals(fixed, summit, spread)
+    features, starts = _proposals(fixed, summit, spread)
 
     same = max(SAME, 16.0 * float(jnp.finfo(spread.dtype).eps))
 
@@ -210,12 +288,12 @@ def nearest_points(couple: Couple) -> Nearest:
     axes, _ = unit(
         jnp.swapaxes(fixed.ellipsoids, 1, 2).reshape(6, 3), jnp.broadcast_to(summit.normal[None], (6, 3))
     )
-    starts = jnp.concatenate([axes, -axes])
-    _, index = jax.vmap(lambda direction: support(fixed, direction))(starts)
+    free_starts = jnp.concatenate([axes, -axes])
+    _, index = jax.vmap(lambda direction: support(fixed, direction))(free_starts)
     free = Feature(
         jnp.broadcast_to(index[:, None], (12, 3, 2)), jnp.full(12, -1, jnp.int32), jnp.zeros(12, jnp.int32)
     )
-    starts = jnp.concatenate([jnp.broadcast_to(summit.normal[None], (len(features.rank), 3)), starts])
+    starts = jnp.concatenate([starts, free_starts])
     features = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), features, free)
     normals, gaps, ranks = jax.vmap(refine)(features, starts)
     best = jnp.argmax(gaps)
