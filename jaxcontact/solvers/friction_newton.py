@@ -26,6 +26,7 @@ from jaxcontact.solvers.friction_search import (
 from jaxcontact.status import Info, Status, flag
 
 SHARING_PASSES = 5  # of redundant contacts, the last without softness
+SHARED = 1e-10, 2e-6  # residuals in double and single precision up to which shared loads are taken
 SHIFT = 0.7  # power of eps; added to the diagonal of rows, whose mobility is near one, to factor them
 REDUNDANT = 0.25  # power of 1 / eps; entries of the inverse factor beyond it tell of redundant rows
 
@@ -128,40 +129,56 @@ def _share(
         impulses (n,), residual, iterations, and contacts (nc,) that are closed if all are soft.
     """
     nc, margin = problem.mu.shape[0], mode_margin(problem.q.dtype)
+    limit = SHARED[jnp.finfo(problem.q.dtype).bits < 64]
 
     def search_softly(at: _Sharing) -> _Sharing:
-        is_soft = (at.k >= 0) & (at.k < SHARING_PASSES - 1)
+        k, (r, _, pushes), apart = at.k, at.loads, at.apart
+        is_soft = (k >= 0) & (k < SHARING_PASSES - 1)
         soft = jnp.where(is_soft, problem.softness, 0.0)
-        in_pass = jnp.where(is_soft, at.pushes, problem.active)
-        rows = jnp.tile(in_pass, at.impulse.shape[0] // nc)
+        in_pass = jnp.where(is_soft, pushes, problem.active)
+        rows = jnp.tile(in_pass, r.shape[0] // nc)
         softened = problem._replace(
             W=jnp.where(rows[:, None] & rows[None, :], problem.W, 0.0) + jnp.diag(soft),
-            q=jnp.where(rows, problem.q - soft * at.impulse, 0.0),
+            q=jnp.where(rows, problem.q - soft * r, 0.0),
             active=in_pass,
         )
-        found = search(softened, at.impulse, settings, law)
+        found = search(softened, r, settings, law)
         approach = (found.best - softened.W @ found.best - softened.q)[:nc]
-        pushes = jnp.where(at.k == 0, at.pushes & (approach >= -margin), at.pushes)
+        pushes = jnp.where(k == 0, pushes & (approach >= -margin), pushes)
         loaded = found.best[:nc] > margin
-        again = (at.k < 0) & lax.cond(at.k < 0, lambda: _has_redundant_rows(problem.W, loaded), lambda: False)
-        k = jnp.where(again | (at.k >= 0), at.k + 1, SHARING_PASSES)
-        steps = at.steps + found.steps
-        return _Sharing(k, jnp.where(again, 0.0, found.best), found.residual, steps, pushes)
+        again = (k < 0) & lax.cond(k < 0, lambda: _has_redundant_rows(problem.W, loaded), lambda: False)
+        following = jnp.where(again | (k >= 0), k + 1, SHARING_PASSES)
+        loads = _Loads(found.best, found.residual, pushes)
+        apart = jax.tree.map(lambda a, b: jnp.where(k < 0, a, b), loads, apart)
+        # Loads that are not shared stay, unless shared ones solve the problem as well.
+        ends = following == SHARING_PASSES
+        stays = ends & (k >= 0) & (found.residual > jnp.maximum(limit, apart.residual))
+        loads = jax.tree.map(lambda a, b: jnp.where(stays, a, b), apart, loads)
+        loads = loads._replace(impulse=jnp.where(again, 0.0, loads.impulse))
+        return _Sharing(following, loads, apart, at.steps + found.steps)
 
-    none = jnp.zeros_like(problem.q), jnp.full((), jnp.inf, problem.q.dtype), jnp.int32(0)
-    start = _Sharing(jnp.int32(-1), *none, problem.active)
+    none = _Loads(jnp.zeros_like(problem.q), jnp.full((), jnp.inf, problem.q.dtype), problem.active)
+    start = _Sharing(jnp.int32(-1), none, none, jnp.int32(0))
     end = bounded_loop(lambda at: at.k < SHARING_PASSES, search_softly, start, max_iters=1 + SHARING_PASSES)
-    return end.impulse, end.residual, end.steps, end.pushes | (end.impulse[:nc] > margin)
+    impulse, unsolved, pushes = end.loads
+    return impulse, unsolved, end.steps, pushes | (impulse[:nc] > margin)
+
+
+class _Loads(NamedTuple):
+    """Impulses (n,), their residual, contacts that may push (nc,)."""
+
+    impulse: jax.Array
+    residual: jax.Array
+    pushes: jax.Array
 
 
 class _Sharing(NamedTuple):
-    """The next pass, the first is -1; impulses (n,), residual, iterations, contacts that may push (nc,)."""
+    """The next pass, the first is -1; loads so far, and those of the first pass; iterations."""
 
     k: jax.Array
-    impulse: jax.Array
-    residual: jax.Array
+    loads: _Loads
+    apart: _Loads
     steps: jax.Array
-    pushes: jax.Array
 
 
 def _has_redundant_rows(W: jax.Array, loaded: jax.Array) -> jax.Array:

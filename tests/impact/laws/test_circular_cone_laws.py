@@ -163,3 +163,19 @@ def test_the_corners_of_a_face_share_an_impact_as_equally_soft_ones():
     assert np.max(np.abs(v_plus[:, 0, [2, 3, 4]])) < 1e-12
     np.testing.assert_allclose(v_plus[:, 1], v_plus[:, 0], rtol=0, atol=1e-11)
     np.testing.assert_allclose(slope[:, 0], (v_plus[:, 3] - v_plus[:, 2]) / (2.0 * h), rtol=0, atol=1e-6)
+
+
+@pytest.mark.float32
+def test_a_box_that_slides_to_rest_fails_in_no_step():
+    """Its four corners share their loads; in single precision shared loads solve the problem less well."""
+    floor = "<geom type='plane' size='9 9 1' friction='.3'/>"
+    crate = (
+        "<body pos='0 0 .02'><freejoint/><geom type='box' size='.1 .1 .02' mass='1' friction='.3'/></body>"
+    )
+    model = jc.load_mjcf(f"<mujoco><worldbody>{floor}{crate}</worldbody></mujoco>")
+    state = model.initial_state()
+    state = state.replace(v=state.v.at[0].set(1.0))
+    stepper = jc.simulate.TimeStepping()
+    motion = jc.simulate.rollout(model, state, None, num_steps=90, stepper=stepper, dt=0.005)
+    assert not np.any(motion.status)
+    np.testing.assert_allclose(motion.states.q[-1, 0], 1.0 / (2 * 0.3 * 9.81), atol=0.005)
