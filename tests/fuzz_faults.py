@@ -73,7 +73,7 @@ FAULTS = [  # in the place of a test: the check that must find it
     Mutant("reflections: a hundredth too far", "impact/laws/reflections.py",
         "return weights * (-2.0 * (weights @ rate)", "return weights * (-2.02 * (weights @ rate)", "elastic"),
     Mutant("containment: samples in another metric", "impact/analysis/containment.py",
-        "    points = (v_plus[good] - start) @ root.T\n", "    points = v_plus[good] - start\n", "contains"),
+        ", (v_plus[good] - start) @ root.T\n", ", v_plus[good] - start\n", "contains"),
     # compliant steps
     Mutant("compliant: the damper does not see the end of the step", "compliant/problem.py",
         "base = -springs * phi - rate * drift", "base = -springs * phi", "compliant"),

@@ -249,7 +249,7 @@ MUTANTS = [
     ),
     Mutant(
         "coverage: a bound without confidence",
-        "impact/analysis/coverage.py",
+        "impact/sampling/binomial_bounds.py",
         "bound = betaincinv(k + 1.0, ",
         "bound = betaincinv(k + 0.5, ",
         "tests/impact/analysis/test_coverage.py::test_binomial_bounds_are_those_of_clopper_and_pearson",

@@ -173,7 +173,7 @@ def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> tuple[Featu
 def _box_faces(couple: Couple) -> tuple[Feature, jax.Array]:
     """Propose the faces of cores that may be boxes, with their directions; other planes are never nearest."""
     vertices, starts = [], []
-    for own, corners in enumerate(couple[:2]):
+    for number, corners in enumerate(couple[:2]):
         if len(corners) != 2**3:
             continue
         faces = corners[BOX_FACES]
@@ -183,10 +183,10 @@ def _box_faces(couple: Couple) -> tuple[Feature, jax.Array]:
             jnp.zeros_like(middle).at[2].set(1.0)[None],
         )
         points_out = dot(outward, faces[:, 0] - middle[None])[:, None] > 0.0
-        start = jnp.where(points_out == (own == 1), outward, -outward)
+        start = jnp.where(points_out == (number == 1), outward, -outward)
         _, index = jax.vmap(lambda direction: support(couple, direction))(start)
-        others = jnp.broadcast_to(index[:, None, 1 - own], (len(faces), 3))
-        pair = [jnp.asarray(BOX_FACES), others] if own == 0 else [others, jnp.asarray(BOX_FACES)]
+        others = jnp.broadcast_to(index[:, None, 1 - number], (len(faces), 3))
+        pair = [jnp.asarray(BOX_FACES), others] if number == 0 else [others, jnp.asarray(BOX_FACES)]
         vertices.append(jnp.stack(pair, axis=2))
         starts.append(start)
     if not starts:

@@ -71,13 +71,13 @@ class MotionsInfo(Record):
     tol=POSITIVE,
     largest_misfit=POSITIVE,
     params0=check_number_leaves,
-    own0=check_number_leaves,
+    per_motion0=check_number_leaves,
     data=check_number_leaves,
 )
 def identify_motions(
     residuals: Residuals,
     params0: Any,
-    own0: Any,
+    per_motion0: Any,
     data: Any,
     *,
     bounds: Any = None,
@@ -88,14 +88,14 @@ def identify_motions(
 ) -> tuple[Any, Any, MotionsInfo]:
     """Find parameters that all motions share and the numbers of each, of least sum of squared residuals.
 
-    For m motions, a model with contacts, and start states that are measured with noise: `own0` holds guesses
-    of the starts. A host driver; the residuals are compiled.
+    For m motions, a model with contacts, and start states that are measured with noise: `per_motion0` holds
+    guesses of the starts. A host driver; the residuals are compiled.
 
     Args:
-        residuals: (params, own, data) -> (m, r), of each motion in units of their noise, such as those of
-            `pose_residuals`; row i depends on row i of `own` alone. A residual times weight 0 is left out.
+        residuals: (params, per_motion, data) -> (m, r), of each motion in units of their noise, such as those
+            of `pose_residuals`; row i depends on row i of `own` alone. A residual times weight 0 is left out.
         params0: pytree of floats to start from.
-        own0: pytree of floats (m, ...), the numbers of each motion.
+        per_motion0: pytree of floats (m, ...), the numbers of each motion.
         data: pytree of arrays, passed to `residuals`.
         bounds: pytree as params0 with pairs (minimum, maximum) for leaves, or None.
         starts: pytree as params0 with a further first axis, more starts; the result is the best end.
@@ -104,7 +104,7 @@ def identify_motions(
         largest_misfit: beyond it the status is INACCURATE.
 
     Returns:
-        params, own, `MotionsInfo`.
+        params, per_motion, `MotionsInfo`.
 
     Raises:
         TypeError: residuals that are no function.
@@ -117,23 +117,26 @@ def identify_motions(
     """
     if not callable(residuals):
         raise TypeError(
-            f"residuals: expected a function (params, own, data) -> (m, r), got {type(residuals).__name__}"
+            "residuals: expected a function (params, per_motion, data) -> (m, r), "
+            f"got {type(residuals).__name__}"
         )
     check_count("max_steps", max_steps)
     check_float_leaves("params0", params0)
-    check_float_leaves("own0", own0)
-    params0, own0 = (jax.tree.map(lambda leaf: jnp.asarray(leaf, float), tree) for tree in (params0, own0))
+    check_float_leaves("per_motion0", per_motion0)
+    params0, per_motion0 = (
+        jax.tree.map(lambda leaf: jnp.asarray(leaf, float), tree) for tree in (params0, per_motion0)
+    )
     many = list_starts(params0, starts)
     flat = [np.asarray(ravel_pytree(start)[0], float) for start in many]
     every = [flat_bounds(bounds, start, x) for start, x in zip(many, flat, strict=True)]
-    problem = _Problem(residuals, params0, own0, data, every[0])
-    found = [problem.search(problem.at(x, problem.own0), max_steps, tol) for x in flat]
+    problem = _Problem(residuals, params0, per_motion0, data, every[0])
+    found = [problem.search(problem.at(x, problem.per_motion0), max_steps, tol) for x in flat]
     statuses = np.array([status for _, _, status in found], np.uint32)
     misfits = np.array([problem.misfit(point) for point, _, _ in found])
     best = int(np.argmin(misfits))
     point, num_iters, _ = found[best]
-    least, most = every[0]
-    at_bound = (point.x <= least) | (point.x >= most)
+    minima, maxima = every[0]
+    at_bound = (point.x <= minima) | (point.x >= maxima)
     covariance = problem.covariance(point, ~at_bound)
     statuses[misfits > largest_misfit] |= int(Status.INACCURATE)
     if not np.all(np.isfinite(covariance)):
@@ -141,9 +144,9 @@ def identify_motions(
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))
     lower, upper, x = (
         problem.params(jnp.asarray(z, float))
-        for z in (np.maximum(point.x - spread, least), np.minimum(point.x + spread, most), point.x)
+        for z in (np.maximum(point.x - spread, minima), np.minimum(point.x + spread, maxima), point.x)
     )
-    return x, problem.own(jnp.asarray(point.own, float)), MotionsInfo(
+    return x, problem.per_motion(jnp.asarray(point.per_motion, float)), MotionsInfo(
         misfit=float(misfits[best]), lower=lower, upper=upper, covariance=covariance, num_iters=num_iters,
         evaluations=problem.evaluations, at_bound=at_bound, ends=np.stack([end.x for end, _, _ in found]),
         misfits=misfits, statuses=statuses, status=statuses[best],
@@ -151,66 +154,70 @@ def identify_motions(
 
 
 @functools.partial(jit, static_argnums=0)
-def _with_derivatives(residuals: Residuals, params: Any, own: Any, data: Any, along: Any) -> Any:
-    """Compute residuals (m, r) and their derivatives (n, m, r) along n directions (params, own)."""
+def _with_derivatives(residuals: Residuals, params: Any, per_motion: Any, data: Any, along: Any) -> Any:
+    """Compute residuals (m, r) and their derivatives (n, m, r) along n directions (params, per_motion)."""
 
-    def one(direction: Any) -> tuple[jax.Array, jax.Array]:
-        return jax.jvp(lambda p, o: residuals(p, o, data), (params, own), direction)
+    def rates_along(direction: Any) -> tuple[jax.Array, jax.Array]:
+        return jax.jvp(lambda p, o: residuals(p, o, data), (params, per_motion), direction)
 
-    values, rates = jax.vmap(one)(along)
+    values, rates = jax.vmap(rates_along)(along)
     return values[0], rates
 
 
 @dataclasses.dataclass
 class _Point:
-    """Parameters (p,), own numbers (m, k), residuals (m, r), derivatives (m, r, p) and (m, r, k)."""
+    """Parameters (p,), numbers per motion (m, k), residuals (m, r), derivatives (m, r, p) and (m, r, k)."""
 
     x: np.ndarray
-    own: np.ndarray
+    per_motion: np.ndarray
     values: np.ndarray
     by_params: np.ndarray
-    by_own: np.ndarray
+    by_motion: np.ndarray
 
     @property
     def cost(self) -> float:
         """Half the sum of squares; infinite if a number is not finite."""
-        numbers = (self.values, self.by_params, self.by_own)
+        numbers = (self.values, self.by_params, self.by_motion)
         return 0.5 * float(np.sum(self.values**2)) if all(np.all(np.isfinite(n)) for n in numbers) else np.inf
 
 
 class _Problem:
     """The residuals as functions of flat numbers, on the host, and the search."""
 
-    def __init__(self, residuals: Residuals, params0: Any, own0: Any, data: Any, bounds: Any) -> None:
+    def __init__(self, residuals: Residuals, params0: Any, per_motion0: Any, data: Any, bounds: Any) -> None:
         self._residuals, self._data, self._bounds = residuals, data, bounds
         flat, self.params = ravel_pytree(params0)
-        count = count_rows("own0", own0)
-        one, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], own0))
-        self.own = jax.vmap(unravel)
-        self.own0 = np.asarray(jax.vmap(lambda row: ravel_pytree(row)[0])(own0), float)
+        count = count_rows("per_motion0", per_motion0)
+        first_row, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], per_motion0))
+        self.per_motion = jax.vmap(unravel)
+        self.per_motion0 = np.asarray(jax.vmap(lambda row: ravel_pytree(row)[0])(per_motion0), float)
         self.evaluations, self._num_shared = 0, flat.size
-        unit = jnp.eye(flat.size + one.size)
-        rows = jnp.broadcast_to(unit[:, None, flat.size :], (len(unit), count, one.size))
-        self._along = jax.vmap(self.params)(unit[:, : flat.size]), jax.vmap(self.own)(rows)
-        values = self.at(np.asarray(flat, float), self.own0)
+        unit = jnp.eye(flat.size + first_row.size)
+        rows = jnp.broadcast_to(unit[:, None, flat.size :], (len(unit), count, first_row.size))
+        self._along = jax.vmap(self.params)(unit[:, : flat.size]), jax.vmap(self.per_motion)(rows)
+        values = self.at(np.asarray(flat, float), self.per_motion0)
         if values.values.ndim != 2 or len(values.values) != count or not np.isfinite(values.cost):
             raise ValueError(
-                f"residuals: expected finite numbers ({count}, r) with finite derivatives at params0, own0, "
+                f"residuals: expected finite numbers ({count}, r) with finite derivatives at the start, "
                 f"got {values.values.shape}: {values.values}"
             )
 
-    def at(self, x: np.ndarray, own: np.ndarray) -> _Point:
+    def at(self, x: np.ndarray, per_motion: np.ndarray) -> _Point:
         self.evaluations += 1
-        given = self.params(jnp.asarray(x, float)), self.own(jnp.asarray(own, float))
-        values, rates = _with_derivatives(self._residuals, *given, self._data, self._along)
+        inputs = self.params(jnp.asarray(x, float)), self.per_motion(jnp.asarray(per_motion, float))
+        values, rates = _with_derivatives(self._residuals, *inputs, self._data, self._along)
         rates = np.moveaxis(np.asarray(rates, float), 0, -1)
         return _Point(
-            x, own, np.asarray(values, float), rates[..., : self._num_shared], rates[..., self._num_shared :]
+            x,
+            per_motion,
+            np.asarray(values, float),
+            rates[..., : self._num_shared],
+            rates[..., self._num_shared :],
         )
 
     def misfit(self, point: _Point) -> float:
-        used = np.any(point.by_own != 0.0, axis=-1) | (point.values != 0.0)
-        unknowns = point.x.size + point.own.size
+        used = np.any(point.by_motion != 0.0, axis=-1) | (point.values != 0.0)
+        unknowns = point.x.size + point.per_motion.size
         return 2.0 * point.cost / max(int(used.sum()) - unknowns, 1)
 
     def search(self, point: _Point, max_steps: int, tol: float) -> tuple[_Point, int, int]:
@@ -240,35 +247,39 @@ class _Problem:
         return best, max_steps, int(Status.MAX_ITERS)
 
     def _moved(self, point: _Point, step: tuple[np.ndarray, np.ndarray]) -> _Point:
-        return self.at(np.clip(point.x + step[0], *self._bounds), point.own + step[1])
+        return self.at(np.clip(point.x + step[0], *self._bounds), point.per_motion + step[1])
 
     def _why(self, point: _Point) -> int:
         """Return KINK if a small part of a step that should descend leads up, or to where it leads up."""
         step = self._step(point, 0.0)[0]
         near = self._moved(point, (KINK_STEP * step[0], KINK_STEP * step[1]))
-        by_params, by_own = _gradient(near)
-        rises = by_params @ step[0] + np.sum(by_own * step[1]) > 0.0 or near.cost > point.cost
+        by_params, by_motion = _gradient(near)
+        rises = by_params @ step[0] + np.sum(by_motion * step[1]) > 0.0 or near.cost > point.cost
         return int(Status.KINK if rises and np.isfinite(near.cost) else Status.STALLED)
 
     def _step(self, point: _Point, damping: float) -> tuple[tuple[np.ndarray, np.ndarray], float]:
-        """Return a step of the parameters and of the own numbers, and its predicted descent."""
-        by_params, by_own = _gradient(point)
+        """Return a step of the parameters and of the numbers per motion, and its predicted descent."""
+        by_params, by_motion = _gradient(point)
         lower, upper = self._bounds
         free = ~(((point.x <= lower) & (by_params > 0)) | ((point.x >= upper) & (by_params < 0)))
-        schur, reduced, mixed, own = _eliminated(point, damping)
+        schur, reduced, mixed, per_motion = _eliminated(point, damping)
         shared = np.zeros_like(point.x)
         if free.any():
             shared[free] = -np.linalg.lstsq(schur[np.ix_(free, free)], reduced[free], rcond=None)[0]
         shared = np.clip(point.x + shared, lower, upper) - point.x
-        each = -np.linalg.solve(own, (by_own + np.einsum("mpk,p->mk", mixed, shared))[..., None])[..., 0]
-        change = np.einsum("mrp,p->mr", point.by_params, shared) + np.einsum("mrk,mk->mr", point.by_own, each)
-        return (shared, each), -float(np.sum(change * point.values) + 0.5 * np.sum(change**2))
+        motion_step = -np.linalg.solve(
+            per_motion, (by_motion + np.einsum("mpk,p->mk", mixed, shared))[..., None]
+        )[..., 0]
+        change = np.einsum("mrp,p->mr", point.by_params, shared) + np.einsum(
+            "mrk,mk->mr", point.by_motion, motion_step
+        )
+        return (shared, motion_step), -float(np.sum(change * point.values) + 0.5 * np.sum(change**2))
 
     def covariance(self, point: _Point, free: np.ndarray) -> np.ndarray:
         """Return Huber's covariance (p, p) of the free parameters by motion, 0 for the others."""
-        schur, _, mixed, own = _eliminated(point, 0.0)
-        gains = np.linalg.solve(own, np.swapaxes(mixed, 1, 2))
-        rates = point.by_params - np.einsum("mrk,mkp->mrp", point.by_own, gains)
+        schur, _, mixed, per_motion = _eliminated(point, 0.0)
+        gains = np.linalg.solve(per_motion, np.swapaxes(mixed, 1, 2))
+        rates = point.by_params - np.einsum("mrk,mkp->mrp", point.by_motion, gains)
         pulls = np.einsum("mrp,mr->mp", rates, point.values)[:, free]
         total, part = np.zeros_like(schur), schur[np.ix_(free, free)]
         root = np.sqrt(np.maximum(np.diag(part), np.finfo(float).tiny))
@@ -282,22 +293,26 @@ class _Problem:
 
 def _gradient(point: _Point) -> tuple[np.ndarray, np.ndarray]:
     by_params = np.einsum("mrp,mr->p", point.by_params, point.values)
-    return by_params, np.einsum("mrk,mr->mk", point.by_own, point.values)
+    return by_params, np.einsum("mrk,mr->mk", point.by_motion, point.values)
 
 
 def _eliminated(point: _Point, damping: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the normal equations (p, p), (p,) without the own numbers, the mixed block and the own block."""
+    """Return the normal equations (p, p), (p,) of the parameters alone, the mixed block, that per motion."""
     shared = np.einsum("mrp,mrq->pq", point.by_params, point.by_params)
-    mixed = np.einsum("mrp,mrk->mpk", point.by_params, point.by_own)
-    own = np.einsum("mrk,mrl->mkl", point.by_own, point.by_own)
+    mixed = np.einsum("mrp,mrk->mpk", point.by_params, point.by_motion)
+    per_motion = np.einsum("mrk,mrl->mkl", point.by_motion, point.by_motion)
     shared += np.diag(damping * np.diag(shared))
-    scale = np.einsum("mkk->mk", own)
-    own += np.eye(own.shape[1]) * (damping * scale + 1e-12 * scale.max(axis=1, keepdims=True))[:, None, :]
-    by_params, by_own = _gradient(point)
-    gains = np.linalg.solve(own, np.concatenate([np.swapaxes(mixed, 1, 2), by_own[..., None]], axis=2))
+    scale = np.einsum("mkk->mk", per_motion)
+    per_motion += (
+        np.eye(per_motion.shape[1]) * (damping * scale + 1e-12 * scale.max(axis=1, keepdims=True))[:, None, :]
+    )
+    by_params, by_motion = _gradient(point)
+    gains = np.linalg.solve(
+        per_motion, np.concatenate([np.swapaxes(mixed, 1, 2), by_motion[..., None]], axis=2)
+    )
     return (
         shared - np.einsum("mpk,mkq->pq", mixed, gains[..., :-1]),
         by_params - np.einsum("mpk,mk->p", mixed, gains[..., -1]),
         mixed,
-        own,
+        per_motion,
     )

@@ -198,8 +198,8 @@ def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
         of_label = [name for name, other in zip(groups, kind, strict=True) if other == label]
         verb = VERBS[label][len(of_label) > 1]
         everyone = "both" if len(groups) == 2 else "all"
-        who = everyone if len(of_label) == len(groups) > 1 else ", ".join(of_label)
-        parts.append(f"{who} {verb}")
+        names = everyone if len(of_label) == len(groups) > 1 else ", ".join(of_label)
+        parts.append(f"{names} {verb}")
     percent = round(100 * share, 0 if share >= 0.1 else 1)
     return "\n".join([f"{percent:g} %", *parts])
 

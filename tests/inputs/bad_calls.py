@@ -34,9 +34,16 @@ NOT_NEGATIVE = re.compile(
 # Arguments whose values the function hands to the caller's code, or to anything that JAX can take.
 ANYTHING = {
     "control", "policy_memory", "params0", "data", "optimizer", "controls0", "params", "free", "free0",
-    "direction", "mj_model", "mj_data", "grid", "own0",
+    "direction", "mj_model", "mj_data", "grid", "per_motion0",
 }  # fmt: skip
-TREES = {"control", "policy_memory", "params0", "data", "free", "own0"}  # of numbers, for the caller's code
+TREES = {
+    "control",
+    "policy_memory",
+    "params0",
+    "data",
+    "free",
+    "per_motion0",
+}  # of numbers, for the caller's code
 # Cases that are no mistakes: batches of any axes, numbers of any size, infinity as a default.
 FINE = {
     ("raise_if_failed", "info", "a number"),

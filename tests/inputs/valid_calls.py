@@ -345,7 +345,7 @@ CALLS = {
     "optimize.identify": lambda: {
         "score": distance_score, "params0": {"a": jnp.ones(())}, "data": jnp.ones((4, 1)), "max_steps": 2},
     "optimize.identify_motions": lambda: {
-        "residuals": distance_residuals, "params0": {"a": jnp.ones(())}, "own0": jnp.zeros((4, 1)),
+        "residuals": distance_residuals, "params0": {"a": jnp.ones(())}, "per_motion0": jnp.zeros((4, 1)),
         "data": jnp.ones((4, 3)), "max_steps": 2},
     "optimize.pose_residuals": constant(
         predicted=jnp.ones((2, 7)), measured=jnp.ones((2, 7)), position_noise=1.0, angle_noise=1.0),
