@@ -54,11 +54,11 @@ def swing(params, own, data):
 
 def test_a_wrong_minimum_is_named_and_another_start_leaves_it(rng):
     data = jnp.asarray(np.sin(7.0 * np.asarray(TIMES)) + NOISE * rng.normal(size=(4, 21)))
-    own0 = jnp.ones((4, 1))
-    _, _, alone = jc.optimize.identify_motions(swing, {"rate": 17.0}, own0, data)
+    per_motion0 = jnp.ones((4, 1))
+    _, _, alone = jc.optimize.identify_motions(swing, {"rate": 17.0}, per_motion0, data)
     assert alone.status & int(jc.Status.INACCURATE) and alone.misfit > 2
     params, _, info = jc.optimize.identify_motions(
-        swing, {"rate": 17.0}, own0, data, starts={"rate": jnp.array([2.0, 6.0, 25.0])}
+        swing, {"rate": 17.0}, per_motion0, data, starts={"rate": jnp.array([2.0, 6.0, 25.0])}
     )
     assert info.status == 0 and params["rate"] == pytest.approx(7.0, abs=0.05)
     assert info.ends.shape == (4, 1) and info.misfits.shape == info.statuses.shape == (4,)
@@ -92,7 +92,7 @@ def test_a_bound_holds(rng):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"own0": jnp.zeros((0, 2))}, "own0: expected"),
+        ({"per_motion0": jnp.zeros((0, 2))}, "per_motion0: expected"),
         ({"data": jnp.full((12, 21), jnp.nan)}, "data|residuals: expected finite"),
         ({"starts": {"gravity": jnp.ones((2, 2))}}, "starts: expected"),
         ({"bounds": {"gravity": (2.0, 3.0)}}, "bounds: expected"),
@@ -101,7 +101,7 @@ def test_a_bound_holds(rng):
     ],
 )
 def test_bad_input_is_named(rng, change, words):
-    given = {"params0": {"gravity": 1.0}, "own0": jnp.zeros((12, 2)), "data": thrown(rng)[1]} | change
+    given = {"params0": {"gravity": 1.0}, "per_motion0": jnp.zeros((12, 2)), "data": thrown(rng)[1]} | change
     with pytest.raises(ValueError, match=words):
         jc.optimize.identify_motions(fall, **given)
 
