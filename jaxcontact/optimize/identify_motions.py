@@ -93,7 +93,8 @@ def identify_motions(
 
     Args:
         residuals: (params, per_motion, data) -> (m, r), of each motion in units of their noise, such as those
-            of `pose_residuals`; row i depends on row i of `per_motion0` alone. A residual times weight 0 is left out.
+            of `pose_residuals`; row i depends on row i of `per_motion0` alone. A residual times weight 0 is
+            left out.
         params0: pytree of floats to start from.
         per_motion0: pytree of floats (m, ...), the numbers of each motion.
         data: pytree of arrays, passed to `residuals`.
