@@ -6,8 +6,8 @@ RUN := $(VENV)/bin/python
 CONSTRAINTS := constraints.txt
 # Compiling is most of the time of the demo and the tests; test-all has the programs that users run.
 QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-# A fifth of the files of tests, another each day, runs with its long tests and is compiled as users compile: `make test
-# FIFTH=3`; the other files run without.
+# The short tests of a fifth of the files, another each day, are compiled as users compile; its long tests run, too: `make
+# test FIFTH=3`. The other files run without theirs.
 FIFTH ?= $(shell expr `date +%s` / 86400 % 5)
 # What took a while to compile is kept for the next run.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
@@ -32,8 +32,9 @@ demo-robot:
 test: $(VENV)/installed-test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
-	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow and not long" --all-but-fifth $(FIFTH)
-	$(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(STUCK) -m "not slow" \
+	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(STUCK) \
+		-m "not slow" --beside-fifth $(FIFTH)
+	$(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow and not long" \
 		--fifth $(FIFTH)
 	@$(MAKE) --no-print-directory -j2 -O test-float32 test-types-and-fuzz
 

@@ -1,7 +1,8 @@
 """Settings of every test: double precision, strict shapes, fixed seeds.
 
 JAXCONTACT_FLOAT32=1 turns double precision off and keeps only the tests marked `float32`.
-`--fifth 3` keeps one fifth of the files, `--all-but-fifth 3` the others: `make test` compiles a fifth as users do.
+`--fifth 3` keeps one fifth of the files, and `--beside-fifth 3` the short tests of the others and its long ones:
+`make test` compiles the short tests of a fifth as users do.
 """
 
 import collections
@@ -25,7 +26,9 @@ settings.load_profile("jaxcontact")
 
 def pytest_addoption(parser):
     parser.addoption("--fifth", type=int, help="0..4: only the files of this fifth")
-    parser.addoption("--all-but-fifth", type=int, help="0..4: only the files of the other fifths")
+    parser.addoption(
+        "--beside-fifth", type=int, help="0..4: short tests of the other fifths, long tests of this one"
+    )
 
 
 def fifth_of(path):
@@ -39,30 +42,36 @@ def pytest_ignore_collect(collection_path, config):
         return None
     if FLOAT32 and "mark.float32" not in collection_path.read_text():
         return True
-    only, without = config.getoption("--fifth"), config.getoption("--all-but-fifth")
-    if only is None and without is None:
-        return None
-    inside = fifth_of(collection_path) == (without if only is None else only)
-    return True if inside == (only is None) else None
+    only = config.getoption("--fifth")
+    return True if only is not None and fifth_of(collection_path) != only else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     _mark_slow_cases(items)
-    if config.getoption("--fifth") is not None:
+    if (fifth := config.getoption("--beside-fifth")) is not None:
+        _keep(config, items, lambda item: is_long(item) == (fifth_of(item.path) == fifth))
         _put_long_files_first(items)
     if not FLOAT32:
         return
-    left_out = [item for item in items if item.get_closest_marker("float32") is None]
-    items[:] = [item for item in items if item.get_closest_marker("float32") is not None]
-    config.hook.pytest_deselected(items=left_out)
+    _keep(config, items, lambda item: item.get_closest_marker("float32") is not None)
     for item in items:  # which know that they run in single precision
         item.add_marker(pytest.mark.filterwarnings("ignore::jaxcontact.PrecisionWarning"))
 
 
+def is_long(item):
+    return item.get_closest_marker("long") is not None
+
+
+def _keep(config, items, wanted):
+    """Leave out the tests that are not wanted, in place."""
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = [item for item in items if wanted(item)]
+
+
 def _put_long_files_first(items):
     """Sort files by their numbers of long tests, so that none of these begins when the others are done."""
-    numbers = collections.Counter(item.path for item in items if item.get_closest_marker("long"))
+    numbers = collections.Counter(item.path for item in items if is_long(item))
     items.sort(key=lambda item: -numbers[item.path])
 
 

@@ -1,4 +1,4 @@
-"""Every file of tests is in one fifth, and a run of one fifth and a run of the others are all files."""
+"""Every file of tests is in one fifth; a fifth and the run beside it are all short tests, and long ones of one."""
 
 import subprocess
 import sys
@@ -23,12 +23,12 @@ def collected(*options):
         str(FOLDER),
     ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=TESTS.parent)
-    return {line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line}
+    return {line for line in done.stdout.splitlines() if "::" in line}
 
 
-@pytest.mark.slow  # five processes that import JAX
-def test_the_fifths_share_no_file_and_leave_none_out():
-    every = collected()
+@pytest.mark.slow  # nine processes that import JAX
+def test_the_fifths_share_no_file_and_leave_no_short_test_out():
+    every, short = collected(), collected("-m", "not long")
     fifths = [collected("--fifth", str(k)) for k in range(5)]
-    assert sorted(path for fifth in fifths for path in fifth) == sorted(every)
-    assert collected("--all-but-fifth", "2") == every - fifths[2]
+    assert sorted(test for fifth in fifths for test in fifth) == sorted(every)
+    assert collected("--beside-fifth", "2") == (short - fifths[2]) | (fifths[2] - short)

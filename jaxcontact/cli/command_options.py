@@ -420,6 +420,7 @@ def add_stability(commands: Any) -> argparse.ArgumentParser:
 
 def check_stability(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `stability` cannot work; set those that were not named."""
+    check_cluster(options, "" if options.chart else "only with --chart")
     defaults: dict[str, Any] = {"method": "homogeneous", "points": 30, "out": Path("out")}
     defaults |= {name: default for name, (default, _) in SLOPE_NUMBERS.items()}
     of_chart = ("points", "out")
@@ -432,7 +433,6 @@ def check_stability(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if not smallest <= value <= largest:
             raise UsageError(f"--{name}: expected an integer in {smallest}..{largest}, got {value}")
-    check_cluster(options, "" if options.chart else "only with --chart")
     if options.chart:
         _check_folder("out", options.out)
         return

@@ -60,7 +60,7 @@ def value_and_slopes(function, x):
     return value, forward
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_dry_friction_stops_a_slide_after_its_way():
     """From 2 m/s under 3 N of 1.5 kg: x = m v^2 / 2f = 1 m after 1 s, then rest; dx/dv = m v / f."""
     model = jc.load_mjcf(RAIL.format('frictionloss="3"'))
