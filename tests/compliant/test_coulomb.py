@@ -61,6 +61,7 @@ def test_a_sliding_box_stops_where_a_rigid_one_does(box, mu, dt):
     assert np.all(heights <= 0.02 + 1e-9)  # no gap: it sinks by its weight alone
 
 
+@pytest.mark.long
 def test_no_gap_under_what_slides_at_two_metres_per_second(box):
     springs = box.params.material.stiffness
     for softness in (1.0, 100.0):

@@ -170,6 +170,7 @@ def test_meshes_that_lie_on_one_another_touch_at_corners(depth):
     np.testing.assert_allclose(np.max(np.abs(point[:, :2]), axis=1), 0.1, atol=1e-9)
 
 
+@pytest.mark.long
 def test_a_cylinder_on_its_end_and_on_its_side():
     numbers = {"acylinder_radius": 0.05, "acylinder_half": 0.1, "bbox_size": np.array([0.3, 0.1, 0.2])}
     point, phi, _ = resting(numbers, "cylinder", "box", (0, 0, 0.2), about_z(0.3))

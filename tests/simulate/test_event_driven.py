@@ -505,6 +505,7 @@ def test_shares_of_a_load_move_with_the_corners_of_a_face():
     )
 
 
+@pytest.mark.long
 def test_a_box_slides_straight_and_stops_within_a_step_or_at_its_end():
     """Round-off turns it, by directions of friction that no step across its rest resolves."""
     dt, mu = 0.02, 0.9

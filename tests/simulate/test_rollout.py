@@ -150,6 +150,7 @@ def test_other_numbers_do_not_compile_again():
     assert len(traced) == once > 0
 
 
+@pytest.mark.long
 def test_a_trajectory_is_saved_and_loaded(tmp_path):
     found = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
     found.save(tmp_path / "run.npz")

@@ -116,6 +116,7 @@ def test_zeno_block_comes_to_rest_and_time_goes_on():
     assert path.s[-1] == 32.0
 
 
+@pytest.mark.long
 def test_block_at_rest():
     path, info = block((0.0, 0.0, 0.0), length=5.0)
     normal = np.sum(path.lam[:, :, 0], axis=1) / path.t_rate

@@ -63,6 +63,7 @@ def test_the_associated_law_is_the_minimum_of_a_cone_program():
     assert info.status == 0 and info.residual < 1e-12
 
 
+@pytest.mark.long
 def test_pairs_of_mass_and_rows_and_padding():
     """(M, J) is J M^-1 J^T, with M or its diagonal; 8 contacts more or less run one program."""
     rng = np.random.default_rng(2)

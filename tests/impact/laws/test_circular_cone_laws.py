@@ -131,6 +131,7 @@ def test_a_solver_of_the_other_cone_is_refused():
         jc.impact.anitescu_potra(terms, v, num_directions=8, solver=jc.CoulombNewton())
 
 
+@pytest.mark.long
 def test_the_corners_of_a_face_share_an_impact_as_equally_soft_ones():
     """Loads of rigid corners are free by one number, and friction on a face that spins depends on it.
 

@@ -324,6 +324,7 @@ def test_visited_equals_all_with_two_contacts(gait, monkeypatch):
     assert np.mean(gap < 1e-12) >= 0.999
 
 
+@pytest.mark.long
 def test_lemke_takes_one_of_the_solutions(gait):
     samples = gait(1000, selection="lemke")
     assert not np.any(samples.status)
