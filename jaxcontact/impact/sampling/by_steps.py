@@ -84,11 +84,11 @@ class BySteps:
             path=path,
         )
 
-    def miss_bound(self, draws: Sobol | Iid | Shaped) -> float | None:
+    def miss_bound(self, draws: Sobol | Iid | Shaped, num_samples: int) -> float | None:
         """Bound the share of steps of which further searches find an outcome more."""
         if self.on_host is None or not self.on_host.tries:
             return None
-        law, numbers = self.law, jnp.arange(CHECKED)
+        law, numbers = self.law, jnp.arange(min(num_samples, CHECKED))
         orders = _orders(draws, numbers, law.impulse_step, law.max_steps)
         return float(binomial_upper(*self.on_host.count_missed(orders, FURTHER), CONFIDENCE))
 

@@ -31,7 +31,7 @@ class ImpactSamples(Record):
             not with "visited", where a sample depends on the modes that earlier ones met.
         miss_bound: of steps that are searched, the 95 % upper bound of the share of steps of which 32 further
             searches find an outcome that the own four missed: Clopper and Pearson's, from one in eight steps
-            of the first 64 samples, as if they were independent. None where nothing is searched.
+            of at most 64 samples, as if they were independent. None where nothing is searched.
     """
 
     SHAPES: ClassVar[dict[str, str]] = {

@@ -92,10 +92,10 @@ class Stream:
         self.complete = not self.collides or known_all
         self.miss_bound: float | None = None
 
-    def bound_misses(self) -> None:
+    def bound_misses(self, num_samples: int) -> None:
         """Search steps of some samples for longer, for `ImpactSamples.miss_bound`."""
         if self.collides and not self.enumerates:
-            self.miss_bound = self.by_steps.miss_bound(self.draws)
+            self.miss_bound = self.by_steps.miss_bound(self.draws, num_samples)
 
     def chunks(
         self,

@@ -69,7 +69,7 @@ def test_a_bound_says_how_many_steps_miss_an_outcome(tmp_path, rng):
 
     def bound(mu, **more):
         at = terms.replace(mu=jnp.full(6, mu))
-        return jc.impact.sample(at, v, law, num_samples=8, **more).miss_bound
+        return jc.impact.sample(at, v, law, num_samples=64, **more).miss_bound
 
     few, many = bound(0.0), bound(3.0)
     assert 0.0 < few < 0.3 and many > 1.5 * few
