@@ -55,7 +55,7 @@ def main():
     left.set(ylim=(0, 100), ylabel="share of the impulse orders (%)")
     left.set_title("Small steps leave one kind of outcome")
     left.text(0.3, 50, "hind foot lifts,\nfore foot sticks", ha="center", color="white")
-    left.text(4.0, 70, "hind foot slides,\nfore foot sticks", ha="center")
+    left.text(4.7, 72, "hind foot slides,\nfore foot sticks", ha="center", fontsize=8)
     left.text(5.0, 94, "both slide", ha="center", va="center", fontsize=8)
     right.fill_between(FACTORS, result.low[:, PITCH], result.high[:, PITCH], alpha=0.5)
     right.text(1.0, 0.38, "all sampled orders", ha="center", color="tab:blue")
