@@ -157,7 +157,7 @@ def draw(clouds: dict[str, np.ndarray], path: Path) -> None:
     """Draw a panel for each number of sides, over the outcomes of the circle; a point is an impulse order."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 3.2), layout="constrained")
+    figure = Figure(figsize=(9.0, 2.9), layout="constrained")
     panels = figure.subplots(1, len(DRAWN), sharex=True, sharey=True)
     style = {"s": 9.0, "linewidths": 0}
     for axes, cone in zip(panels, DRAWN, strict=True):
@@ -165,9 +165,7 @@ def draw(clouds: dict[str, np.ndarray], path: Path) -> None:
         points = axes.scatter(*clouds[cone].T, c="#0072b2", **style)
         axes.set(title=cone, xlabel="slides along x (m/s)", xticks=(0.0, 0.2, 0.4, 0.6), aspect="equal")
     panels[0].set(ylabel="along y (m/s)", yticks=(-0.2, 0.0))
-    names = ["friction cone with so many sides", "circular cone"]
-    figure.legend([points, behind], names, loc="outside lower center", ncols=2, frameon=False)
-    figure.suptitle("The more sides a friction cone has, the more a corner slides as with a circular one")
+    figure.legend([points, behind], ["polygon", "circle"], loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(path, dpi=110)
 
 

@@ -110,7 +110,8 @@ def picture():
             axes.barh(row, share, left=left, color=colours[number], height=0.7)
             if share > 4:
                 words = f"{NUMBERS[number]}\n{share:.0f} %"
-                axes.text(left + share / 2, row, words, color=_ink(number), **middle)
+                letters = middle if share > 8 else middle | {"fontsize": 6.5}
+                axes.text(left + share / 2, row, words, color=_ink(number), **letters)
             left += share
         axes.barh(row, 14, left=104, color=colours[mujoco], height=0.7, clip_on=False)
         axes.text(111, row, NUMBERS[mujoco], color=_ink(mujoco), **middle)
