@@ -126,10 +126,10 @@ def _write_pictures(
             writer.grab_frame()
 
 
-def _in_lines(title: str, most: int) -> str:
-    """Break a title into lines of about equal length, with `most` letters at most."""
-    count = math.ceil(len(title) / most)
-    return textwrap.fill(title, min(most, math.ceil(len(title) / count) + 6)) if count > 1 else title
+def _in_lines(title: str, letters: int) -> str:
+    """Break a title into lines of about equal length, with so many letters at most."""
+    count = math.ceil(len(title) / letters)
+    return textwrap.fill(title, min(letters, math.ceil(len(title) / count) + 6)) if count > 1 else title
 
 
 def _name_shares(figure: Figure, groups: Sequence[Group]) -> None:
