@@ -177,7 +177,8 @@ def _kinds(
     if np.sort(counts)[::-1][:MOST_KINDS].sum() < ENOUGH * len(states):
         states[states < LABELS.index("lifts")] = STAYS
         kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
-    shown, share = [], 0.0
+    shown: list[tuple[str, np.ndarray, Any]] = []
+    share = 0.0
     for kind in np.argsort(-counts, kind="stable")[:MOST_KINDS]:
         if len(shown) >= 3 and counts[kind] < RARE * len(labels):
             break

@@ -58,6 +58,7 @@ def arrow(axes: Axes, start: np.ndarray, along: np.ndarray, colour: str) -> None
 
 def label_curves(axes: Axes) -> None:
     """Write the label of every curve beside its end, in its colour; near labels move apart."""
+    axes.autoscale_view()  # else limits are those before the curves
     ends = []
     for line in axes.lines:
         x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
