@@ -51,9 +51,8 @@ def risk_of(costs: jax.Array, risk: str = "mean", *, share: float = 0.1) -> jax.
     if risk == "worst":
         return jnp.max(costs)
     worst_first = -jnp.sort(-costs)
-    taken = jnp.clip(share * costs.shape[0] - jnp.arange(costs.shape[0]), 0.0, 1.0)
-    # A product with a weight of zero would hide nothing: NaN times zero is NaN.
-    return worst_first @ taken / jnp.sum(taken)
+    weights = jnp.clip(share * costs.shape[0] - jnp.arange(costs.shape[0]), 0.0, 1.0)
+    return worst_first @ weights / jnp.sum(weights)
 
 
 @checked(

@@ -118,17 +118,9 @@ def track(
     if inputs is None:
         raise ValueError("trajectory: expected a motion with inputs, got None")
     size = 2 * model.structure.num_velocities
-    Q, R = (
-        _matrix(*given)
-        for given in (("state_cost", state_cost, size), ("control_cost", control_cost, inputs.shape[1]))
-    )
-    dt = states.t[1] - states.t[0]
-
-    def at_step(state: State, u: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        linear, info = linearize(model, state, u, stepper=stepper, dt=dt)
-        return linear.A, linear.B, info.status
-
-    A, B, statuses = jax.vmap(at_step)(jax.tree.map(lambda x: x[:-1], states), inputs)
+    Q = _matrix("state_cost", state_cost, size)
+    R = _matrix("control_cost", control_cost, inputs.shape[1])
+    A, B, status = _linear_steps(model, states, inputs, stepper)
 
     def backward(P: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         A, B = step
@@ -151,7 +143,6 @@ def track(
             lambda c: (c[1] > tol) & (c[2] < max_periods), improved, (P, residual + jnp.inf, number)
         )
     P, K = over_period(P)
-    status = lax.reduce(statuses, jnp.uint32(0), lax.bitwise_or, (0,))
     status = status | flag(residual > tol, Status.INACCURATE) | flag(~is_finite(K), Status.NONFINITE)
     way = states.q[-1] - states.q[0] if periodic else jnp.zeros_like(states.q[0])
     policy = Tracking(states=states, inputs=inputs, gains=K, period=way, repeats=jnp.asarray(periodic))
@@ -160,6 +151,20 @@ def track(
         without=_multipliers(A), with_feedback=_multipliers(A - B @ K),
     )  # fmt: skip
     return policy, info
+
+
+def _linear_steps(
+    model: Model, states: State, inputs: jax.Array, stepper: Stepper
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Linearise every step of a motion; return A (T, n, n), B (T, n, nu) and all bits of their status."""
+    dt = states.t[1] - states.t[0]
+
+    def at_step(state: State, u: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        linear, info = linearize(model, state, u, stepper=stepper, dt=dt)
+        return linear.A, linear.B, info.status
+
+    A, B, statuses = jax.vmap(at_step)(jax.tree.map(lambda x: x[:-1], states), inputs)
+    return A, B, lax.reduce(statuses, jnp.uint32(0), lax.bitwise_or, (0,))
 
 
 def _matrix(name: str, cost: jax.Array, size: int) -> jax.Array:
@@ -171,7 +176,7 @@ def _matrix(name: str, cost: jax.Array, size: int) -> jax.Array:
 
 def _multipliers(steps: jax.Array) -> jax.Array:
     """Compute the sizes of the eigenvalues of the product of steps (T, n, n), largest first."""
-    whole, _ = lax.scan(
+    product, _ = lax.scan(
         lambda product, step: (step @ product, None), jnp.eye(steps.shape[1], dtype=steps.dtype), steps
     )
-    return -jnp.sort(-jnp.abs(jnp.linalg.eigvals(whole)))
+    return -jnp.sort(-jnp.abs(jnp.linalg.eigvals(product)))
