@@ -24,7 +24,7 @@ from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
 from jaxcontact.ess.run import flow_info, run
 from jaxcontact.ess.settings import Settings
-from jaxcontact.ess.simultaneous_crossing import NumberRates, across_corner
+from jaxcontact.ess.simultaneous_crossing import Forced, NumberRates, across_corner
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
@@ -82,9 +82,9 @@ def propagate(
     eps: jax.Array,
     corner_tol: jax.Array | None,
     max_events: int,
-    forced: jax.Array | None = None,
+    forced: Forced | None = None,
 ) -> _Carry:
-    """Propagate a direction along the rows of a plan, at fixed times; `forced` (max_events,) is its order."""
+    """Propagate a direction along the rows of a plan, at fixed times; `forced` orders all its crossings."""
     info, m = flow_info(plan, max_events), crossed0.shape[0]
 
     def field(t: jax.Array, x: jax.Array, mask: jax.Array, d: NumberRates) -> jax.Array:
@@ -114,7 +114,7 @@ def propagate(
             together = (index >= c.event) & (info.event_times <= until) & (info.order >= 0)
             members = jnp.any(together[:, None] & (info.order[:, None] == jnp.arange(m)[None, :]), axis=0)
             moved = c.dx + (done.t - c.t) * df
-            ahead = None if forced is None else lax.dynamic_slice(forced, (c.event,), (m,))
+            ahead = None if forced is None else forced.from_event(c.event, m)
             place = done.t, done.before, c.crossed
             corner = across_corner(es, inputs, direction, *place, members, moved, ahead)
             size = jnp.sum(members, dtype=jnp.int32)

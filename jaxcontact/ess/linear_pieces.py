@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number_leaves, check_some
@@ -27,8 +26,9 @@ from jaxcontact.ess.b_derivative import (
 )  # fmt: skip
 from jaxcontact.ess.inputs import Inputs
 from jaxcontact.ess.plan import Plan
-from jaxcontact.ess.run import run
+from jaxcontact.ess.run import list_events, run
 from jaxcontact.ess.settings import Settings
+from jaxcontact.ess.simultaneous_crossing import Forced
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
@@ -45,20 +45,33 @@ class LinearPieces(Record):
     Along the directions `basis`, coefficients c lie in piece p if conditions[p] @ c >= 0, and dx1 is then
     jacobians[p] @ c. The cones cover all coefficients and meet in their boundaries, where pieces agree.
 
+    Near a tie, whose crossings lie within `corner_tol`, the pieces are those of the tie, moved: x1 changes by
+    offsets[p] + jacobians[p] @ c where conditions[p] @ c + margins[p] >= 0, with an error of second order in
+    c and in the time between the crossings.
+
     Attributes:
         jacobians: (p, n, k).
         conditions: (p, r, k) s; rows of zeros hold always.
         orders: (p, max_events) guards in the order of their crossing, -1 beyond.
+        offsets: (p, n), zero at a tie.
+        margins: (p, r) s, zero at a tie.
     """
 
     jacobians: jax.Array
     conditions: jax.Array
     orders: jax.Array
+    offsets: jax.Array
+    margins: jax.Array
 
     def rate(self, coefficients: jax.Array) -> jax.Array:
         """Return dx1 (n,) along coefficients (k,): that of the piece whose worst condition is best."""
         margins = jnp.min(self.conditions @ coefficients, axis=1, initial=0.0)
         return self.jacobians[jnp.argmax(margins)] @ coefficients
+
+    def of_cost(self, by_end: jax.Array, by_coefficients: jax.Array) -> LinearPieces:
+        """Return the pieces of a cost: its gradients are `by_end` (n,) and, at a fixed end, (k,)."""
+        slopes = jnp.einsum("i,pik->pk", by_end, self.jacobians) + by_coefficients[None]
+        return self.replace(jacobians=slopes[:, None], offsets=self.offsets @ by_end[:, None])
 
 
 @checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
@@ -76,7 +89,8 @@ def one_sided_jacobian(
     """Compute the linear pieces of the B-derivative of the flow, and the cones of directions that take them.
 
     A host function. Without corners there is one piece, the Jacobian; a corner of k guards has up to k!, of
-    which those that no direction takes are left out.
+    which those that no direction takes are left out. `corner_tol` of the settings decides how far apart
+    crossings still make a corner; the wider, the farther from a tie are its pieces known.
 
     Args:
         model, x0, t0, t1, settings, control, crossed0: as `flow`.
@@ -101,21 +115,26 @@ def one_sided_jacobian(
     basis = basis if isinstance(basis, Direction) else Direction(x=basis)
     inputs, mask, plan, widths = run(model, x0, t0, t1, settings, control, crossed0)
     propagated = functools.partial(
-        _propagate_all, model.system, settings.max_events, inputs, basis, mask, plan, widths,
+        _propagate_in_order, model.system, settings.max_events, inputs, basis, mask, plan, widths,
         corner_width(settings, inputs.x0),
     )  # fmt: skip
-    natural = np.asarray(info.order)[None]
-    first = np.asarray(propagated(jnp.asarray(natural))[2])[0, 0]
-    orders = _list_orders(natural[0], first)
-    dx, leads, _, stuck = (np.asarray(a) for a in propagated(jnp.asarray(orders)))
-    jacobians, conditions = np.swapaxes(dx, 1, 2), np.moveaxis(leads, 1, -1)
+    natural = np.asarray(list_events(plan, settings.max_events)[0])
+    run_end, _, first, _ = (np.asarray(a) for a in propagated(jnp.asarray(natural)))
+    orders = _list_orders(natural, first[0])
+    ends = [jax.device_get(propagated(jnp.asarray(order))) for order in orders]
+    dx, leads, _, stuck = (np.stack(a) for a in zip(*ends, strict=True))
+    offsets = dx[:, -1] - run_end[-1]
+    jacobians, conditions = np.swapaxes(dx[:, :-1], 1, 2), np.moveaxis(leads, 1, -1)
     conditions = conditions.reshape(len(orders), -1, conditions.shape[-1])
+    conditions, margins = conditions[..., :-1], conditions[..., -1]
     possible = [p for p in range(len(orders)) if not stuck[p].any() and _has_interior(conditions[p])]
     used = np.any(conditions[possible] != 0, axis=(0, 2))
     return LinearPieces(
         jacobians=jnp.asarray(jacobians[possible]),
         conditions=jnp.asarray(conditions[possible][:, used]),
         orders=jnp.asarray(orders[possible]),
+        offsets=jnp.asarray(offsets[possible]),
+        margins=jnp.asarray(margins[possible][:, used]),
     ), info
 
 
@@ -150,7 +169,7 @@ def _has_interior(conditions: np.ndarray) -> bool:
 
 
 @functools.partial(jit, static_argnums=(0, 1))
-def _propagate_all(
+def _propagate_in_order(
     es: EventSystem,
     max_events: int,
     inputs: Inputs,
@@ -159,20 +178,19 @@ def _propagate_all(
     plan: Plan,
     eps: jax.Array,
     corner_tol: jax.Array | None,
-    orders: jax.Array,
+    order: jax.Array,
 ) -> tuple[jax.Array, ...]:
-    """Propagate all directions (k, ...) in all orders (p, max_events); return dx, leads, corners, stuck."""
+    """Propagate all directions (k, ...) in one order (max_events,); return dx, leads, corners, stuck.
 
-    def in_order(order: jax.Array) -> tuple[jax.Array, ...]:
-        padded = jnp.concatenate([order, jnp.full(crossed0.shape[0], -1, order.dtype)])
+    A last row, k + 1, has the displacement and the leads that the values of the guards make.
+    """
+    rows = jax.tree.map(lambda a: jnp.concatenate([a, jnp.zeros_like(a[:1])]), basis)
+    weights = jnp.zeros(rows.x.shape[0], eps.dtype).at[-1].set(1.0)
+    padded = jnp.concatenate([order, jnp.full(crossed0.shape[0], -1, order.dtype)])
 
-        def along(direction: Direction) -> tuple[jax.Array, ...]:
-            numbers = numbers_of(inputs, direction)
-            end = propagate(
-                es, inputs, numbers, crossed0, plan, direction.x, eps, corner_tol, max_events, padded
-            )
-            return end.dx, end.leads, end.first, end.grazed >= 0
+    def along(direction: Direction, weight: jax.Array) -> tuple[jax.Array, ...]:
+        numbers, forced = numbers_of(inputs, direction), Forced(padded, weight)
+        end = propagate(es, inputs, numbers, crossed0, plan, direction.x, eps, corner_tol, max_events, forced)
+        return end.dx, end.leads, end.first, end.grazed >= 0
 
-        return jax.vmap(along)(basis)
-
-    return lax.map(in_order, orders)
+    return jax.vmap(along)(rows, weights)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.ess.inputs import Inputs
@@ -22,6 +23,22 @@ class NumberRates(NamedTuple):
 
     params: Any
     control: Any
+
+
+class Forced(NamedTuple):
+    """An order of crossing to take in any case; then dx and leads are affine in the displacement.
+
+    Attributes:
+        order: (k,) guards.
+        weight: of the values of the guards at the corner: 0 as if all were zero there, 1 as they are.
+    """
+
+    order: jax.Array
+    weight: jax.Array
+
+    def from_event(self, event: jax.Array, count: int) -> Forced:
+        """Return the order of the crossings of a corner, which begins with an event."""
+        return self._replace(order=lax.dynamic_slice(self.order, (event,), (count,)))
 
 
 class Corner(NamedTuple):
@@ -49,14 +66,14 @@ def across_corner(
     crossed: jax.Array,
     members: jax.Array,
     dx: jax.Array,
-    forced: jax.Array | None = None,
+    forced: Forced | None = None,
 ) -> Corner:
     """Follow a displacement dx of the corner x through the crossings of its `members` (m,) bool.
 
     With fields frozen at the corner and guards replaced by their tangent planes, the displaced
     trajectory is a polygon y(s); its next crossing is the minimum of -(Dh_k y + dh_k) / (Dh_k f) over the
     guards still ahead. At the end it is compared with the trajectory itself, which left the corner at s = 0.
-    `forced` (m,) is an order to take in any case; then dx and leads are linear in the displacement.
+    With `forced` the displaced trajectory takes that order instead.
     """
     params, control = inputs.params, inputs.control
     m = members.shape[0]
@@ -64,10 +81,12 @@ def across_corner(
     def crossing(i: jax.Array, carry: Any) -> Any:
         y, s, corner, mask, ahead, order, stuck, leads = carry
         f = es.xdot(t, corner, mask, control, params)
-        _, offset = jax.jvp(es.guards, (corner, params), (y, direction.params))
+        values, offset = jax.jvp(es.guards, (corner, params), (y, direction.params))
+        if forced is not None:
+            offset = offset + forced.weight * values
         _, rate = es.guard_rates(corner, f, params)
         wait = jnp.where(ahead & (rate > 0), -offset / jnp.where(rate > 0, rate, 1.0), jnp.inf)
-        k = jnp.argmin(wait).astype(jnp.int32) if forced is None else forced[i]
+        k = jnp.argmin(wait).astype(jnp.int32) if forced is None else forced.order[i]
         lead = jnp.where(jnp.isfinite(wait) & (jnp.arange(m) != k), wait - wait[k], 0.0)
         good = jnp.isfinite(wait[k])
         stuck = jnp.where(jnp.any(ahead) & ~good & (stuck < 0), jnp.argmax(ahead).astype(jnp.int32), stuck)

@@ -21,6 +21,7 @@ from jaxcontact.optimize.periodic_gait import Launch as Launch
 from jaxcontact.optimize.periodic_gait import gait as gait
 from jaxcontact.optimize.periodic_gait import gait_outcome as gait_outcome
 from jaxcontact.optimize.periodic_gait import gait_outcome_rate as gait_outcome_rate
+from jaxcontact.optimize.piecewise_newton import PiecewiseNewton as PiecewiseNewton
 from jaxcontact.optimize.pose_residuals import pose_residuals as pose_residuals
 from jaxcontact.optimize.pose_residuals import pose_score as pose_score
 from jaxcontact.optimize.robot_gait import GaitInfo as GaitInfo

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,8 @@ from jaxcontact.optimize import resume
 from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian
 from jaxcontact.optimize.bounds import flat_bounds
 from jaxcontact.optimize.motion_program import MotionProgram, largest
-from jaxcontact.optimize.walks import AugmentedWalk, Reached, TangentWalk
+from jaxcontact.optimize.piecewise_newton import PiecewiseNewton
+from jaxcontact.optimize.walks import AugmentedWalk, PieceWalk, Reached, TangentWalk
 from jaxcontact.status import Status
 
 if TYPE_CHECKING:  # callers with an optimizer have imported optax
@@ -79,9 +80,10 @@ class TrajectoryInfo(Record):
         evaluations: motions computed, with their derivatives.
         corners: steps at which the gradient did not descend as predicted: another direction was searched, or
             an augmented Lagrangian stepped across a kink or jump.
-        status: 0; UNTERMINATED if the constraints are not met within `tol`. Of an augmented Lagrangian also
-            MAX_ITERS if the steps ended before a minimum, and KINK, a note, if the search ended at a kink or
-            jump, where no step along its direction descends.
+        status: 0; UNTERMINATED if the constraints are not met within `tol`. Of an augmented Lagrangian and
+            of `PiecewiseNewton` also MAX_ITERS if the steps ended before a minimum, and KINK, a note, if the
+            search ended at a kink or jump, where no step along its direction descends; a minimum at a kink
+            that `PiecewiseNewton` knows has 0.
         best_step: number of the step whose controls were returned, 0 for the start.
     """
 
@@ -97,6 +99,7 @@ class TrajectoryInfo(Record):
     best_step: int
 
 
+Optimizer = Union[AugmentedLagrangian, PiecewiseNewton, OneSided, "optax.GradientTransformation"]
 DEFAULT_OPTIMIZER = AugmentedLagrangian()
 
 
@@ -105,7 +108,7 @@ def trajectory(
     objective: Callable[[Any], jax.Array],
     controls0: Any,
     *,
-    optimizer: AugmentedLagrangian | OneSided | optax.GradientTransformation = DEFAULT_OPTIMIZER,
+    optimizer: Optimizer = DEFAULT_OPTIMIZER,
     constraints: Callable[[Any], jax.Array] | None = None,
     scale: Any = None,
     num_steps: int = 100,
@@ -124,8 +127,8 @@ def trajectory(
     Args:
         objective: controls -> cost (), NaN if the motion failed; calls motions such as `simulate.rollout`.
         controls0: pytree of floats to start from, no integers; constraints need not hold.
-        optimizer: `AugmentedLagrangian`, in reverse mode; an optax transformation, e.g. optax.adam(1e-2); or
-            `OneSided`.
+        optimizer: `AugmentedLagrangian`, in reverse mode; an optax transformation, e.g. optax.adam(1e-2); or,
+            at kinks, `PiecewiseNewton` or `OneSided`.
         constraints: controls -> (k,), to be zero; k less than the number of controls.
         scale: size of a control, a number or a pytree as controls0, such as the range of an actuator; None is
             half the range of `optimizer.bounds` where that is finite, else |controls0|, 1 where zero.
@@ -134,22 +137,24 @@ def trajectory(
         run: checkpoint, progress, about. The checkpoint is a file, written after every tenth step and the
             last; an existing file is continued. It stores versions, `controls0`, the programs of objective,
             constraints, `OneSided.rate` and optimizer with all numbers that they close over, and `run.about`,
-            a name for data that the programs do not contain, such as data that a host callback reads: these
-            determine the run. A call with more `num_steps` resumes; one with fewer returns the same result
-            as without the file. `progress(done, num_steps, cost, residual)` is called after every step.
+            a name for what the programs do not contain, such as data that a host callback reads or
+            `PiecewiseNewton.pieces`: these determine the run. A call with more `num_steps` resumes; one with
+            fewer returns the same result as without the file. `progress(done, num_steps, cost, residual)` is
+            called after every step.
 
     Returns:
         controls, TrajectoryInfo.
 
     Raises:
         ValueError: no motion at the start (cost or derivatives not finite), both `constraints` and
-            `OneSided`; bounds without the start; a scale that is not > 0; a `checkpoint` of another run, with
-            the names of what differs, or a damaged one.
+            `OneSided` or `PiecewiseNewton`; bounds without the start; a scale that is not > 0; a `checkpoint`
+            of another run, with the names of what differs, or a damaged one.
         TypeError: a leaf of `controls0` that is not of floats.
         FloatingPointError: steps lead to failed motions however short they are.
     """
-    if constraints is not None and isinstance(optimizer, OneSided):
-        raise ValueError("optimizer: OneSided takes no constraints; penalise them in the objective")
+    if constraints is not None and isinstance(optimizer, OneSided | PiecewiseNewton):
+        name = type(optimizer).__name__
+        raise ValueError(f"optimizer: {name} takes no constraints; penalise them in the objective")
     search = Search(optimizer, num_steps, tol, {}, scale)
     if constraints is None:
         return optimise(lambda z: (objective(z), jnp.zeros(0)), controls0, search, run)
@@ -189,24 +194,28 @@ def _optimise(
     if isinstance(optimizer, OneSided):
         rate, transformation = optimizer.rate, optimizer.optimizer
     is_augmented = isinstance(optimizer, AugmentedLagrangian)
-    program = MotionProgram(outcome, rate, None if is_augmented else transformation, unravel, scale, bounds)
+    has_own_steps = isinstance(optimizer, AugmentedLagrangian | PiecewiseNewton)
+    program = MotionProgram(outcome, rate, None if has_own_steps else transformation, unravel, scale, bounds)
     s = flat / scale
     reached: Reached = program.evaluate(s)
     if not program.good(*reached):
         raise ValueError(
             "controls0: the motion from there fails; cost, constraints or derivatives are not finite"
         )
-    walk: TangentWalk | AugmentedWalk
+    walk: TangentWalk | AugmentedWalk | PieceWalk
     if isinstance(optimizer, AugmentedLagrangian):
         walk = AugmentedWalk(program, optimizer, bounds, search.tol, (s, reached))
         about = about | {"optimizer": repr(dataclasses.replace(optimizer, bounds=None)), "tol": search.tol}
+    elif isinstance(optimizer, PiecewiseNewton):
+        walk = PieceWalk(program, optimizer, unravel, scale, (s, reached))
+        about = about | {"optimizer": f"PiecewiseNewton, radius {optimizer.radius}"}
     else:
         walk = TangentWalk(program, transformation, rate is not None, s)
     steps = resume.Steps(
         state=walk.first_state, costs=[], residuals=[], visited=[np.asarray(s)], doubtful=True
     )
     if checkpoint is not None:
-        first = None if is_augmented else steps.state
+        first = None if has_own_steps else steps.state
         about = {"format": resume.FORMAT, **about, **program.about(controls0, s, first)}
         stored = resume.load(checkpoint, about, steps.state)
         if stored is not None:
@@ -232,7 +241,7 @@ def _optimise(
 
 def _report(
     program: MotionProgram, steps: resume.Steps, end: tuple[jax.Array, tuple[jax.Array, ...]], tol: float,
-    walk: TangentWalk | AugmentedWalk,
+    walk: TangentWalk | AugmentedWalk | PieceWalk,
 ) -> tuple[jax.Array, TrajectoryInfo]:  # fmt: skip
     """Choose the best point, move it onto the constraints, and report the search in scaled controls."""
     s, (cost, r, jacobian) = end

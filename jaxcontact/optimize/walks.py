@@ -1,17 +1,18 @@
-"""Steps of an optimisation: `TangentWalk` by optax along the constraints, `AugmentedWalk` by quasi-Newton.
+"""Steps of an optimisation: `TangentWalk` by optax, `AugmentedWalk` by quasi-Newton, `PieceWalk` over kinks.
 
-Both append cost and violation of every step to the `resume.Steps` of a run, whose state they continue from.
+All append cost and violation of every step to the `resume.Steps` of a run, whose state they continue from.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.optimize import resume
+from jaxcontact.optimize import piecewise_newton, resume
 from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian, AugmentedSearch, join_reached
 from jaxcontact.optimize.motion_program import MotionProgram, largest
 from jaxcontact.status import Status
@@ -99,3 +100,84 @@ class AugmentedWalk:
         if ended == 1 or slope <= self._settings.slope * float(steps.state.units[0]):
             return crossings, 0
         return crossings, int(Status.KINK if crossings else Status.MAX_ITERS)
+
+
+class PieceState(NamedTuple):
+    """What a walk over pieces continues from; `ended` is 1 at a minimum, 2 where no step descends."""
+
+    curvature: np.ndarray
+    radius: np.ndarray
+    is_first: np.ndarray
+    ended: np.ndarray
+
+
+class PieceWalk:
+    """Steps over the linear pieces of a cost, each to a lower cost."""
+
+    def __init__(
+        self, program: MotionProgram, settings: piecewise_newton.PiecewiseNewton,
+        unravel: Callable[[jax.Array], Any], scale: jax.Array, start: tuple[jax.Array, Reached],
+    ) -> None:  # fmt: skip
+        s, (_, _, jacobian) = start
+        self._program, self._settings, self._unravel = program, settings, unravel
+        self._scale, self._known = np.asarray(scale, float), (b"", None)  # type: ignore[var-annotated]
+        slope = float(jnp.linalg.norm(jacobian[0]))
+        self.first_state = PieceState(
+            np.eye(s.size) * max(slope, np.finfo(float).tiny), np.asarray(float(settings.radius)),
+            np.asarray(True), np.asarray(0.0),
+        )  # fmt: skip
+
+    def _pieces(self, s: jax.Array) -> piecewise_newton.Pieces:
+        """Compute the pieces at s, or return those known from the last step."""
+        key = np.asarray(s).tobytes()
+        if self._known[0] != key:
+            controls = self._unravel(s * jnp.asarray(self._scale, s.dtype))
+            pieces = piecewise_newton.scaled_pieces(self._settings.pieces(controls), self._scale)
+            self._program.evaluations += 1 + len(pieces.slopes)
+            self._known = key, pieces
+        return self._known[1]
+
+    def advance(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> tuple[jax.Array, Reached]:
+        """Make one step, within smaller and smaller radii until the cost falls."""
+        state: PieceState = steps.state
+        pieces, cost, radius = self._pieces(s), float(reached[0]), float(state.radius)
+        size = abs(cost) + float(jnp.linalg.norm(reached[2][0]) * jnp.linalg.norm(s))
+        rounding = piecewise_newton.ROUNDING * float(jnp.finfo(s.dtype).eps) * size
+        ratio = -1.0
+        while radius > piecewise_newton.SHORTEST:
+            step = piecewise_newton.best_step(pieces, state.curvature, radius)
+            if step.promised <= rounding:
+                break
+            new = s + jnp.asarray(step.change, s.dtype)
+            outcome = self._program.evaluate(new)
+            is_good = self._program.good(*outcome)
+            ratio = (cost - float(outcome[0])) / step.promised if is_good else -1.0
+            longest = float(np.max(np.abs(step.change)))
+            if ratio >= piecewise_newton.ACCEPTED:
+                break
+            radius = piecewise_newton.SHRINKAGE * longest
+        if ratio >= piecewise_newton.ACCEPTED:
+            if ratio > piecewise_newton.GOOD and longest > 0.9 * radius:
+                radius *= 2.0
+            curvature = piecewise_newton.curvature_after(
+                state.curvature, step, pieces, self._pieces(new), bool(state.is_first)
+            )
+            state = PieceState(curvature, np.asarray(radius), np.asarray(False), state.ended)
+            s, reached = new, outcome
+        else:
+            is_minimum = radius > piecewise_newton.SHORTEST
+            state = state._replace(ended=np.asarray(1.0 if is_minimum else 2.0))
+        steps.state = state
+        steps.costs.append(float(reached[0]))
+        steps.residuals.append(0.0)
+        return s, reached
+
+    @staticmethod
+    def has_ended(steps: resume.Steps) -> bool:
+        """Tell whether the search is at its end."""
+        return float(steps.state.ended) > 0
+
+    @staticmethod
+    def end_status(steps: resume.Steps, slope: float) -> tuple[int, int]:
+        """Return no crossings, and the status of the end."""
+        return 0, (Status.MAX_ITERS, 0, Status.KINK)[int(steps.state.ended)]

@@ -421,7 +421,7 @@ def test_interrupted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     monkeypatch.setattr(impact, "sample", interrupt)
     code, _, err = run(capsys, "impact", "rocking_block", "--checkpoint", "nowhere")
     assert code == 130
-    assert "interrupted; the same command goes on" in err
+    assert "interrupted; the same command continues" in err
 
 
 @pytest.mark.slow

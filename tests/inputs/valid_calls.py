@@ -446,6 +446,7 @@ RECORDS = {
     "impact.Routh": constant(impulse_step=0.2, max_steps=3, restitution=0.5),
     "impact.RouthStep": constant(impulse_max=1.0),
     "optimize.AugmentedLagrangian": constant(slope=1e-3, penalty=1.0),
+    "optimize.PiecewiseNewton": lambda: {"pieces": lambda z: None, "radius": 0.5},
     "optimize.OneSided": lambda: {"optimizer": adam(), "rate": lambda z, d: jnp.sum(d)},
     "simulate.Compliant": constant(),
     "simulate.EventDriven": constant(rtol=1e-8),
