@@ -29,9 +29,11 @@ def surface_velocities(
 
     A spin is a vector (nc, 3), in the plane a number (nc, 1). `index` selects candidate contacts.
     """
+    twists = model.params.surface_velocity
+    assert twists is not None
     shapes = jnp.asarray(shapes_of(model)) if index is None else jnp.asarray(shapes_of(model))[index]
     sides = [
-        _of_side(model.params.surface_velocity[shapes[:, k]], owner, points, frames)
+        _of_side(twists[shapes[:, k]], owner, points, frames)
         for k, (owner, points) in enumerate(zip(bodies, (places.point, places.point_b), strict=True))
     ]
     (first, first_spin), (second, second_spin) = sides
