@@ -125,8 +125,9 @@ def _warnings_in_one_line(call: Callable[[], Any]) -> Any:
             result = call()
     finally:
         mujoco.set_mju_user_warning(before)
-    said = [(str(message.message), message.category) for message in messages]
-    for text, category in [*said, *((text, UserWarning) for text in printed)]:
+    said: list[tuple[str, type[Warning]]] = [(str(message.message), message.category) for message in messages]
+    said += [(text, UserWarning) for text in printed]
+    for text, category in said:
         warnings.warn(f"load_mjcf: MuJoCo warns: {' '.join(text.split())}", category, stacklevel=5)
     return result
 
