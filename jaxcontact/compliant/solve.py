@@ -185,6 +185,13 @@ def solve_velocity(
 ) -> tuple[jax.Array, StepInfo]:
     """v+ (nv,) and StepInfo of a step; see `solve`."""
     check_type("problem", problem, Problem)
+    terms = problem.terms
+    if terms.surface is not None:  # a sliding velocity beside G v, as h Gdot v is
+        still = terms.replace(gdot_v=terms.gdot_v + terms.surface / problem.dt, surface=None)
+        v, info = solve_velocity(problem.replace(terms=still), warm_start, settings)
+        nb, nl, nc, axes = count_rows(terms.kind)
+        running = terms.surface[nb + nl :].reshape(nc, axes)[:, 1:]
+        return v, info.replace(slip=info.slip + running)
     check_type("settings", settings, Settings)
     _check_problem(problem, warm_start)
     paper = settings.formulation == "min_norm"
@@ -228,8 +235,7 @@ def _info(
     momentum, misfit, _ = cone_program.residuals(program, x, p)
     u = row_algebra.apply_rows(program.columns, x)
     future = (by_axis(terms.phi + h * h * terms.gdot_v, terms.kind) + h * u)[: heads.stop]
-    drifting = u + h * by_axis(terms.gdot_v, terms.kind)
-    tangent, slip = (rows[heads.stop :].reshape(axes - 1, nc) for rows in (p, drifting))
+    tangent, slip = (rows[heads.stop :].reshape(axes - 1, nc) for rows in (p, u))
     excess = jnp.sqrt(jnp.sum(tangent**2, axis=0)) - program.mu * p[heads]
 
     def worst(values: jax.Array) -> jax.Array:

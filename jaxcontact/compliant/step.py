@@ -77,8 +77,6 @@ def _problem(
     if model.params.material is None:
         raise ValueError("params.material: expected a compliant.Material, got None")
     h = jnp.asarray(dt, state.q.dtype)
-    if terms.surface is not None:  # a sliding velocity beside G v, as h Gdot v is
-        terms = terms.replace(gdot_v=terms.gdot_v + terms.surface / h, surface=None)
     free = free_step(model, state, tau, h, M, kinematics)
     problem = Problem(
         M=free.M, v=free.v, f=free.push / h, terms=terms, material=model.params.material, dt=h, start=state.v
