@@ -120,7 +120,8 @@ class PieceWalk:
     ) -> None:  # fmt: skip
         s, (_, _, jacobian) = start
         self._program, self._settings, self._unravel = program, settings, unravel
-        self._scale, self._known = np.asarray(scale, float), (b"", None)  # type: ignore[var-annotated]
+        self._scale = np.asarray(scale, float)
+        self._known: tuple[bytes, piecewise_newton.Pieces] | None = None
         slope = float(jnp.linalg.norm(jacobian[0]))
         self.first_state = PieceState(
             np.eye(s.size) * max(slope, np.finfo(float).tiny), np.asarray(float(settings.radius)),
@@ -130,7 +131,7 @@ class PieceWalk:
     def _pieces(self, s: jax.Array) -> piecewise_newton.Pieces:
         """Compute the pieces at s, or return those known from the last step."""
         key = np.asarray(s).tobytes()
-        if self._known[0] != key:
+        if self._known is None or self._known[0] != key:
             controls = self._unravel(s * jnp.asarray(self._scale, s.dtype))
             pieces = piecewise_newton.scaled_pieces(self._settings.pieces(controls), self._scale)
             self._program.evaluations += 1 + len(pieces.slopes)
