@@ -25,6 +25,7 @@ from jaxcontact.batching.all_cores import num_cores
 
 LEVELS = (1e-4, 1e-8)
 FACTORS = (1.0, 2.0, 5.0, 20.0, 100.0, np.inf)
+HEADINGS = {"coulomb": "Coulomb's law", "associated": "Associated law"}
 PYTHONS = ("/usr/bin/python3", "python3")
 COPIES, COPIED_ROWS = 1000, 200  # problems of a batch, and their largest number of rows
 SINGLES = 3  # of these copies, which Siconos solves
@@ -291,24 +292,36 @@ def answer_lines(problems: dict[str, jc.io.FrictionProblem], judged: dict[str, J
 
 
 def draw(path: Path, by_law: dict[str, dict[str, Judged]]) -> None:
-    """Draw the profiles of both laws at both levels."""
+    """Draw the profiles of both laws at the sharper level."""
+    draw_profiles(
+        path,
+        {
+            law: shares({name: each.seconds[-1] for name, each in judged.items()}, FACTORS)
+            for law, judged in by_law.items()
+        },
+    )
+
+
+def draw_profiles(path: Path, by_law: dict[str, dict[str, list[float]]]) -> None:
+    """Draw the shares solved over the time allowed, by law and solver, in percent."""
     import matplotlib.pyplot as plt
 
-    factors = np.geomspace(1.0, 1e4, 200)
-    figure, axes = plt.subplots(len(by_law), len(LEVELS), figsize=(10, 3.6 * len(by_law)), squeeze=False)
-    for line, (law, judged) in zip(axes, by_law.items(), strict=True):
-        for k, (axis, level) in enumerate(zip(line, LEVELS, strict=True)):
-            times = {name: each.seconds[k] for name, each in judged.items()}
-            for name, row in shares(times, factors).items():
-                axis.step(factors, row, where="post", label=name)
-            title = f"{law}, within {level:g}"
-            axis.set(
-                xscale="log", xlabel="time, in multiples of the quickest", ylabel="share solved", title=title
-            )
-            axis.set_ylim(0.0, 1.02)
-        line[0].legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path, bbox_inches="tight", dpi=110)
+    figure, panels = plt.subplots(1, len(by_law), figsize=(10, 4.2), sharey=True, layout="constrained")
+    for axes, (law, profiles) in zip(panels, by_law.items(), strict=True):
+        lowest = 200.0  # of the labels so far, which keep a distance
+        for name, row in sorted(profiles.items(), key=lambda item: -item[1][-1]):
+            (line,) = axes.plot(range(len(row)), 100 * np.array(row), "o-", ms=4)
+            lowest = min(100 * row[-1], lowest - 5.5)
+            axes.text(len(row) - 0.85, lowest, name, color=line.get_color(), va="center")
+        ticks = ["any time" if np.isinf(factor) else f"{factor:g} x" for factor in FACTORS]
+        axes.set_xticks(range(len(FACTORS)), ticks)
+        axes.set(xlim=(-0.2, len(FACTORS) + 0.9), ylim=(-2, 105), title=HEADINGS[law])
+        axes.set_xlabel("time allowed, in multiples of the quickest solver's")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel(f"problems solved to {LEVELS[-1]:g} (%)")
+    solved = min(profiles["solve_friction"][-1] for profiles in by_law.values())
+    figure.suptitle(f"Given time, solve_friction solves {100 * solved:.0f} % of the problems by both laws")
+    figure.savefig(path, dpi=110)
     plt.close(figure)
 
 

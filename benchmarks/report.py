@@ -76,7 +76,9 @@ def draw_robots(path: Path, lines: list[dict[str, Any]]) -> None:
         yticklabels=labels,
     )
     axis.xaxis.set_major_formatter("{x:g}")
-    figure.legend(loc="outside upper center", ncols=len(ENGINES), frameon=False)
+    quicker = sum("jaxcontact" in row and row["jaxcontact"] < row["MuJoCo"] for row in times.values())
+    figure.legend(loc="outside lower center", ncols=len(ENGINES), frameon=False)
+    axis.set_title(f"{quicker} of {len(times)} models step quicker in jaxcontact than in MuJoCo")
     figure.savefig(path, dpi=100)
     plt.close(figure)
 

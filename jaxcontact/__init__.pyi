@@ -43,6 +43,7 @@ from jaxcontact.mechanics import retract as retract
 from jaxcontact.mechanics import velocity_map as velocity_map
 from jaxcontact.mechanics.motion_equations import bias as bias
 from jaxcontact.mechanics.motion_equations import mass_matrix as mass_matrix
+from jaxcontact.mechanics.surfaces import move_surfaces as move_surfaces
 from jaxcontact.mechanics.system import Model as Model
 from jaxcontact.mechanics.system import Params as Params
 from jaxcontact.mechanics.system import State as State

@@ -64,7 +64,10 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
         if code == 0:  # the presses before left less to compute than the delay
             break
         interrupted += 1
-        assert code == 130 and lines == ["jaxcontact: interrupted; the same command goes on"], (delay, lines)
+        assert code == 130 and lines == ["jaxcontact: interrupted; the same command continues"], (
+            delay,
+            lines,
+        )
     assert interrupted > 0
     assert main(["impact", "rocking_block", "--checkpoint", str(tmp_path / "run"), *few]) == 0
     expected = jc.impact.sample(

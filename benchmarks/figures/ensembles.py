@@ -143,22 +143,27 @@ def gait(worlds=256, steps=20, dt=0.005):
     lengths = np.abs(np.diff(feet_x(q[walks[:, None], at])))[..., 0]
     print("  time of a landing, std in ms:", np.round(1e3 * times.std(axis=0), 1))
     print("  length of a step, std in mm:", np.round(1e3 * lengths.std(axis=0), 1))
+    draw_gait(times, lengths, "docs/_static/ensemble_gait.png")
+
+
+def draw_gait(times, lengths, path):
+    """Draws by how much walks differ at every landing, in its time (s) and in the length of its step (m)."""
+    number = np.arange(1, times.shape[1] + 1)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    number = np.arange(1, steps + 1)
-    left.plot(number, 1e3 * times.std(axis=0), "o", color="tab:blue", label=f"{len(walks)} worlds")
-    first = 1e3 * times.std(axis=0)[1]
-    left.plot(
-        number, first * np.sqrt(number - 1), color="0.5", label="as a random walk from the second landing"
-    )
-    left.set(xlabel="landing", ylabel="standard deviation of its time (ms)", title="When a foot lands")
-    low, middle, high = 100 * np.quantile(lengths, [0.05, 0.5, 0.95], axis=0)
-    right.fill_between(number, low, high, alpha=0.3, label="5 to 95 % of worlds")
-    right.plot(number, middle, "o-", ms=3, label="median")
-    right.set(xlabel="landing", ylabel="length of the step (cm)", title="How far it steps", ylim=(47, 56))
+    late = 1e3 * times.std(axis=0)
+    left.plot(number, late, "o", color="tab:blue")
+    left.plot(number, late[1] * np.sqrt(number - 1), color="0.5")
+    left.text(20, 0.55 * late[-1], "grey: what a random walk\nwould do", color="0.4", ha="right")
+    left.set(ylabel="standard deviation of the time (ms)", ylim=(0, 35))
+    left.set_title("When a foot lands: the walks drift apart")
+    right.plot(number, 1e3 * lengths.std(axis=0), "o", color="tab:blue")
+    right.set(ylabel="standard deviation of the length (mm)", ylim=(0, 35))
+    right.set_title(f"How far it steps, {100 * lengths.mean():.0f} cm: they stay alike")
     for axes in (left, right):
-        axes.set_xticks(range(0, steps + 1, 5))
-        axes.legend(frameon=False)
-    figure.savefig("docs/_static/ensemble_gait.png", dpi=110)
+        axes.set(xlabel="number of the landing", xticks=range(0, number[-1] + 1, 5))
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{len(times)} walks that differ by the order of impulses alone")
+    figure.savefig(path, dpi=110)
 
 
 # A pillar falls flat on its four corners and bounces.
@@ -266,7 +271,12 @@ def pillar(worlds=512, dt=0.01, duration=6.0, bounce=BOUNCE):
     quadrants = np.bincount(2 * (turns[:, 0] > 0) + (turns[:, 1] > 0), minlength=4)
     print("  first impact, signs of (w_x, w_y):", quadrants.tolist(), chi_square(quadrants))
     print("  the four sides:", counts[:4].tolist(), chi_square(counts[:4]))
-    order = (5, 0, 1, 2, 3)
+    draw_pillar(counts, "docs/_static/ensemble_pillar.png")
+
+
+def draw_pillar(counts, path):
+    """Draws how many pillars end on each face: +x, -x, +y, -y, top, foot."""
+    names, order = ("+x", "-x", "+y", "-y"), (5, 0, 1, 2, 3)
     shares, bounds = 100 * counts / counts.sum(), 100 * np.array([binomial(k, counts.sum()) for k in counts])
     labels = ["stands", *(f"lies on its side {names[k]}" for k in order[1:])]
     figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
@@ -275,8 +285,9 @@ def pillar(worlds=512, dt=0.01, duration=6.0, bounce=BOUNCE):
         axes.plot(bounds[k], [row, row], color="0.2")
         axes.text(bounds[k, 1] + 0.5, row, f"{shares[k]:.1f} %", va="center")
     axes.invert_yaxis()
+    axes.set_title("A third of the pillars stand; the others fall to all four sides alike")
     axes.set(xlabel=f"share of {counts.sum()} worlds (%), with 95 % bounds", xlim=(0, 1.15 * bounds.max()))
-    figure.savefig("docs/_static/ensemble_pillar.png", dpi=110)
+    figure.savefig(path, dpi=110)
 
 
 def chi_square(counts):

@@ -51,18 +51,27 @@ def main():
     print("kinds", result.kinds, "settled", result.shares_settled, result.range_settled)
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.2), layout="constrained")
-    left.stackplot(FACTORS, np.asarray(result.shares).T, labels=result.kinds, alpha=0.8)
-    left.set(xscale="log", ylim=(0, 1), xlabel="impulse step / scale", ylabel="share of the samples")
-    left.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
-    right.fill_between(FACTORS, result.low[:, PITCH], result.high[:, PITCH], alpha=0.5, label="sampled")
-    for end, label in zip(ends, ("one foot after the other", None), strict=True):
-        right.axhline(float(end), color="black", linestyle="--", linewidth=1, label=label)
-    right.axhline(float(limit), color="tab:red", linewidth=1, label="equal rates")
-    right.set(xscale="log", xlabel="impulse step / scale", ylabel="pitch rate after (rad/s)")
-    right.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+    left.stackplot(FACTORS, 100 * np.asarray(result.shares).T, alpha=0.8)
+    left.set(ylim=(0, 100), ylabel="share of the impulse orders (%)")
+    left.set_title("Small steps leave one kind of outcome")
+    left.text(0.3, 50, "hind foot lifts,\nfore foot sticks", ha="center", color="white")
+    left.text(4.7, 72, "hind foot slides,\nfore foot sticks", ha="center", fontsize=8)
+    left.text(5.0, 94, "both slide", ha="center", va="center", fontsize=8)
+    right.fill_between(FACTORS, result.low[:, PITCH], result.high[:, PITCH], alpha=0.5)
+    right.text(1.0, 0.38, "all sampled orders", ha="center", color="tab:blue")
+    for end, foot in zip(ends, ("hind", "fore"), strict=True):
+        right.axhline(float(end), color="black", linestyle="--", linewidth=1)
+        right.text(0.07, float(end) + 0.01, f"the {foot} foot first, then the other", fontsize=8)
+    right.axhline(float(limit), color="tab:red", linewidth=1)
+    right.text(1.0, float(limit) - 0.035, "both feet at equal rates", color="tab:red", ha="center")
+    right.set(ylabel="pitch rate after the landing (rad/s)", ylim=(-0.1, 0.6))
+    right.set_title("and a narrower range of pitch rates")
     for axes in (left, right):
         axes.axvline(1.0, color="grey", linewidth=0.8, linestyle=":")
-        axes.set_xlim(FACTORS[-1], FACTORS[0])
+        axes.set(xlim=(FACTORS[-1], FACTORS[0]), xscale="log")
+        axes.set_xlabel("largest impulse of a step, over what stops one foot")
+        axes.set_xticks([0.1, 1.0, 8.0], ["0.1", "1", "8"])
+        axes.minorticks_off()
     figure.savefig(TARGET, dpi=110)
 
 

@@ -90,27 +90,36 @@ def landing(name):
     return heading, shares, int(lifting(terms, np.asarray(outcome_of_file(source, model))[None])[0])
 
 
+NUMBERS = ("none lifts", "1 lifts", "2 lift", "3 lift", "4 lift")
+
+
+def _ink(number):
+    """Return the colour of letters on the bar of a number."""
+    return "black" if number < 2 else "white"
+
+
 def picture():
     """Draws a bar per landing, divided by how many contacts lift."""
     landings = [landing(name) for name in LANDINGS]
     colours = plt.get_cmap("viridis")(np.linspace(0.95, 0.1, 5))
-    figure, axes = plt.subplots(figsize=(8, 3), layout="constrained")
+    middle = {"ha": "center", "va": "center", "fontsize": 9}
+    figure, axes = plt.subplots(figsize=(8, 3.4), layout="constrained")
     for row, (_, shares, mujoco) in enumerate(landings):
         left = 0.0
         for number, share in enumerate(100 * shares):
-            axes.barh(row, share, left=left, color=colours[number], height=0.6)
+            axes.barh(row, share, left=left, color=colours[number], height=0.7)
             if share > 4:
-                colour = "black" if number < 2 else "white"
-                axes.text(left + share / 2, row, f"{share:.0f} %", ha="center", va="center", color=colour)
+                words = f"{NUMBERS[number]}\n{share:.0f} %"
+                letters = middle if share > 8 else middle | {"fontsize": 6.5}
+                axes.text(left + share / 2, row, words, color=_ink(number), **letters)
             left += share
-        axes.plot(103, row, "o", ms=11, color=colours[mujoco], mec="black", clip_on=False)
-    for number, colour in enumerate(colours):
-        axes.barh(0, 0, color=colour, label=f"{number} lift" if number != 1 else "1 lifts")
-    axes.text(103, -0.75, "MuJoCo", ha="center")
+        axes.barh(row, 14, left=104, color=colours[mujoco], height=0.7, clip_on=False)
+        axes.text(111, row, NUMBERS[mujoco], color=_ink(mujoco), **middle)
+    axes.text(111, -0.6, "MuJoCo", ha="center")
     axes.set_yticks(range(len(landings)), [heading for heading, _, _ in landings])
-    axes.set(xlabel="share of the impulse orders (%)", xlim=(0, 100), ylim=(len(landings) - 0.5, -0.5))
+    axes.set(xlabel=f"share of {SAMPLES} impulse orders (%)", xlim=(0, 100), ylim=(len(landings) - 0.5, -0.5))
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=5, frameon=False)
+    figure.suptitle("How many contacts lift depends on the order of impulses; MuJoCo gives one number")
     figure.savefig("docs/_static/space_landings.png", dpi=110)
 
 

@@ -51,7 +51,7 @@ def main():
     figure = jc.viz.plot_paradox(
         np.degrees(ANGLES), FRICTIONS, kinds.reshape(grid[0].shape),
         names=("angle θ of the rod (degrees)", "friction µ"), boundaries=boundaries,
-        title=f"A rod that slides to the left, turning at ω = {SPIN} rad/s",
+        title="With much friction, the force on a rod that slides\nhas several solutions, or none",
     )  # fmt: skip
     figure.savefig(TARGET, dpi=80)
 

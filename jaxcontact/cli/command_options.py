@@ -50,7 +50,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         "summary, and write a picture and an .npz file. Defaults are the settings of Halm & Posa.",
         epilog="example: jaxcontact impact compass_gait --samples 2^18 --out results. A robot of your "
         "own that lands: jaxcontact impact robot.xml --keyframe home --fall 1. A long run: jaxcontact "
-        "impact disk_stack --samples 2^24 --checkpoint run; interrupted, the same command goes on.",
+        "impact disk_stack --samples 2^24 --checkpoint run; interrupted, the same command continues.",
     )
     run.add_argument(
         "model", metavar="MODEL|FILE", help="a mechanism (`jaxcontact models`), or an MJCF or URDF file"
@@ -100,7 +100,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help="keep the samples in DIR as they come, in bounded memory, instead of an .npz file at the end; a "
-        "run that was interrupted, at any moment, goes on and ends with the same bits",
+        "run that was interrupted, at any moment, continues and ends with the same bits",
     )
     run.add_argument(
         "--coverage",
@@ -185,7 +185,7 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
     run.add_argument("--dt", type=float, default=0.01, metavar="H", help="step, s [0.01]")
     run.add_argument(
         "--checkpoint", type=Path, metavar="DIR",
-        help="keep finished worlds in DIR; interrupted, the same command goes on with the same bits",
+        help="keep finished worlds in DIR; interrupted, the same command continues with the same bits",
     )  # fmt: skip
     run.add_argument(
         "--gif", action="store_true",
@@ -303,8 +303,8 @@ def add_gait(commands: Any) -> argparse.ArgumentParser:
         help="find a periodic gait of least cost of transport",
         description="Find a periodic gait of least cost of transport at a fixed speed, from a stride that is "
         "not periodic; writes a picture before and after, an animation, and the numbers. A run that was "
-        "stopped goes on from its checkpoint when the same command is given again. A planar robot of a file "
-        "walks on two equal legs, or hops on others; without pictures of its start, and without checkpoint.",
+        "stopped continues from its checkpoint when the same command is given again. A planar robot of "
+        "a file walks on two equal legs, or hops on others; without pictures of its start and checkpoint.",
         epilog="example: jaxcontact gait hexapod --speed 1.1 --out results",
     )
     run.add_argument(
@@ -340,7 +340,10 @@ def check_gait(options: argparse.Namespace) -> None:
 def add_inspect(commands: Any) -> argparse.ArgumentParser:
     """Add the sub-command `inspect`."""
     run: argparse.ArgumentParser = commands.add_parser(
-        "inspect", help="list the bodies, shapes and actuators of a robot file, and ignored settings"
+        "inspect",
+        help="list the bodies, shapes and actuators of a robot file, and ignored settings",
+        description="Print the bodies, joints, shapes, contacts and actuators that are read from a robot "
+        "file, and the settings that have no effect here.",
     )
     run.add_argument("file", metavar="FILE", help="MJCF or URDF file")
     add_file_options(run)
@@ -402,7 +405,7 @@ def add_stability(commands: Any) -> argparse.ArgumentParser:
         help="certify or falsify the stability of an equilibrium on two feet",
         description="A rigid body stands on a slope on two feet, 2 d apart, its weight midway between them; "
         "foot 1 is uphill. Looks for a proof that it is Lyapunov stable, and for a motion that shows that it "
-        "is not. With --chart, does so on a grid and draws the result; a chart that was stopped goes on.",
+        "is not. With --chart, does so on a grid and draws the result; a chart that was stopped continues.",
         epilog="example: jaxcontact stability --alpha 30 --h 1 --d 0.8 --mu1 0.8 --mu2 2",
     )
     run.add_argument("--chart", choices=CHARTS, help="a chart of Varkonyi's paper")

@@ -111,9 +111,8 @@ def _contact_pictures(
         print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
     other_laws = (simultaneous, sequences_of_two(terms, state.v, contact_names(terms.phi.shape[0])))
     ends = _ends(*other_laws)
-    pictures = {
-        "mechanism.png": viz.plot_mechanism(model, state, v=ends, names=names, title=_title(options.name))
-    }
+    title = f"{_title(options.name)} before its impact, and after it by laws that return one outcome"
+    pictures = {"mechanism.png": viz.plot_mechanism(model, state, v=ends, names=names, title=title)}
     if touching(terms) <= MOST_IN_SET and np.any(np.asarray(samples.status) == 0):
         pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
     return pictures
@@ -129,7 +128,7 @@ def _set_picture(
     sequences: dict[str, np.ndarray],
     peer: np.ndarray | None,
 ) -> Any:
-    title = _heading(options, samples)
+    title = f"{_heading(options, samples)}: dark dots are the outcomes of its impact"
     if samples.path is None:
         samples = samples.replace(path=_paths(model, terms, settings))
     if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic

@@ -90,7 +90,7 @@ def _refuse(problem: str) -> int:
 
 
 def _resume_hint(options: argparse.Namespace) -> str:
-    return "; the same command goes on" if getattr(options, "checkpoint", None) else ""
+    return "; the same command continues" if getattr(options, "checkpoint", None) else ""
 
 
 def _parser() -> argparse.ArgumentParser:

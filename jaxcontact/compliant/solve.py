@@ -228,7 +228,8 @@ def _info(
     momentum, misfit, _ = cone_program.residuals(program, x, p)
     u = row_algebra.apply_rows(program.columns, x)
     future = (by_axis(terms.phi + h * h * terms.gdot_v, terms.kind) + h * u)[: heads.stop]
-    tangent, slip = (rows[heads.stop :].reshape(axes - 1, nc) for rows in (p, u))
+    drifting = u + h * by_axis(terms.gdot_v, terms.kind)
+    tangent, slip = (rows[heads.stop :].reshape(axes - 1, nc) for rows in (p, drifting))
     excess = jnp.sqrt(jnp.sum(tangent**2, axis=0)) - program.mu * p[heads]
 
     def worst(values: jax.Array) -> jax.Array:

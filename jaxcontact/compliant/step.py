@@ -77,6 +77,8 @@ def _problem(
     if model.params.material is None:
         raise ValueError("params.material: expected a compliant.Material, got None")
     h = jnp.asarray(dt, state.q.dtype)
+    if terms.surface is not None:  # a sliding velocity beside G v, as h Gdot v is
+        terms = terms.replace(gdot_v=terms.gdot_v + terms.surface / h, surface=None)
     free = free_step(model, state, tau, h, M, kinematics)
     problem = Problem(
         M=free.M, v=free.v, f=free.push / h, terms=terms, material=model.params.material, dt=h, start=state.v
@@ -227,7 +229,10 @@ def _step(
     if max_contacts is not None and max_contacts >= model.structure.num_contacts:
         max_contacts = None
     spins = model.params.spin_friction is not None
-    by_body = not needs_matrix and not spins and max_contacts is None and kept_by_body(model.system)
+    runs = model.params.surface_velocity is not None
+    by_body = (
+        not needs_matrix and not spins and not runs and max_contacts is None and kept_by_body(model.system)
+    )
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
     again = functools.partial(jax.checkpoint, prevent_cse=False)
     if max_contacts is not None:

@@ -21,6 +21,7 @@ from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.motion_equations import bias, mass_matrix
 from jaxcontact.mechanics.scaled_springs import ScaledSprings
+from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_gaps, contact_velocities
@@ -108,6 +109,7 @@ class _Sprung:
     def forces(self, q: jax.Array, v: jax.Array, closed: jax.Array, params: Params) -> jax.Array:
         """Compute the generalized forces (nv,) of the closed contacts."""
         system, material = self.system, params.material
+        refuse_surfaces(params)
 
         # J_n^T lam from the gaps alone is several times cheaper than contact frames.
         def gaps(y: jax.Array) -> jax.Array:

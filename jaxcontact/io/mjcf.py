@@ -149,7 +149,9 @@ def _add_contacts(
     margin = None if geometry.margin is None else jax.device_put(geometry.margin)
     mu = jax.device_put(geometry.mu)
     spins = None if geometry.spins is None else jax.device_put(geometry.spins)
-    return structure, params.replace(mu=mu, margin=margin, spin_friction=spins, constants=geometry.constants)
+    surfaces = None if geometry.surfaces is None else jax.device_put(geometry.surfaces)
+    params = params.replace(mu=mu, margin=margin, spin_friction=spins, surface_velocity=surfaces)
+    return structure, params.replace(constants=geometry.constants)
 
 
 class _Notes(NamedTuple):

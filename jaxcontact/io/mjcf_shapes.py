@@ -46,8 +46,8 @@ EXACT = 1e-9  # largest component of a unit vector that counts as zero in a plan
 class Geometry(NamedTuple):
     """Shapes of a model, names of the pairs that may touch, and of every candidate friction and margin.
 
-    `constants` are numbers by name, `counted` has each pair with its number of candidates; `left_out` names
-    missing shapes and pairs, `notes` thinned hulls.
+    `surfaces` are the twists of running surfaces, `constants` numbers by name, `counted` has each pair with
+    its number of candidates; `left_out` names missing shapes and pairs, `notes` thinned hulls.
     """
 
     shapes: tuple[Shape, ...]
@@ -55,6 +55,7 @@ class Geometry(NamedTuple):
     mu: np.ndarray
     spins: np.ndarray | None
     margin: np.ndarray | None
+    surfaces: np.ndarray | None
     constants: dict[str, Any]
     counted: tuple[tuple[Pair, int], ...]
     left_out: tuple[str, ...]
@@ -120,6 +121,7 @@ def geometry_of(
         mu=np.repeat([pair.mu for pair in shape_pairs], counts),
         spins=None if frames.planar else _spins(shape_pairs, counts),
         margin=margin if np.any(margin) else None,
+        surfaces=_surfaces(mj, list(shapes), frames),
         constants={key: value for key, value in constants.items() if key.rpartition("/")[0] in table},
         counted=tuple(zip(shape_pairs, counts, strict=True)),
         left_out=tuple(left_out),
@@ -135,6 +137,30 @@ def _spins(pairs: list[Pair], counts: list[int]) -> np.ndarray | None:
         return None
     levers = np.where(mu > 0.0, spins / np.where(mu > 0.0, mu, 1.0), 0.0)
     return levers[:, [0, 1, 1]] if np.any(levers[:, 1]) else levers[:, :1]
+
+
+def _surfaces(mj: Any, geoms: list[int], frames: Frames) -> np.ndarray | None:
+    """Return the twists (ns, 6) of running surfaces in the axes of their bodies, in the plane (ns, 3).
+
+    MuJoCo before version 4 has none. None if no surface runs.
+
+    Raises:
+        ValueError: in the plane, a surface that runs out of it.
+    """
+    of_geoms = getattr(mj, "geom_surfacevel", None)
+    if of_geoms is None or not np.any(of_geoms[geoms]):
+        return None
+    rows = []
+    for geom in geoms:
+        axes, centre, _ = _pose(mj, geom, frames)
+        linear, angular = (axes @ part for part in of_geoms[geom].reshape(2, 3))
+        linear = linear - np.cross(angular, centre)
+        if frames.planar:
+            if max(abs(linear[1]), abs(angular[0]), abs(angular[2])) > EXACT:
+                raise ValueError(f"planar: the surface of geom {geom_name(mj, geom)!r} leaves the x-z plane")
+            angular = -angular[1:2]
+        rows.append(np.concatenate([linear[::2] if frames.planar else linear, angular]))
+    return np.array(rows)
 
 
 def suggested_contacts(structure: Structure) -> int | None:

@@ -111,13 +111,24 @@ def _compile(spec: Any) -> Any:
 
 
 def _warnings_in_one_line(call: Callable[[], Any]) -> Any:
-    """Call MuJoCo and return its result; its warnings become warnings of `load_mjcf` in one line each."""
-    with warnings.catch_warnings(record=True) as messages:
-        warnings.simplefilter("always")
-        result = call()
-    for message in messages:
-        text = f"load_mjcf: MuJoCo warns: {' '.join(str(message.message).split())}"
-        warnings.warn(text, message.category, stacklevel=5)
+    """Call MuJoCo and return its result; its warnings become warnings of `load_mjcf` in one line each.
+
+    Those that MuJoCo only prints, and writes into a file in the working folder, are among them.
+    """
+    mujoco = mujoco_package("load_mjcf")
+    printed: list[str] = []
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(printed.append)
+    try:
+        with warnings.catch_warnings(record=True) as messages:
+            warnings.simplefilter("always")
+            result = call()
+    finally:
+        mujoco.set_mju_user_warning(before)
+    said: list[tuple[str, type[Warning]]] = [(str(message.message), message.category) for message in messages]
+    said += [(text, UserWarning) for text in printed]
+    for text, category in said:
+        warnings.warn(f"load_mjcf: MuJoCo warns: {' '.join(text.split())}", category, stacklevel=5)
     return result
 
 

@@ -37,7 +37,7 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
     Raises:
         ImportError: the package mujoco is not installed.
         TypeError: arguments that are not a MjModel and a MjData.
-        ValueError: touching < 0, or no contact is that near, or a contact with a flex.
+        ValueError: touching < 0, or no contact is that near, or a contact with a flex or a running surface.
 
     Derivative: none by the numbers of the model; impact laws have derivatives by the returned terms and v.
     """
@@ -56,6 +56,8 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
     pairs = np.asarray(contacts.geom).reshape(-1, 2)
     if np.any(pairs < 0):
         raise ValueError("mj_data: contacts of a flex are not supported")
+    if np.any(getattr(model, "geom_surfacevel", np.zeros(model.ngeom))[pairs]):
+        raise ValueError("mj_data: contacts of a surface that runs (surfacevel) are not supported")
     rows = [
         _rows(mujoco, model, data, pair, point, frame.reshape(3, 3))
         for pair, point, frame in zip(pairs, contacts.pos, contacts.frame, strict=True)

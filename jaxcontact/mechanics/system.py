@@ -87,6 +87,7 @@ class Structure:
             "nq": self.num_positions,
             "nv": self.num_velocities,
             "nc": self.num_contacts,
+            "ns": len(self.shapes),
             "nb": len(self.bodies),
             "dim": self.dim,
         }
@@ -119,6 +120,7 @@ class Structure:
     mu=check_leaf,
     gravity=check_leaf,
     margin=check_leaf,
+    surface_velocity=check_leaf,
     constants=check_mapping,
 )
 class Params(Record):
@@ -136,10 +138,13 @@ class Params(Record):
         margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
         applied: (nb, 6), in the plane (nb, 3): world force at each mass centre, N, and torque, N m.
         spin_friction: (nc, 1) in space, torsional friction over mu, m; (nc, 3) rolling friction, too; None.
+        surface_velocity: (ns, 6), in the plane (ns, 3): twist of each shape's surface relative to its body,
+            in the axes of the body at its origin, m/s and rad/s; see `move_surfaces`. None is zero.
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
         "mass": "nb", "mu": " | nc", "gravity": "dim", "margin": "nc", "spin_friction": "nc 1 | nc 3",
+        "surface_velocity": "ns 6 | ns 3",
     }  # fmt: skip
 
     mass: jax.Array
@@ -152,6 +157,7 @@ class Params(Record):
     margin: jax.Array | None = None
     applied: jax.Array | None = None
     spin_friction: jax.Array | None = None
+    surface_velocity: jax.Array | None = None
 
 
 class State(Record):

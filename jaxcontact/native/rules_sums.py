@@ -33,7 +33,8 @@ def _reduction(op: str, start: Callable[[str], Any]) -> Rule:
         output = equation.outputs[0]
         kind = kind_of(output.dtype)
         unsummed = [d for d in range(array.ndim) if d not in axes]
-        rows = array.transpose(*unsummed, *axes).reshape(math.prod(output.shape), -1).tolist()
+        length = math.prod(array.shape[d] for d in axes)  # -1 is ambiguous in an array without numbers
+        rows = array.transpose(*unsummed, *axes).reshape(math.prod(output.shape), length).tolist()
         combine = functools.partial(program.ops.binary, op)
         nothing = program.ops.constant(start(kind), kind)
         totals = [_in_pairs(combine, row) if row else nothing for row in rows]

@@ -14,6 +14,8 @@ from jaxcontact.optimize.impact_design import impact_design as impact_design
 from jaxcontact.optimize.many_starts import StartsInfo as StartsInfo
 from jaxcontact.optimize.many_starts import search_from_starts as search_from_starts
 from jaxcontact.optimize.multiple_shooting import Pieces as Pieces
+from jaxcontact.optimize.over_outcomes import over_outcomes as over_outcomes
+from jaxcontact.optimize.over_outcomes import risk_of as risk_of
 from jaxcontact.optimize.periodic_gait import GaitProblem as GaitProblem
 from jaxcontact.optimize.periodic_gait import Launch as Launch
 from jaxcontact.optimize.periodic_gait import gait as gait
@@ -24,6 +26,9 @@ from jaxcontact.optimize.pose_residuals import pose_residuals as pose_residuals
 from jaxcontact.optimize.pose_residuals import pose_score as pose_score
 from jaxcontact.optimize.robot_gait import GaitInfo as GaitInfo
 from jaxcontact.optimize.robot_gait import robot_gait as robot_gait
+from jaxcontact.optimize.tracking import Tracking as Tracking
+from jaxcontact.optimize.tracking import TrackingInfo as TrackingInfo
+from jaxcontact.optimize.tracking import track as track
 from jaxcontact.optimize.trajectory import OneSided as OneSided
 from jaxcontact.optimize.trajectory import Progress as Progress
 from jaxcontact.optimize.trajectory import TrajectoryInfo as TrajectoryInfo

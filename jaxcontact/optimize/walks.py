@@ -121,7 +121,7 @@ class PieceWalk:
         s, (_, _, jacobian) = start
         self._program, self._settings, self._unravel = program, settings, unravel
         self._scale = np.asarray(scale, float)
-        self._known: tuple[bytes, piecewise_newton.Pieces] | None = None
+        self._known: tuple[bytes, piecewise_newton.Pieces] | None = None  # the last point and its pieces
         slope = float(jnp.linalg.norm(jacobian[0]))
         self.first_state = PieceState(
             np.eye(s.size) * max(slope, np.finfo(float).tiny), np.asarray(float(settings.radius)),

@@ -21,6 +21,7 @@ from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import check_record, checked
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix_at
+from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import FrameMotion, Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.terms import contacts, free_bodies
@@ -36,6 +37,7 @@ from jaxcontact.terms.records import (
     ContactTerms,
     touch_tolerance,
 )
+from jaxcontact.terms.surfaces import surface_rows
 
 
 class Nearest(Record):
@@ -80,7 +82,7 @@ def contact_terms(model: Model, state: State, *, limits: bool = False) -> Contac
 
     Raises:
         TypeError: arguments that are not a Model and a State, in this order.
-        ValueError: q or v has the wrong length, params do not fit the structure.
+        ValueError: q or v has the wrong length, params do not fit the structure, surfaces run.
 
     Derivative: exact by q and params, any order; `active` is piecewise constant.
     """
@@ -94,6 +96,7 @@ def _contact_terms(model: Model, state: State, limits: bool) -> ContactTerms:
     if model.structure.num_contacts == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
     check_sizes(model, state)
+    refuse_surfaces(model.params)
     kinematics = kinematics_of(model, state.q)
     places, _ = contacts.place(model, *body_frames(model, state.q))
     rows = contacts.rows_of(model, state.q, contacts.bodies_of(model.system), places, kinematics)
@@ -167,7 +170,7 @@ def constraint_terms_at(
     """Compute `constraint_terms` from the kinematics at q; with `max_contacts`, compute `nearest_terms`."""
     structure, dtype = model.structure, state.q.dtype
     (G, phi, gdot_v), kind, dry = joint_rows(model, state, kinematics)
-    nearest, mu = None, jnp.zeros(0, dtype)
+    nearest, mu, surface = None, jnp.zeros(0, dtype), None
     if structure.num_contacts:
         moving_contacts, found = contacts_in_motion(model, state, kinematics, max_contacts)
         mu = contacts.friction(model, dtype)
@@ -181,6 +184,11 @@ def constraint_terms_at(
             lever = model.params.spin_friction
             lever = lever if nearest is None else lever[nearest.index]
             rows = jnp.concatenate([rows, lever[:, :, None] * spins[:, : lever.shape[1]]], axis=1)
+        if model.params.surface_velocity is not None:
+            index = None if nearest is None else nearest.index
+            found_by = moving_contacts.bodies, moving_contacts.places, moving_contacts.motion
+            running = surface_rows(model, *found_by, index)
+            surface = jnp.concatenate([jnp.zeros_like(phi), running.ravel()])
         columns = _contact_columns(rows.shape[1], moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi = jnp.concatenate([phi, columns["phi"]])
@@ -189,7 +197,9 @@ def constraint_terms_at(
     # A mechanism may have other constraints than those of its tree.
     uses_tree_rows = structure.tree is not None and model.system.constraints is tree_constraints.constraints
     apart = uses_tree_rows and structure.tree.limits_apart
-    terms = ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, apart=apart)
+    terms = ConstraintTerms(
+        G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, surface=surface, apart=apart
+    )
     return terms, nearest
 
 

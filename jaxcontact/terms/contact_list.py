@@ -16,6 +16,7 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import jit
 from jaxcontact.terms.contacts import bodies_of, motion, place, slip
 from jaxcontact.terms.records import touch_tolerance
+from jaxcontact.terms.surfaces import surface_velocities
 
 
 class Contacts(Record):
@@ -25,7 +26,7 @@ class Contacts(Record):
         point: (nc, dim) contact point of the pair, on the surface of the first shape, in the world, m.
         normal: (nc, dim) unit vector from the second shape to the first.
         gap: (nc,) m; below 0 a depth.
-        velocity: (nc, dim) of the first shape's material point relative to the second's, in the world, m/s.
+        velocity: (nc, dim) of the first shape's surface relative to the second's, in the world, m/s.
         touching: (nc,) bool, whether the gap is at most `touch_tolerance`: 1e-6 m, or rounding if larger.
         force: (nc, dim) on the first shape, in the world, N; None without an impulse.
         power: (nc,) of that force on the relative motion, W; None without an impulse.
@@ -117,6 +118,11 @@ def _contacts(model: Model, state: State, force: jax.Array | None) -> Contacts:
     places, _ = place(model, *frames[:2])
     relative = slip(bodies_of(model.system), places, frames)  # along normal and tangents
     counts = [geometry.num_contacts(structure.dim, table, (pair,)) for pair in structure.pairs]
+
+    if model.params.surface_velocity is not None:
+        running, _ = surface_velocities(model, bodies_of(model.system), places, frames)
+        along = running - places.normal * jnp.sum(places.normal * running, axis=1, keepdims=True)
+        relative = relative + jnp.einsum("nki,ni->nk", places.axes, along)
 
     def in_world(x: jax.Array) -> jax.Array:
         return jnp.einsum("nk,nki->ni", x, places.axes)

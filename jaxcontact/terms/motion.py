@@ -17,6 +17,7 @@ import numpy as np
 from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix, mass_matrix_at
+from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import jit
 from jaxcontact.terms import contacts
@@ -86,6 +87,7 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
     Derivative: exact by q, v and params, any order; `active` is piecewise constant.
     """
     check_sizes(model, state)
+    refuse_surfaces(model.params)
     kinematics = kinematics_of(model, state.q)
     M = mass_matrix_at(model, state.q, kinematics)
     if holds_joints(model):
@@ -120,6 +122,7 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
 
     Derivative: as `contact_terms`.
     """
+    refuse_surfaces(model.params)
     if model.system.constraints is None and model.structure.num_contacts:
         return contact_terms(model, state)
     rows = constraint_terms(model, state)

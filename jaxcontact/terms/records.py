@@ -150,6 +150,7 @@ class ConstraintTerms(Record):
         mu: (nc,) friction coefficient of each contact.
         kind: (nr,) the `Kind` of each row (static).
         dry: (nd,) largest force of dry friction of each row `DRY`, N or N m; None without such rows.
+        surface: (nr,) what running surfaces add to the sliding velocities G v of tangents; None if none runs.
         apart: True if every limit moves one velocity alone, as those of hinges and slides do (static).
     """
 
@@ -159,4 +160,5 @@ class ConstraintTerms(Record):
     mu: jax.Array
     kind: tuple[Kind, ...] = static()
     dry: jax.Array | None = None
+    surface: jax.Array | None = None
     apart: bool = static(default=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = (".html", ".gif", ".mp4")
+LETTERS = 13  # of a title, per inch
+LINE = 0.18  # inches, of a line of a title
 
 
 @checked(fps=POSITIVE, slower=POSITIVE, width=POSITIVE)
@@ -33,7 +36,7 @@ def animate(
     model: Model,
     path: str | os.PathLike[str],
     *,
-    ghosts: Trajectory | None = None,
+    ghosts: Trajectory | Mapping[str, Trajectory] | None = None,
     fps: float = 30.0,
     slower: float = 1.0,
     title: str | None = None,
@@ -51,7 +54,8 @@ def animate(
             and all worlds as ghosts.
         model: the mechanism and its numbers.
         path: file to write; its ending is .html, .gif or .mp4.
-        ghosts: worlds (worlds, T + 1, ...) to draw faintly, coloured by their end states.
+        ghosts: worlds (worlds, T + 1, ...) to draw faintly, coloured by their end states; or such worlds by
+            name, coloured by their names, which the picture shows.
         fps: pictures per second of the animation.
         slower: factor by which the animation is slower than the motion.
         title: of the animation.
@@ -94,11 +98,13 @@ def _write_pictures(
     writer = _writer(target, fps)
     extent = _extent(film, view)
     tall = float(np.clip(width * extent[1] / extent[0], 0.4 * width, 1.3 * width))
-    figure = Figure(figsize=(width, tall + (0.3 if title else 0.0)), layout="constrained")
+    words = _in_lines(title or "", int(LETTERS * width))
+    tall += (LINE * (words.count("\n") + 1) + 0.12) if title else 0.0
+    figure = Figure(figsize=(width, tall), layout="constrained")
     FigureCanvasAgg(figure)  # an animation draws on it
     axes = figure.add_subplot()
     if title:
-        figure.suptitle(title, fontsize=10)
+        figure.suptitle(words, fontsize=10)
     if film.ghosts is not None and film.ghosts.has_shares:
         _name_shares(figure, film.ghosts.groups)
 
@@ -118,6 +124,12 @@ def _write_pictures(
         for i in range(len(film.t)):
             draw(i)
             writer.grab_frame()
+
+
+def _in_lines(title: str, letters: int) -> str:
+    """Break a title into lines of about equal length, with so many letters at most."""
+    count = math.ceil(len(title) / letters)
+    return textwrap.fill(title, min(letters, math.ceil(len(title) / count) + 6)) if count > 1 else title
 
 
 def _name_shares(figure: Figure, groups: Sequence[Group]) -> None:

@@ -11,6 +11,7 @@ from jaxcontact.arguments import check_choice, check_number
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model, State
+from jaxcontact.viz.palette import label_curves
 from jaxcontact.viz.spatial import View, draw_bodies, look
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def plot_curves(
     yscale: str = "linear",
     markers: bool = False,
 ) -> Figure:
-    """Plot curves (x, y) by label in one pair of axes, as in Drumwright's Figs. 1 to 4, 6, 9 and 10.
+    """Plot curves (x, y), each with its label at its end, as in Drumwright's Figs. 1 to 4, 6, 9 and 10.
 
     Args:
         curves: (x (n,), y (n,)) by label.
@@ -133,7 +134,7 @@ def plot_curves(
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, linewidth=0.3, alpha=0.6)
     if len(curves) > 1:
-        axes.legend(fontsize=8, frameon=False)
+        label_curves(axes)
     if title is not None:
         axes.set_title(title, fontsize=9.5)
     return figure

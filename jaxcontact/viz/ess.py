@@ -92,7 +92,7 @@ def plot_trajectory(
             axes.plot(t[hits], x[hits, i], marker, ms=5, mec="white", mew=0.6, **style)
         axes.set_ylabel(label, fontsize=9)
         _clean(axes)
-    panels[-1].set_xlabel("time, s", fontsize=9)
+    panels[-1].set_xlabel("time (s)", fontsize=9)
     # The steps are ticks at the foot of the lowest panel.
     low, high = panels[-1].get_ylim()
     panels[-1].set_ylim(low - 0.12 * (high - low), high)

@@ -7,6 +7,7 @@ function is `film_of`.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,11 +35,12 @@ class Ghosts(NamedTuple):
     frames: Frames  # (worlds, pictures, ...), without contacts
     groups: tuple[Group, ...]
     num_failed: int  # worlds left out because they hold numbers that are not finite
+    is_named: bool  # by the user; else the groups are found
 
     @property
     def has_shares(self) -> bool:
-        """Whether the sizes of the groups say something: there are several, most of many worlds."""
-        return 1 < len(self.groups) < sum(len(group.worlds) for group in self.groups) / 2
+        """Whether the groups say something: they have names, or they are several, most of many worlds."""
+        return self.is_named or 1 < len(self.groups) < sum(len(group.worlds) for group in self.groups) / 2
 
 
 class Film(NamedTuple):
@@ -56,7 +58,9 @@ class Film(NamedTuple):
     size: float  # of the mechanism, m
 
 
-def film_of(trajectory: Trajectory, model: Model, ghosts: Trajectory | None, rate: float) -> Film:
+def film_of(
+    trajectory: Trajectory, model: Model, ghosts: Trajectory | Mapping[str, Trajectory] | None, rate: float
+) -> Film:
     """Make the film of a motion, with `rate` pictures per second of the motion.
 
     Raises:
@@ -127,21 +131,48 @@ def _impulses(trajectory: Trajectory, t: np.ndarray, rows: np.ndarray, scene: Sc
     return total
 
 
-def _ghosts(ghosts: Trajectory, model: Model, t: np.ndarray, size: float) -> Ghosts:
-    """Select the finite worlds at the times of the pictures, in groups that end alike."""
-    q, times = _states("ghosts", ghosts, model.system)
+def _ghosts(
+    ghosts: Trajectory | Mapping[str, Trajectory], model: Model, t: np.ndarray, size: float
+) -> Ghosts:
+    """Select the finite worlds at the times of the pictures, in groups by name or that end alike."""
+    motions = ghosts if isinstance(ghosts, Mapping) else {"": ghosts}
+    if not 1 <= len(motions) <= len(OUTCOMES):
+        raise ValueError(f"ghosts: expected 1 to {len(OUTCOMES)} names, got {len(motions)}")
+    shown = [
+        _at_times(*_states(f"ghosts[{name!r}]" if name else "ghosts", motion, model.system), t)
+        for name, motion in motions.items()
+    ]
+    q, finite = (np.concatenate(parts) for parts in zip(*shown, strict=True))
+    frames = frames_of(model, q[finite], contacts=False)
+    is_named = isinstance(ghosts, Mapping)
+    if is_named:
+        number = np.repeat(np.arange(len(shown)), [len(good) for _, good in shown])[finite]
+        groups = _named_groups(tuple(motions), number)
+    else:
+        groups = _groups(frames.centres[:, -1].reshape(len(q[finite]), -1), size) if finite.any() else ()
+    return Ghosts(frames, groups, int(np.sum(~finite)), is_named)
+
+
+def _at_times(q: np.ndarray, times: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Select states (worlds, pictures, nq) at the times of the pictures; return which worlds are finite."""
     if q.ndim == 2:
         q, times = q[None], times[None]
-    finite = np.all(np.isfinite(q), axis=(1, 2))
-    q, times = q[finite], times[finite]
     at = [
         np.clip(np.searchsorted(world_times, t - 1e-9 * (t[-1] - t[0])), 0, len(world_times) - 1)
         for world_times in times
     ]
-    shown = np.stack([q[k, rows] for k, rows in enumerate(at)]) if len(q) else q[:, : len(t)]
-    frames = frames_of(model, shown, contacts=False)
-    groups = _groups(frames.centres[:, -1].reshape(len(q), -1), size) if len(q) else ()
-    return Ghosts(frames, groups, int(np.sum(~finite)))
+    return np.stack([q[k, rows] for k, rows in enumerate(at)]), np.all(np.isfinite(q), axis=(1, 2))
+
+
+def _named_groups(names: tuple[str, ...], number: np.ndarray) -> tuple[Group, ...]:
+    """Group worlds by the number of their name; labels have counts if a name has several worlds."""
+    members = [np.flatnonzero(number == k) for k in range(len(names))]
+    has_counts = len(number) > len(names)
+    return tuple(
+        Group(f"{name}: {len(worlds)} of {len(number)}" if has_counts else name, colour, worlds)
+        for name, worlds, colour in zip(names, members, OUTCOMES, strict=False)
+        if len(worlds)
+    )
 
 
 def _groups(ends: np.ndarray, size: float) -> tuple[Group, ...]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.figure import Figure
 
 COLOURS = ("tab:blue", "tab:orange")
+COIL = 0.012  # m, by which the zigzag of a drawn spring goes to either side
 
 
 @checked()
@@ -50,9 +51,9 @@ def plot_gait(trajectories: dict[str, EventTrajectory], *, title: str | None = N
         column[0].set_title(label)
         column[1].plot(t, x[:, 1], color="0.2")
         column[2].plot(t, x[:, 3], color="0.2")
-        column[2].set_xlabel("time, s")
-    axes[1, 0].set_ylabel("height, m")
-    axes[2, 0].set_ylabel("speed, m/s")
+        column[2].set_xlabel("time (s)")
+    axes[1, 0].set_ylabel("height (m)")
+    axes[2, 0].set_ylabel("speed (m/s)")
     if title is not None:
         figure.suptitle(title)
     return figure
@@ -71,7 +72,13 @@ def _strips(axes: Axes, intervals: list[list[tuple[float, float]]]) -> None:
 
 @checked(params=check_names("hips", "angle", "length"), frames=check_rows, slower=POSITIVE)
 def animate_gait(
-    trajectory: EventTrajectory, params: Any, path: Path | str, *, frames: int = 48, slower: float = 8.0
+    trajectory: EventTrajectory,
+    params: Any,
+    path: Path | str,
+    *,
+    frames: int = 48,
+    slower: float = 8.0,
+    title: str | None = None,
 ) -> Path:
     """Write a GIF of a `spring_legged` model on the run, seen from the side.
 
@@ -81,6 +88,7 @@ def animate_gait(
         path: file to write.
         frames: number of pictures.
         slower: factor by which the animation is slower than the motion.
+        title: of the animation.
     """
     from matplotlib.animation import FuncAnimation, PillowWriter
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -91,8 +99,9 @@ def animate_gait(
     rows = np.minimum(np.searchsorted(t, times, side="right") - 1, t.size - 1)
     body = np.stack([np.interp(times, t, x[:, i]) for i in range(3)], axis=-1)
     hips, angle, length = (np.asarray(params[name]) for name in ("hips", "angle", "length"))
-    figure = Figure(figsize=(4.2, 2.1), layout="constrained")
+    figure = Figure(figsize=(4.2, 2.4 if title else 2.1), layout="constrained")
     FigureCanvasAgg(figure)  # an animation draws on it
+    figure.suptitle(title or "", fontsize=9)
     axes = figure.subplots()
 
     def draw(i: int) -> None:
@@ -106,17 +115,27 @@ def animate_gait(
             aim = hip + length * np.array([np.sin(angle[leg]), -np.cos(angle[leg])])
             foot = np.array([x[row, 7 + leg], 0.0]) if down[row, leg] else hip + 0.75 * (aim - hip)
             colour = COLOURS[leg // 3 % 2]
-            axes.plot(*np.stack([hip, foot]).T, color=colour, lw=2.5, alpha=1.0 if down[row, leg] else 0.35)
+            alpha = 1.0 if down[row, leg] else 0.35
+            axes.plot(*_spring(hip, foot).T, color=colour, lw=1.8, alpha=alpha, solid_joinstyle="round")
         ends = points if len(points) > 1 else spot[:2] + np.array([[-0.06, 0.0], [0.06, 0.0]])
         axes.plot(ends[:, 0], ends[:, 1], color="0.15", lw=7, solid_capstyle="round")
         axes.set(xlim=(spot[0] - 0.4, spot[0] + 0.4), ylim=(-0.03, 0.3), xticks=[], yticks=[], aspect="equal")
-        axes.set_title(f"{times[i] - t[0]:.2f} s", fontsize=9, loc="right")
+        axes.set_title(f"{times[i] - t[0]:.2f} s", fontsize=8, loc="right")
         axes.set_title("a mark each 10 cm", fontsize=8, loc="left")
 
     duration = max(float(t[-1] - t[0]), 1e-3)
     writer = PillowWriter(fps=max(round(frames / (duration * slower)), 1))
     FuncAnimation(figure, draw, frames=frames, init_func=lambda: None).save(path, writer=writer, dpi=100)
     return Path(path)
+
+
+def _spring(hip: np.ndarray, foot: np.ndarray) -> np.ndarray:
+    """Return the corners (n, 2) of a zigzag from hip to foot, straight at its ends."""
+    along = foot - hip
+    across = np.array([-along[1], along[0]]) / max(float(np.linalg.norm(along)), 1e-12)
+    aside = np.concatenate([[0.0, 0.0], np.resize([COIL, -COIL], 8), [0.0, 0.0]])
+    share = np.concatenate([[0.0, 0.15], np.linspace(0.2, 0.8, 8), [0.85, 1.0]])
+    return np.asarray(hip + share[:, None] * along + aside[:, None] * across)
 
 
 def _used(trajectory: EventTrajectory) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

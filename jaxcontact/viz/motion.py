@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.viz.compliant import LINES, STYLES
+from jaxcontact.viz.palette import label_curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +108,7 @@ def plot_order_difference(
             label=label,
         )
     _tidy(axes, "time (s)", "relative difference of momentum")
-    axes.legend(fontsize=8, frameon=False)
+    label_curves(axes)
     if title is not None:
         axes.set_title(title, fontsize=9.5)
     return figure

@@ -31,7 +31,8 @@ from jaxcontact.viz.spatial import draw_spatial, draw_spatial_bodies, look
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_KINDS = 5  # panels of outcomes; rarer kinds are counted in the title
+MOST_KINDS = 5  # panels of outcomes; rarer kinds are counted below the panels
+RARE = 0.05  # share of the samples; a rarer kind has no panel if three others have one
 SILHOUETTE = "#b8b8b8"  # the robot at the impact
 ENOUGH = 0.8  # share of the samples; if the panels have less, sticking and sliding count as one kind
 REACH = 0.05  # of the size of the robot, which its fastest part moves, before the impact or after
@@ -77,8 +78,8 @@ def plot_outcomes(
         state: its configuration at the impact.
         samples: outcomes, from `sample`.
         terms: contact terms of the samples, of all contacts of the model or of those that touch, nc.
-        names: of the contacts (nc,); contacts of one name, such as those of a foot, count as one. Default
-            the bodies that touch.
+        names: of the contacts (nc,); contacts of one name, such as those of a foot, count as one, and those
+            of an empty name do not count. Default the bodies that touch.
         mujoco: (nv,) MuJoCo's velocity after the impact, in a panel of its own; None for none.
         title: of the figure.
         width: of the figure, inches.
@@ -96,9 +97,11 @@ def plot_outcomes(
     names = body_names(listed, rows) if names is None else list(names)
     if len(names) != len(rows):
         raise ValueError(f"names: expected one per contact, {len(rows)}, got {len(names)}")
+    if not any(np.asarray(terms.active)[[bool(name) for name in names]]):
+        raise ValueError("names: expected one of a contact that touches, got none")
     kinds, labels, rest = _kinds(samples, terms, names)
     if mujoco is not None:
-        kinds = [*kinds, ("MuJoCo", np.asarray(mujoco, float), None)]
+        kinds = [*kinds, ("MuJoCo\none outcome", np.asarray(mujoco, float), None)]
     scene, frame = scene_of(model), frames_of(model, state.q, contacts=False)
     size = float(np.max(np.subtract(*extent(scene, frame)[::-1])))
     moment = _moment(model, state, [v for _, v, member in kinds if member is not None], size)
@@ -124,7 +127,7 @@ def plot_outcomes(
         notes.append("what stays sticks or slides")
     if rest:
         notes.append(f"{100 * rest:.2g}\u00a0% are of other kinds")
-    if len(set(names)) > 1:
+    if len(set(names) - {""}) > 1:
         _name(places[0], scene, points, names)
     across = int(LETTERS * figure.get_figwidth())
     figure.supxlabel(textwrap.fill("; ".join(notes), across), fontsize=8)
@@ -167,21 +170,24 @@ def _kinds(
         raise ValueError("samples: expected some that succeeded, got none")
     labels, v_plus = outcome_labels(samples, terms)[succeeded], np.asarray(samples.v_plus)[succeeded]
     active = np.asarray(terms.active)
-    groups = list(dict.fromkeys(name for name, touches in zip(names, active, strict=True) if touches))
+    groups = list(dict.fromkeys(name for name, on in zip(names, active, strict=True) if on and name))
     member = np.array([groups.index(name) if name in groups else -1 for name in names])
     states = np.stack([_state(labels[:, (member == k) & active]) for k in range(len(groups))], axis=1)
     kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
     if np.sort(counts)[::-1][:MOST_KINDS].sum() < ENOUGH * len(states):
         states[states < LABELS.index("lifts")] = STAYS
         kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
-    shown = []
+    shown: list[tuple[str, np.ndarray, Any]] = []
+    share = 0.0
     for kind in np.argsort(-counts, kind="stable")[:MOST_KINDS]:
+        if len(shown) >= 3 and counts[kind] < RARE * len(labels):
+            break
         of_kind = np.flatnonzero(inverse.reshape(-1) == kind)
         offset = v_plus[of_kind] - v_plus[of_kind].mean(axis=0)
         nearest = of_kind[np.argmin(np.einsum("ki,ij,kj->k", offset, np.asarray(terms.M), offset))]
         words = _words(groups, kinds[kind], counts[kind] / len(labels))
         shown.append((words, v_plus[nearest], int(nearest)))
-    share = sum(np.sort(counts)[::-1][:MOST_KINDS]) / len(labels)
+        share += counts[kind] / len(labels)
     return shown, labels, 1.0 - share if share < 1.0 - 1e-12 else 0.0
 
 
@@ -229,7 +235,7 @@ def _panels(
     from matplotlib.figure import Figure
 
     across, tall = np.subtract(*box[::-1])
-    columns = min(count, 3 if across > 0.6 * tall else 6)
+    columns = min(count, (2 if count == 4 else 3) if across > 0.6 * tall else 6)
     rows = math.ceil(count / columns)
     side = min(width / columns, 3.6)
     height = min(side * tall / across, 1.2 * side if rows > 1 else 4.0) + 0.14 * lines + 0.1
@@ -267,7 +273,7 @@ def _point(
 ) -> None:
     """Draw an arrow at the fastest contact of each name, unless it is short."""
     lengths = np.linalg.norm(along, axis=1)
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(filter(None, names)):
         k = max((k for k, other in enumerate(names) if other == name), key=lambda k: lengths[k])
         place, ahead = (x if scene.dim == 2 else look().flat(x) for x in (points[k], along[k]))
         if np.linalg.norm(ahead) > shortest:
@@ -289,7 +295,7 @@ def _name(axes: Any, scene: Scene, points: np.ndarray, names: Sequence[str]) -> 
     flat = points if scene.dim == 2 else look().flat(points)
     style: dict[str, Any] = {"fontsize": 6.5, "ha": "center", "va": "top", "zorder": 10}
     style["path_effects"] = [withStroke(linewidth=2.0, foreground="white")]
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(filter(None, names)):
         axes.annotate(name, flat[names.index(name)], xytext=(0, -5), textcoords="offset points", **style)
 
 

@@ -17,6 +17,7 @@ BEFORE, AFTER = "#000000", "#0072b2"  # arrows
 OUTCOMES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 PUSH = "#c1121f"  # impulses
 STILL = 1e-6  # m/s; slower contacts get no arrow
+LABEL_GAP = 0.065  # between labels at the right edge, relative to the height of the axes
 ARROW = 0.22  # length of the longest arrow relative to the size of the mechanism
 
 
@@ -53,3 +54,29 @@ def arrow(axes: Axes, start: np.ndarray, along: np.ndarray, colour: str) -> None
             "mutation_scale": 9.0,
         },
     )
+
+
+def label_curves(axes: Axes) -> None:
+    """Write the label of every curve beside its end, in its colour; near labels move apart."""
+    axes.autoscale_view()  # else limits are those before the curves
+    ends = []
+    for line in axes.lines:
+        x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+        finite = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        if finite.size and not str(line.get_label()).startswith("_"):
+            place = axes.transData.transform((x[finite[-1]], y[finite[-1]]))
+            ends.append((float(axes.transAxes.inverted().transform(place)[1]), line))
+    height = -np.inf
+    for end, line in sorted(ends, key=lambda pair: pair[0]):
+        height = max(end, height + LABEL_GAP)
+        axes.annotate(
+            str(line.get_label()),
+            (1.0, height),
+            (4, 0),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            color=line.get_color(),
+            fontsize=8,
+            va="center",
+            annotation_clip=False,
+        )

@@ -59,12 +59,15 @@ def plot_restitution_sets(
         good = np.asarray(samples.status) == 0
         x, y = (np.asarray(samples.v_plus)[good] @ rows.T).T
         axes.plot(x, y, marker, color=color, markersize=2.2, markeredgewidth=0.0, label=f"e = {e:g}")
+        if len(x):
+            outermost = int(np.argmax(x + y))
+            place = (float(x[outermost]), float(y[outermost]))
+            axes.annotate(f"e = {e:g}", place, (6, 6), textcoords="offset points", color=color, fontsize=9)
     axes.set_aspect("equal", adjustable="datalim")
     names = [chr(ord("A") + i) for i in pair]
-    axes.set_xlabel(f"{names[0]} normal velocity after (m/s)", fontsize=9)
-    axes.set_ylabel(f"{names[1]} normal velocity after (m/s)", fontsize=9)
+    axes.set_xlabel(f"normal velocity of {names[0]} after (m/s)", fontsize=9)
+    axes.set_ylabel(f"normal velocity of {names[1]} after (m/s)", fontsize=9)
     axes.tick_params(labelsize=8)
-    axes.legend(fontsize=8, frameon=False, markerscale=3.0)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if title is not None:

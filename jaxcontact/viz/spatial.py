@@ -96,6 +96,8 @@ def draw_spatial_bodies(
             edge = outline(view.flat(points), solid.radius)
             depth = 2.0 + 1e-3 * float(view.near(points.mean(axis=0)))
             axes.add_patch(Polygon(edge, facecolor=colour, linewidth=0.0, alpha=alpha, zorder=depth))
+            rim = min(2.0 * alpha, 1.0)
+            axes.add_patch(Polygon(edge, fill=False, edgecolor=colour, lw=0.6, alpha=rim, zorder=depth))
             continue
         turn = frame.rotations[body] if body >= 0 else np.eye(3)
         fill = BODIES[body % len(BODIES)]

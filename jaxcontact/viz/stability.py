@@ -1,4 +1,4 @@
-"""Picture of a stability chart: ambiguous, falsified, certified and undecided regions in one."""
+"""Picture of a stability chart: its stable, unstable and undecided regions in one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is made
 
 COLOURS = {
     Region.UNDECIDED: ("#ffffff", "undecided"),
-    Region.CERTIFIED: ("#a6d8a8", "stable: certified"),
+    Region.CERTIFIED: ("#a6d8a8", "stable: proven"),
     Region.FALSIFIED: ("#f4a582", "unstable: a motion grows without end"),
-    Region.AMBIGUOUS: ("#8c510a", "unstable: ambiguous, may start to move"),
+    Region.AMBIGUOUS: ("#8c510a", "unstable: at rest, it may also set off by itself"),
     Region.NO_EQUILIBRIUM: ("#bdbdbd", "no equilibrium"),
 }
 DOTS = "#1b7837"
@@ -60,9 +60,9 @@ def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float
         for region in present
     ]
     if np.any(certified):
-        for area, margin in ((min_area, "margin near 0"), (max_area, f"margin {largest:.2g}")):
+        for area, margin in ((min_area, "barely"), (max_area, f"with a wide margin, {largest:.2g}")):
             dot: dict[str, Any] = {"marker": "o", "linestyle": "none", "color": DOTS, "markeredgewidth": 0}
-            handles.append(Line2D([], [], markersize=area**0.5, label=f"certificate of {margin}", **dot))
+            handles.append(Line2D([], [], markersize=area**0.5, label=f"proven {margin}", **dot))
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     if title:
         axes.set_title(title, fontsize=10)

@@ -283,6 +283,7 @@ def test_shapes_of_a_file_are_where_mujoco_has_them(rng):
             np.testing.assert_allclose(rows.min(), expected, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.filterwarnings("ignore:load_mjcf. MuJoCo warns")
 def test_a_number_that_is_nan_is_named():
     text = robot().replace('name="knee"', 'name="knee" pos="nan 0 0"')
     # MuJoCo before 3.10 refuses the text itself.

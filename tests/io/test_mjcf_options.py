@@ -286,3 +286,23 @@ def test_a_body_fixed_to_the_world_keeps_its_orientation():
     normal = np.array([np.sin(np.pi / 6), 0.0, np.cos(np.pi / 6)])
     expected = np.array([-0.1, 0.0, 3.0]) @ normal - 0.75
     np.testing.assert_allclose(contact_gaps(model, model.initial_state().q), [expected], atol=1e-12)
+
+
+PRINTED = {
+    "contains a 'NaN'": """<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+        <body><freejoint/><geom size="0.1" mass="nan"/></body></worldbody></mujoco>""",
+    "joint 'j' has equal lower and upper limits": """<robot name="r"><link name="a"/>
+        <link name="b"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
+        </link><joint name="j" type="revolute"><parent link="a"/><child link="b"/><axis xyz="0 0 1"/>
+        <limit lower="0" upper="0" effort="1" velocity="1"/></joint></robot>""",
+}
+
+
+@pytest.mark.parametrize("message", PRINTED)
+def test_what_mujoco_only_prints_is_a_warning(message, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UserWarning, match=f"load_mjcf: MuJoCo warns: .*{message}"):
+        jc.load_mjcf(PRINTED[message])
+    assert not list(tmp_path.iterdir())  # MuJoCo's log
+    assert "WARNING" not in capfd.readouterr().err
+    assert mujoco.get_mju_user_warning() is None

@@ -246,6 +246,7 @@ def test_arrangements(name):
 
 SUMS = {
     "sums": (lambda x: (x.sum(), x.sum(0), x.prod(1), x.max(), x.min(0), x.mean(1), jnp.sum(x[:0])), REAL),
+    "sums of nothing": (lambda x: (jnp.sum(x[:0], 1), jnp.sum(x[:0], 0)), REAL),
     "bits": (lambda b: (b.all(), b.any(0), b.sum(), jnp.logical_xor.reduce(b, 1)), BITS),
     "whole": (lambda n: (n.sum(), n.max(0), n.min(1), n.prod(0), jnp.bitwise_or.reduce(n, 1)), WHOLE),
     "running": (

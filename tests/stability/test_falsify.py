@@ -287,7 +287,7 @@ def test_a_killed_command_goes_on(tmp_path):
 def test_the_picture_shows_every_region(small_charts, tmp_path):
     figure = viz.plot_stability_chart(small_charts[3], title="slope")
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert any("certified" in label for label in labels) and any("ambiguous" in label for label in labels)
+    assert any("proven" in label for label in labels) and any("by itself" in label for label in labels)
     shown, dots = figure.axes[0].collections
     assert np.array_equal(np.ravel(shown.get_array()), np.ravel(small_charts[3].region))
     assert len(dots.get_offsets()) == np.sum(small_charts[3].region == Region.CERTIFIED)

@@ -99,6 +99,38 @@ def test_ghosts_are_grouped_by_where_they_end_and_failed_worlds_are_left_out():
     assert lost.ghosts.groups == () and lost.ghosts.num_failed == 1
 
 
+def test_worlds_by_name_are_groups_of_these_names():
+    model = jc.models.rocking_block()
+    speeds = [0.0, 3.0, 0.001, -2.0]
+    worlds = sliding(model, 0.5, speeds)
+    worlds[1, 4:] = np.nan
+    named = {"stays": motion(model, worlds[:2]), "leaves": motion(model, worlds[2:])}
+    film = film_of(motion(model, worlds[0]), model, named, rate=30.0)
+    assert film.ghosts.is_named and film.ghosts.has_shares and film.ghosts.num_failed == 1
+    assert [group.label for group in film.ghosts.groups] == ["stays: 1 of 4", "leaves: 3 of 4"]
+    assert [group.worlds.tolist() for group in film.ghosts.groups] == [[0], [1, 2, 3]]
+    np.testing.assert_allclose(film.ghosts.frames.centres[:, -1, 0, 0], [0.5, 3.0, 0.001, -2.0], atol=1e-9)
+    alone = film_of(motion(model, worlds[0]), model, {"slow": motion(model, worlds[3])}, rate=30.0)
+    assert [group.label for group in alone.ghosts.groups] == ["slow"] and alone.ghosts.has_shares
+    with pytest.raises(ValueError, match="ghosts: expected 1 to 6 names, got 0"):
+        film_of(motion(model, worlds[0]), model, {}, rate=30.0)
+    with pytest.raises(TypeError, match=r"ghosts\['slow'\]: expected a jc.simulate.Trajectory, got int"):
+        film_of(motion(model, worlds[0]), model, {"slow": 3}, rate=30.0)
+
+
+def test_a_long_title_has_lines(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    words, heading = [], Figure.suptitle
+    monkeypatch.setattr(
+        Figure, "suptitle", lambda self, text, **more: words.append(text) or heading(self, text, **more)
+    )
+    model = jc.models.rocking_block()
+    title = "A block slides along the floor, and this title says so in more words than fit on one line"
+    jc.viz.animate(motion(model, sliding(model, 0.5)), model, tmp_path / "a.gif", fps=4, title=title)
+    assert words[0].replace("\n", " ") == title and max(map(len, words[0].split("\n"))) <= 62
+
+
 def test_a_film_says_how_many_worlds_end_alike(tmp_path, monkeypatch):
     from matplotlib.figure import Figure
 
@@ -145,7 +177,7 @@ def test_mistakes_are_named(tmp_path):
         ),
         ({"fps": 0.0}, ValueError, "fps: expected a finite number > 0"),
         ({"trajectory": given.states}, TypeError, "trajectory: expected Trajectory, got State"),
-        ({"ghosts": 3}, TypeError, "ghosts: expected Trajectory, got 3"),
+        ({"ghosts": 3}, TypeError, "ghosts: expected Trajectory or a mapping, got 3"),
         (
             {"trajectory": motion(jc.models.compass_gait(), np.zeros((3, 4)))},
             ValueError,

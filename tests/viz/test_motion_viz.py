@@ -24,3 +24,5 @@ def test_cradle_energy_gives_an_engine_one_colour():
 def test_order_difference_shows_zero_at_the_floor():
     figure = jc.viz.plot_order_difference({"a": ([0.0, 1.0], [0.0, 1e-3])}, floor=1e-16)
     np.testing.assert_array_equal(figure.axes[0].lines[0].get_ydata(), [1e-16, 1e-3])
+    (label,) = figure.axes[0].texts
+    assert label.get_text() == "a" and 0.9 < label.xy[1] <= 1.0  # beside the end of the curve

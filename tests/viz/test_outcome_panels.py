@@ -24,7 +24,7 @@ def test_panels_have_the_shares_of_the_samples():
         MODEL, STATE, SAMPLES, TERMS, names=["A", "B"], mujoco=jnp.zeros(3), title="block"
     )
     shares = [share for _, share in outcome_shares(SAMPLES, TERMS)]
-    assert len(shares) > 1 and titles(figure)[-1] == "MuJoCo"
+    assert len(shares) > 1 and titles(figure)[-1] == "MuJoCo\none outcome"
     shown = [float(title.split(" %")[0]) / 100 for title in titles(figure)[:-1]]
     np.testing.assert_allclose(shown, shares[: len(shown)], atol=5e-3)
     assert any("A lifts\nB sticks" in title or "B lifts" in title for title in titles(figure))
@@ -44,6 +44,29 @@ def test_two_contacts_that_do_the_same_are_both():
     still = SAMPLES.replace(v_plus=jnp.zeros_like(SAMPLES.v_plus))
     figure = jc.viz.plot_outcomes(MODEL, STATE, still, TERMS, names=["A", "B"])
     assert titles(figure) == ["100 %\nboth stick"]
+
+
+def test_contacts_without_a_name_do_not_count():
+    figure = jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS, names=["", "right corner"])
+    words = {title.split("\n", 1)[1] for title in titles(figure)}
+    assert words <= {f"right corner {verb}" for verb in ("sticks", "slides", "lifts")}
+    assert not any(text.get_text() for text in figure.axes[0].texts)  # one name needs no place
+    with pytest.raises(ValueError, match="names: expected one of a contact that touches, got none"):
+        jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS, names=["", ""])
+
+
+def test_rare_kinds_have_no_panel_beside_three_others():
+    terms = TERMS.replace(
+        J_n=jnp.eye(3), J_t=jnp.eye(3)[:, None], phi=jnp.zeros(3), mu=jnp.ones(3), active=jnp.ones(3, bool)
+    )
+    lifts = np.zeros((100, 3))
+    lifts[:30, 0] = lifts[30:60, 1] = lifts[60:97, 2] = 1.0  # the last 3 % stick
+    few = SAMPLES.replace(v_plus=jnp.asarray(lifts), status=jnp.zeros(100, jnp.uint32))
+    kinds, _, rest = _kinds(few, terms, ["a", "b", "c"])
+    assert len(kinds) == 3 and abs(rest - 0.03) < 1e-9
+    lifts[60:92, 2], lifts[92:97, 2] = 1.0, 0.0  # now 8 % do
+    kinds, _, rest = _kinds(few.replace(v_plus=jnp.asarray(lifts)), terms, ["a", "b", "c"])
+    assert len(kinds) == 4 and rest == 0.0
 
 
 def test_contacts_of_one_body_count_as_one():

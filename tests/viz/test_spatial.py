@@ -76,7 +76,11 @@ def test_curves_have_their_labels_and_scales():
         title="two",
     )
     (axes,) = figure.axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
+    labels = {text.get_text(): text for text in axes.texts}
+    for label, end in (("a", 4.0), ("b", 6.0)):
+        _, height = axes.transAxes.transform((1.0, labels[label].xy[1]))
+        np.testing.assert_allclose(height, axes.transData.transform((2.0, end))[1])
+    assert list(labels) == ["a", "b"] and labels["a"].get_color() == axes.lines[0].get_color()
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("t (s)", "x (m)", "log")
     (near,) = jc.viz.plot_curves({"a": ([1, 2], [1.0001, 1.0002])}, xlabel="t (s)", ylabel="x (m)").axes
     near.figure.draw_without_rendering()
