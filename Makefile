@@ -77,8 +77,9 @@ $(VENV)/bin/python:
 		{ echo "jaxcontact needs Python 3.11 or newer; set PYTHON, e.g. make demo PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# Python compiles the modules that the demo imports; pip would compile all, which takes as long as the rest of installing.
 $(VENV)/installed: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
-	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[mujoco,friction]"
+	$(RUN) -m pip install -q --no-compile --disable-pip-version-check -c $(CONSTRAINTS) -e ".[mujoco,friction]"
 	@touch $@
 
 $(VENV)/installed-test: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python

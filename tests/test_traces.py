@@ -217,6 +217,7 @@ CALLS = {
     ),
     jc.linearize: block(functools.partial(jc.linearize, stepper=COMPLIANT), "vector", dt=0.01),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
+    jc.simulate.augmented_motion: block(jc.simulate.augmented_motion, length=0.5, max_pieces=4),
     jc.simulate.time_augmented: block(jc.simulate.time_augmented, length=1.0, max_pieces=4),
     jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
     stability.contact_modes: plain(stability.contact_modes, "biped"),

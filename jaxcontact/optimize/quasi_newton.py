@@ -6,6 +6,7 @@ Lewis & Overton, Nonsmooth optimization via quasi-Newton methods (2013); Hager &
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 
@@ -75,10 +76,14 @@ def minimise(
 
 
 def _direction(point: Point, free: np.ndarray) -> np.ndarray:
-    """Return the quasi-Newton direction of the free components, zero for the others."""
+    """Return the quasi-Newton direction of the free components, zero for the others.
+
+    At a kink the curvature across it grows until B is singular to rounding; then all components are zero.
+    """
     direction = np.zeros_like(point.x)
     if free.any():
-        direction[free] = -np.linalg.solve(point.curvature[np.ix_(free, free)], point.gradient[free])
+        with contextlib.suppress(np.linalg.LinAlgError):
+            direction[free] = -np.linalg.solve(point.curvature[np.ix_(free, free)], point.gradient[free])
     return direction
 
 

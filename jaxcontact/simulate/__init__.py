@@ -3,6 +3,7 @@
 Entry functions: `run` and `rollout`. Page: docs/methods/motion.md.
 """
 
+from jaxcontact.simulate.augmented.motion_by_law import augmented_motion as augmented_motion
 from jaxcontact.simulate.augmented.path import AugmentedInfo as AugmentedInfo
 from jaxcontact.simulate.augmented.path import AugmentedPath as AugmentedPath
 from jaxcontact.simulate.augmented.path import PieceKind as PieceKind

@@ -371,6 +371,7 @@ CALLS = {
     "simulate.rollout": mechanism(
         incline, stepper=lambda: simulate.Compliant(), controls=lambda: jnp.zeros((2, 6)), dt=lambda: 0.01),
     "simulate.run": mechanism(incline, stepper=lambda: simulate.Compliant(), duration=lambda: 0.02, dt=lambda: 0.01),
+    "simulate.augmented_motion": mechanism(block, length=lambda: 0.5, max_pieces=lambda: 4),
     "simulate.time_augmented": mechanism(block, length=lambda: 0.5, max_pieces=lambda: 4),
     "simulate.variational": mechanism(block, duration=lambda: 0.02, max_impacts=lambda: 4, dt=lambda: 0.01),
     "stability.certified_end": constant(make_body=lambda x: BIPED.replace(mu1=x, mu2=x), inside=0.6, outside=0.01, tolerance=0.3),

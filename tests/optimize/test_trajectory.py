@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy.optimize import lsq_linear
 
 import jaxcontact as jc
 from jaxcontact.io.run_store import save_state
@@ -392,6 +393,21 @@ def test_a_killed_augmented_lagrangian_resumes_to_the_same_bits(tmp_path):
     assert seen[0] == 11
     np.testing.assert_array_equal(info.path, all_of_it.path)
     np.testing.assert_array_equal(resumed["a"], whole["a"])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_minimum_on_many_kinks_is_found_though_the_curvature_becomes_singular(seed):
+    """min sum |A x - 1| + x.x / 2, as a quadratic program with a bound for each term."""
+    matrix = np.random.default_rng(seed).normal(size=(5, 5))
+    _, info = trajectory(
+        lambda x: jnp.sum(jnp.abs(jnp.asarray(matrix) @ x - 1)) + 0.5 * x @ x,
+        jnp.arange(1.0, 6.0),
+        num_steps=500,
+    )
+    # The dual is max -|A^T y|^2 / 2 - sum y over |y_i| <= 1; with A^T y = -x, a least-squares problem.
+    inverse = np.linalg.solve(matrix, np.ones(5))
+    dual = lsq_linear(matrix.T, -inverse, (-1, 1), tol=1e-14)
+    assert info.cost == pytest.approx(0.5 * inverse @ inverse - dual.cost, rel=1e-6)
 
 
 def test_a_kink_is_named_and_failed_motions_are_avoided():

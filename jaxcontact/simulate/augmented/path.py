@@ -17,6 +17,7 @@ class PieceKind(enum.IntEnum):
     FREE = 0
     CONTACT = 1
     IMPACT = 2
+    CHATTER = 3
 
 
 class AugmentedPath(Record):
@@ -27,7 +28,7 @@ class AugmentedPath(Record):
         t: (K + 1,) s.
         q: (K + 1, nq).
         v: (K + 1, nv).
-        lam: (K, nc, 2) impulse (n, t1) per unit of s at the start of each piece. In an impact it is constant
+        lam: (K, nc, dim) impulse (n, t) per unit of s at the start of each piece. In an impact it is constant
             and |lam_n|_1 = 1; else the contact force is lam / t_rate.
         t_rate: (K,) dt/ds at the start of each piece; 1 - |lam_n|_1.
         kind: (K,) int32 `PieceKind`.

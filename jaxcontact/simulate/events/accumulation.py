@@ -56,11 +56,21 @@ def remembered(chatter: Chatter, state: State, participants: jax.Array) -> Chatt
     )  # fmt: skip
 
 
-def _ratio(t: jax.Array) -> jax.Array:
+def series_ratio(t: jax.Array) -> jax.Array:
     """Compute R of the intervals between every other impact; 1/2 if they do not shrink: no limit exists."""
     last, before = t[0] - t[2], t[2] - t[4]
     shrinks = (last > 0) & (last < before)
     return jnp.where(shrinks, last, 0.5) / jnp.where(shrinks, before, 1.0)
+
+
+def series_limit(rows: jax.Array, ratio: jax.Array, turns: jax.Array) -> jax.Array:
+    """Evaluate x + a R^turns + b R^2turns of rows x_k (5, ...), the first row zero; inf is the limit."""
+    left = jnp.where(jnp.isinf(turns), 0.0, ratio ** jnp.where(jnp.isinf(turns), 1.0, turns))
+    newer = (rows[0] - ratio * rows[2]) / (1.0 - ratio)
+    older = (rows[2] - ratio * rows[4]) / (1.0 - ratio)
+    end = (newer - ratio**2 * older) / (1.0 - ratio**2)
+    first = ((rows[0] - end) - ratio**2 * (rows[2] - end)) / (1.0 - ratio)
+    return end + left * (first + left * (rows[0] - end - first))
 
 
 @functools.partial(jit, static_argnums=0)
@@ -69,22 +79,12 @@ def ahead(system: System, chatter: Chatter, turns: jax.Array) -> State:
 
     Derivative: by the states of the impacts that are remembered.
     """
-    ratio = _ratio(chatter.t)
-    left = jnp.where(jnp.isinf(turns), 0.0, ratio ** jnp.where(jnp.isinf(turns), 1.0, turns))
-
-    def extrapolated(rows: jax.Array) -> jax.Array:
-        """Evaluate x + a R^turns + b R^2turns of rows x_k (5, ...), the first row being zero."""
-        newer = (rows[0] - ratio * rows[2]) / (1.0 - ratio)
-        older = (rows[2] - ratio * rows[4]) / (1.0 - ratio)
-        end = (newer - ratio**2 * older) / (1.0 - ratio**2)
-        first = ((rows[0] - end) - ratio**2 * (rows[2] - end)) / (1.0 - ratio)
-        return end + left * (first + left * (rows[0] - end - first))
-
+    ratio = series_ratio(chatter.t)
     turned = jax.vmap(lambda q: difference(system, chatter.q[0], q))(chatter.q)
     return State(
-        q=retract(system, chatter.q[0], extrapolated(turned)),
-        v=chatter.v[0] + extrapolated(chatter.v - chatter.v[:1]),
-        t=chatter.t[0] + extrapolated(chatter.t - chatter.t[:1]),
+        q=retract(system, chatter.q[0], series_limit(turned, ratio, turns)),
+        v=chatter.v[0] + series_limit(chatter.v - chatter.v[:1], ratio, turns),
+        t=chatter.t[0] + series_limit(chatter.t - chatter.t[:1], ratio, turns),
     )
 
 
@@ -124,7 +124,7 @@ def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -
     series = full & alike & shrinks & is_precise & (left > 0) & jnp.all(jnp.isfinite(limit.q))
     over = limit.t - t_end
     share = jnp.where(over > 0, over, 1.0) / jnp.where(left > 0, left, 1.0)
-    turns = jnp.floor(jnp.log(share) / jnp.log(_ratio(t)))
+    turns = jnp.floor(jnp.log(share) / jnp.log(series_ratio(t)))
     turns = jnp.where(over > 0, turns, jnp.inf)
     dense = full & (t[0] - t[-1] < DENSE * dt) & ~series
     return Outlook(series & (turns >= SKIPPED), turns, dense)

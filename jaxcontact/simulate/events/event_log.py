@@ -37,6 +37,7 @@ class EventPieces(NamedTuple):
     breaks: jax.Array  # bool, whether it is the first that was
     turns: jax.Array  # pairs of impacts that were left out, inf for all of them
     push: jax.Array  # (nc, dim) impulses of a jam, N s
+    impulse: jax.Array  # (nc, dim) impulses of all but a SKIP, N s
     rests: jax.Array  # (nc,) kinds as in `Modes` of the contacts that are held at rest at its end
     end: State  # the state after it
 
@@ -87,6 +88,7 @@ def no_piece(nc: int, dim: int, state: State) -> EventPieces:
         breaks=jnp.array(False),
         turns=jnp.zeros((), dtype),
         push=jnp.zeros((nc, dim), dtype),
+        impulse=jnp.zeros((nc, dim), dtype),
         rests=jnp.zeros(nc, jnp.int32),
         end=state,
     )

@@ -50,7 +50,7 @@ def classify(terms: ContactTerms, state: State) -> EventContacts:
 
 
 class Blow(NamedTuple):
-    """An impact: the velocity after it, normal impulses (nc,), N s, bits of its law."""
+    """An impact: the velocity after it, impulses (nc, dim), N s, bits of its law."""
 
     v: jax.Array
     impulse: jax.Array

@@ -73,26 +73,10 @@ def repeated(
     Derivative: first order, forward and reverse, by all of `inputs` but `rtol`, and by the impacts
         in memory.
     """
-    branches = _branches(system, found.pieces.rests.shape[1] > 0)
-
-    def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[Any, Any]:
-        carry, rests = start
-        state, terms = branches.settle(inputs.params, carry.state, rests)
-        after, *row = lax.switch(
-            jnp.asarray(BRANCH)[piece.kind], branches.kinds, inputs, memory.key, carry._replace(state=state),
-            piece, terms,
-        )  # fmt: skip
-        return (after, piece.rests), (after.state.t, state.v, *row)
-
-    # One more row, which does nothing, settles the state after the last piece.
-    pieces = jax.tree.map(lambda x: jnp.concatenate([x, x[-1:]]), found.pieces)
-    pieces = pieces._replace(kind=pieces.kind.at[-1].set(UNUSED))
-    moves = jnp.full_like(pieces.rests[0], SEPARATE)
-    begin = Carry(inputs.state, memory.chatter, memory.number), moves
-    (end, _), (t, v, blows, pushed) = lax.scan(one, begin, pieces)
-    t, blows = t[:-1], blows[:-1]
-    (at,) = jnp.nonzero(found.pieces.kind >= IMPACT, size=t.shape[0], fill_value=t.shape[0])
-    records = {"t": t, "v_minus": v[:-1], "v_plus": v[1:], "impulse": blows}
+    end, states, blows, pushed = repeat_pieces(system, inputs, memory, found.pieces)
+    kind, v = found.pieces.kind, states.v
+    (at,) = jnp.nonzero(kind >= IMPACT, size=kind.shape[0], fill_value=kind.shape[0])
+    records = {"t": states.t[1:], "v_minus": v[:-1], "v_plus": v[1:], "impulse": blows[:, :, 0]}
     impacts = found.info.impacts.replace(
         **{name: rows.at[at].get(mode="fill", fill_value=0) for name, rows in records.items()}
     )
@@ -103,10 +87,37 @@ def repeated(
     return end.state, found.memory._replace(chatter=chatter), info
 
 
+def repeat_pieces(
+    system: System, inputs: StepInputs, memory: EventMemory, pieces: EventPieces
+) -> tuple[Carry, State, jax.Array, jax.Array]:
+    """Repeat pieces (K, ...); return the end, states (K + 1) between them, impulses of impacts and of moves.
+
+    Both impulses are (K, nc, dim), N s. A derivative is that of `repeated`.
+    """
+    branches = _branches(system, pieces.rests.shape[1] > 0)
+
+    def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[Any, Any]:
+        carry, rests = start
+        state, terms = branches.settle(inputs.params, carry.state, rests)
+        after, *row = lax.switch(
+            jnp.asarray(BRANCH)[piece.kind], branches.kinds, inputs, memory.key, carry._replace(state=state),
+            piece, terms,
+        )  # fmt: skip
+        return (after, piece.rests), (state, *row)
+
+    # One more row, which does nothing, settles the state after the last piece.
+    pieces = jax.tree.map(lambda x: jnp.concatenate([x, x[-1:]]), pieces)
+    pieces = pieces._replace(kind=pieces.kind.at[-1].set(UNUSED))
+    moves = jnp.full_like(pieces.rests[0], SEPARATE)
+    begin = Carry(inputs.state, memory.chatter, memory.number), moves
+    (end, _), (states, blows, pushed) = lax.scan(one, begin, pieces)
+    return end, states, blows[:-1], pushed[:-1]
+
+
 class _Branches(NamedTuple):
     """Functions whose derivatives are one operation: the settling of a state, and the kinds of pieces.
 
-    A kind is (given, key, carry, piece, terms) -> (carry, impulses (nc,) of an impact, (nc, dim) of a move).
+    A kind is (given, key, carry, piece, terms) -> (carry, impulses (nc, dim) of an impact and of a move).
     """
 
     settle: Callable[..., Any]
@@ -137,24 +148,24 @@ def _settle(
     return settled(Model(system=system, params=params), state, rests)
 
 
-# The log has the end of each piece; a derivative needs no other values, and no impulses.
+# The log has the end of each piece and its impulses; a derivative needs no other values.
 
 
 def _read_nothing(
     inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any
 ) -> tuple[Any, ...]:
-    return carry, jnp.zeros_like(piece.push[:, 0]), jnp.zeros_like(piece.push)
+    return carry, jnp.zeros_like(piece.push), jnp.zeros_like(piece.push)
 
 
 def _read_move(inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any) -> tuple[Any, Any]:
-    return _read_nothing(inputs, key, carry._replace(state=piece.end), piece, terms), ()
+    return (carry._replace(state=piece.end), jnp.zeros_like(piece.push), piece.impulse), ()
 
 
 def _read_impact(
     inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any
 ) -> tuple[Any, Any]:
     after = behind_impact(carry, piece.end.v, piece.participants, piece.breaks)
-    return _read_nothing(inputs, key, after._replace(state=piece.end), piece, terms), ()
+    return (after._replace(state=piece.end), piece.impulse, jnp.zeros_like(piece.push)), ()
 
 
 def _read_chatter(
@@ -177,7 +188,7 @@ def _jam(
     state = carry.state
     before = arrive(terms, state.q, terms.M @ state.v, state.t)
     after, push, _ = jolt(before, piece.participants, piece.push, True)
-    return behind_impact(carry, after.v, piece.participants), push[:, 0], jnp.zeros_like(piece.push)
+    return behind_impact(carry, after.v, piece.participants), push, jnp.zeros_like(piece.push)
 
 
 def _skip(
@@ -190,7 +201,7 @@ def _skip(
     log: Any,
 ) -> tuple[Any, ...]:
     after = behind_chatter(carry, ahead(system, carry.chatter, piece.turns))
-    return after, jnp.zeros_like(piece.push[:, 0]), jnp.zeros_like(piece.push)
+    return after, jnp.zeros_like(piece.push), jnp.zeros_like(piece.push)
 
 
 def _move(
@@ -210,5 +221,5 @@ def _move(
     end, pushed, _ = parts(system, state.t + h, trial.x1)
     value = jnp.sum(jnp.where(piece.value, looks.value[-1], 0.0))
     to_end = jnp.where(piece.kind == WHOLE, inputs.state.t + inputs.dt - state.t, 0.0)
-    out = carry._replace(state=end), jnp.zeros_like(piece.push[:, 0]), pushed
+    out = carry._replace(state=end), jnp.zeros_like(piece.push), pushed
     return out, End(value, piece.kind == EVENT, to_end)

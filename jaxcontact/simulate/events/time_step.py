@@ -271,10 +271,12 @@ def _impact(
     inputs, near, strikes = context.inputs, c.contacts.near, c.contacts.strikes
     dead = dense | follows
     blow = impact(c.contacts.terms, c.carry, inputs.law, context.key, near, dead, jnp.any(strikes), True)
-    after = _behind(context, c, blow.v, near, strikes, dead, blow.impulse, dead & ~follows)
+    after = _behind(context, c, blow.v, near, strikes, dead, blow.impulse[:, 0], dead & ~follows)
     after = after._replace(status=after.status | blow.status | flag(dead, Status.ZENO))
     breaks = dead & ~follows
-    return after, context.unused._replace(kind=jnp.int32(IMPACT), participants=near, dead=dead, breaks=breaks)
+    return after, context.unused._replace(
+        kind=jnp.int32(IMPACT), participants=near, dead=dead, breaks=breaks, impulse=blow.impulse
+    )
 
 
 def _behind(
@@ -342,8 +344,9 @@ def _stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
     )
     kind = jnp.where(ahead.event, EVENT, jnp.where(reaches_end, WHOLE, PART)).astype(jnp.int32)
     piece = context.unused._replace(
-        kind=kind, h=ahead.h, modes=modes, value=ahead.participants, rests=jnp.where(stops, STICK, modes.kind)
-    )
+        kind=kind, h=ahead.h, modes=modes, value=ahead.participants, impulse=impulse,
+        rests=jnp.where(stops, STICK, modes.kind),
+    )  # fmt: skip
     if nc == 0:
         return after, piece
     moved = after, piece
@@ -353,7 +356,7 @@ def _stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
         none = jnp.zeros_like(contacts.closed)
         after = _behind(context, c, v, contacts.closed, none, False, choice.push[:, 0])
         return after, context.unused._replace(
-            kind=jnp.int32(JAM), participants=contacts.closed, push=choice.push
+            kind=jnp.int32(JAM), participants=contacts.closed, push=choice.push, impulse=choice.push
         )
 
     return lax.cond(choice.jams, jammed, lambda: moved)

@@ -53,7 +53,7 @@ def strike(
         none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
         return Strike(
             jnp.where(plastic, dead, v_plus),
-            jnp.where(plastic, stops, impulse),
+            jnp.where(plastic, stops, impulse[:, 0]),
             none,
             jnp.where(plastic, flag(~found, Status.STALLED), said),
         )
@@ -91,14 +91,15 @@ def stopped(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array, ja
 def struck(
     law: Law, wanted: jax.Array, terms: ContactTerms, v: jax.Array, key: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Apply the law if `wanted`; return v_plus (nv,), normal impulses (nc,), status, else v and zeros."""
+    """Apply the law if `wanted`; return v_plus (nv,), impulses (nc, dim), status, else v and zeros."""
+    none = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype)
 
     def ask() -> tuple[jax.Array, jax.Array, jax.Array]:
         v_plus, info = law(terms, v, key)
-        impulse = info.impulse if info.impulse.ndim == 1 else info.impulse[:, 0]
+        impulse = info.impulse if info.impulse.ndim == 2 else none.at[:, 0].set(info.impulse)
         return v_plus, impulse, jnp.asarray(info.status, jnp.uint32)
 
-    return lax.cond(wanted, ask, lambda: (v, jnp.zeros_like(terms.phi), jnp.uint32(0)))
+    return lax.cond(wanted, ask, lambda: (v, none, jnp.uint32(0)))
 
 
 def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
