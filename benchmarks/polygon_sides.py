@@ -163,9 +163,16 @@ def draw(clouds: dict[str, np.ndarray], path: Path) -> None:
     for axes, cone in zip(panels, DRAWN, strict=True):
         behind = axes.scatter(*clouds[CIRCLE].T, c="#bbbbbb", **style)
         points = axes.scatter(*clouds[cone].T, c="#0072b2", **style)
-        axes.set(title=cone, xlabel="slides along x (m/s)", xticks=(0.0, 0.2, 0.4, 0.6), aspect="equal")
+        axes.set(
+            title=f"{cone} of the friction cone",
+            xlabel="slides along x (m/s)",
+            xticks=(0.0, 0.2, 0.4, 0.6),
+            aspect="equal",
+        )
     panels[0].set(ylabel="along y (m/s)", yticks=(-0.2, 0.0))
-    figure.legend([points, behind], ["polygon", "circle"], loc="outside lower center", ncols=2, frameon=False)
+    labels = ["friction cone with so many sides", "circular friction cone"]
+    figure.legend([points, behind], labels, loc="outside lower center", ncols=2, frameon=False)
+    figure.suptitle("The more sides a friction cone has, the more a corner slides as with a circular one")
     figure.savefig(path, dpi=110)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxcontact import impact, viz
 from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.file_options import is_file
-from jaxcontact.impact.sampling.outcomes import contact_names
+from jaxcontact.impact.sampling.outcomes import contact_names, outcome_counts
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.system import Model
 from jaxcontact.models import robots
@@ -51,7 +51,7 @@ def write(
     peer = _peer(options, model, terms) if succeeded else None
     robot = is_robot(options)
     if succeeded and (robot or touching(terms) > MOST_IN_SET):
-        title = f"{_heading(options, samples)}: what its impact may do"
+        title = _outcomes_title(options, terms, samples)
         names = None if robot else contact_names(terms.phi.shape[0])
         pictures["outcomes.png"] = viz.plot_outcomes(
             model, model.initial_state(), samples, terms, names=names, mujoco=peer, title=title
@@ -136,6 +136,14 @@ def _set_picture(
     return viz.plot_impact_set(
         samples, terms, simultaneous=simultaneous, sequences=sequences, mujoco=peer, title=title
     )
+
+
+def _outcomes_title(options: argparse.Namespace, terms: ContactTerms, samples: impact.ImpactSamples) -> str:
+    """Say whether the impulse orders end in one kind of outcome or in several."""
+    name, number = _heading(options, samples), f"{samples.status.size:,}"
+    if len(outcome_counts(samples, terms)) == 1:
+        return f"{name}: one kind of outcome in all {number} impulse orders"
+    return f"{name}: one impact, many outcomes. Shares of {number} impulse orders"
 
 
 def _heading(options: argparse.Namespace, samples: impact.ImpactSamples) -> str:

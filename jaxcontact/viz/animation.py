@@ -115,6 +115,8 @@ def _write_pictures(
         else:
             _draw_spatial(axes, film, i, view)
         axes.set_title(f"{film.t[i] - film.t[0]:.2f} s", fontsize=8, loc="right")
+        if film.full > 0.0:
+            axes.set_title("red: impulses on contacts", fontsize=8, loc="left", color=PUSH)
 
     draw(0)
     figure.draw_without_rendering()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is made
 
 COLOURS = ("tab:blue", "tab:orange")
 COIL = 0.012  # m, by which the zigzag of a drawn spring goes to either side
+ASIDE = 0.2  # m, seen before and after the body
+LONGEST_VIEW = 2.0  # m; the camera follows a longer run
+MARK = 0.1  # m, between marks on the ground
 
 
 @checked()
@@ -80,7 +83,9 @@ def animate_gait(
     slower: float = 8.0,
     title: str | None = None,
 ) -> Path:
-    """Write a GIF of a `spring_legged` model on the run, seen from the side.
+    """Write a GIF of a `spring_legged` model on the run, seen from the side, over a ground marked in metres.
+
+    The camera stands still; it follows a run of over two metres.
 
     Args:
         trajectory: the run.
@@ -93,13 +98,16 @@ def animate_gait(
     from matplotlib.animation import FuncAnimation, PillowWriter
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MultipleLocator
 
     t, x, down = _used(trajectory)
     times = np.linspace(t[0], t[-1], frames)
     rows = np.minimum(np.searchsorted(t, times, side="right") - 1, t.size - 1)
     body = np.stack([np.interp(times, t, x[:, i]) for i in range(3)], axis=-1)
     hips, angle, length = (np.asarray(params[name]) for name in ("hips", "angle", "length"))
-    figure = Figure(figsize=(4.2, 2.4 if title else 2.1), layout="constrained")
+    ends_of_view = _ends_of_view(body[:, 0])
+    tall = float(np.clip(1.6 / (ends_of_view[0, 1] - ends_of_view[0, 0]), 1.2, 2.0))
+    figure = Figure(figsize=(5.2, tall + (0.9 if title else 0.6)), layout="constrained")
     FigureCanvasAgg(figure)  # an animation draws on it
     figure.suptitle(title or "", fontsize=9)
     axes = figure.subplots()
@@ -109,8 +117,6 @@ def animate_gait(
         spot, row = body[i], rows[i]
         points = spot[:2] + hips[:, None] * np.array([np.cos(spot[2]), np.sin(spot[2])])
         axes.axhline(0.0, color="0.4", lw=1)
-        marks = np.arange(np.floor(spot[0] / 0.1) - 5, np.floor(spot[0] / 0.1) + 7) * 0.1
-        axes.plot(marks, np.full(marks.size, -0.012), "|", color="0.6", ms=4)
         for leg, hip in enumerate(points):
             aim = hip + length * np.array([np.sin(angle[leg]), -np.cos(angle[leg])])
             foot = np.array([x[row, 7 + leg], 0.0]) if down[row, leg] else hip + 0.75 * (aim - hip)
@@ -119,14 +125,24 @@ def animate_gait(
             axes.plot(*_spring(hip, foot).T, color=colour, lw=1.8, alpha=alpha, solid_joinstyle="round")
         ends = points if len(points) > 1 else spot[:2] + np.array([[-0.06, 0.0], [0.06, 0.0]])
         axes.plot(ends[:, 0], ends[:, 1], color="0.15", lw=7, solid_capstyle="round")
-        axes.set(xlim=(spot[0] - 0.4, spot[0] + 0.4), ylim=(-0.03, 0.3), xticks=[], yticks=[], aspect="equal")
-        axes.set_title(f"{times[i] - t[0]:.2f} s", fontsize=8, loc="right")
-        axes.set_title("a mark each 10 cm", fontsize=8, loc="left")
+        axes.set(xlim=ends_of_view[i], ylim=(-0.02, 0.3), yticks=[], aspect="equal")
+        axes.xaxis.set_major_locator(MultipleLocator(MARK))
+        axes.tick_params(labelsize=7)
+        axes.set_xlabel("along the ground (m)", fontsize=8)
+        axes.spines[:].set_visible(False)
+        axes.set_title(f"{times[i] - t[0]:.2f} s, {slower:g} times slower", fontsize=8, loc="right")
 
     duration = max(float(t[-1] - t[0]), 1e-3)
     writer = PillowWriter(fps=max(round(frames / (duration * slower)), 1))
     FuncAnimation(figure, draw, frames=frames, init_func=lambda: None).save(path, writer=writer, dpi=100)
     return Path(path)
+
+
+def _ends_of_view(x: np.ndarray) -> np.ndarray:
+    """Return left and right end of the view per picture (n, 2), m; a short run has one view."""
+    if x.max() - x.min() + 2 * ASIDE <= LONGEST_VIEW:
+        return np.tile([x.min() - ASIDE, x.max() + ASIDE], (x.size, 1))
+    return x[:, None] + 2 * np.array([-ASIDE, ASIDE])
 
 
 def _spring(hip: np.ndarray, foot: np.ndarray) -> np.ndarray:

@@ -41,11 +41,16 @@ SHORTEST = 0.15  # of the longest arrow; shorter ones, which the mark of their c
 MARGIN = 0.06  # of the size of the robot, around all that is drawn
 NARROWEST = 6.0  # inches, for the title beside the legend
 LETTERS = 15  # per inch of a note below the panels
+PEER_STILL = 1e-2  # of the fastest contact before the impact; slower ones of a peer with springs are still
 PROBE = 1e-6  # s, in which the speeds of bodies are measured
 MARKS = {"sticks": OUTCOMES[0], "slides": OUTCOMES[1], "lifts": "white", "approaches": OUTCOMES[3]}
 TILTS = len(LABELS)  # the kind of a body of which some contacts lift
 STAYS = TILTS + 1  # the kind of a body that sticks or slides
 VERBS = tuple((verb, verb[:-1]) for verb in (*LABELS, "tilts", "stays"))  # of one group, of several
+TITLE_LETTERS = 11.0  # per inch of a title
+LEGEND = 0.75  # inches, of an entry of the legend beside the title
+SIDES = {"F": "front", "R": "rear", "H": "hind"}  # of a leg, in names such as FL_calf or LF_FOOT
+HANDS = {"L": "left", "R": "right"}
 
 
 def _check_terms(name: str, value: Any) -> None:
@@ -79,7 +84,7 @@ def plot_outcomes(
         samples: outcomes, from `sample`.
         terms: contact terms of the samples, of all contacts of the model or of those that touch, nc.
         names: of the contacts (nc,); contacts of one name, such as those of a foot, count as one, and those
-            of an empty name do not count. Default the bodies that touch.
+            of an empty name do not count. Default the bodies that touch; FL_calf and so on as "front left".
         mujoco: (nv,) MuJoCo's velocity after the impact, in a panel of its own; None for none.
         title: of the figure.
         width: of the figure, inches.
@@ -94,14 +99,17 @@ def plot_outcomes(
     inputs.check(terms, state.v)
     listed = contacts(model, state)
     rows = _rows(listed, terms)
-    names = body_names(listed, rows) if names is None else list(names)
+    names = _plain_names(body_names(listed, rows)) if names is None else list(names)
     if len(names) != len(rows):
         raise ValueError(f"names: expected one per contact, {len(rows)}, got {len(names)}")
     if not any(np.asarray(terms.active)[[bool(name) for name in names]]):
         raise ValueError("names: expected one of a contact that touches, got none")
     kinds, labels, rest = _kinds(samples, terms, names)
+    shown, peer_still = [labels[member] for _, _, member in kinds], 0.0
     if mujoco is not None:
         kinds = [*kinds, ("MuJoCo\none outcome", np.asarray(mujoco, float), None)]
+        does, peer_still = _labels_of_peer(kinds[-1][1], samples, terms)
+        shown.append(does)
     scene, frame = scene_of(model), frames_of(model, state.q, contacts=False)
     size = float(np.max(np.subtract(*extent(scene, frame)[::-1])))
     moment = _moment(model, state, [v for _, v, member in kinds if member is not None], size)
@@ -114,27 +122,58 @@ def plot_outcomes(
     box = _box(scene, [frame, *moved], tips, MARGIN * size)
     lines = max(words.count("\n") + 1 for words, _, _ in kinds)
     figure, places = _panels(box, len(kinds), lines, width)
-    for (words, _, member), after, moving, axes in zip(kinds, moved, velocities, places, strict=True):
+    for (words, _, _), does, after, moving, axes in zip(kinds, shown, moved, velocities, places, strict=True):
         _draw(axes, scene, frame, after, box)
         axes.set_title(words, fontsize=8.5, fontweight="bold")
         _point(axes, scene, points, moving * metres, names, SHORTEST * LONGEST * size)
-        if member is not None:
-            _mark(axes, scene, points, labels[member])
-    notes = [f"grey: at the impact; in colour: {moment:g} s later, as it moves after the impact"]
-    if metres:
-        notes.append(f"arrows: velocities of contacts, the longest {fastest:.2g} m/s")
-    if any(" stay" in words for words, _, _ in kinds):
-        notes.append("what stays sticks or slides")
-    if rest:
-        notes.append(f"{100 * rest:.2g}\u00a0% are of other kinds")
+        _mark(axes, scene, points, does)
     if len(set(names) - {""}) > 1:
         _name(places[0], scene, points, names)
-    across = int(LETTERS * figure.get_figwidth())
-    figure.supxlabel(textwrap.fill("; ".join(notes), across), fontsize=8)
-    _explain(figure)
+    is_merged = any(" stay" in words for words, _, _ in kinds)
+    notes = _notes(moment, fastest if metres else 0.0, is_merged, rest, peer_still)
+    figure.supxlabel(textwrap.fill(notes, int(LETTERS * figure.get_figwidth())), fontsize=8)
+    used = [LABELS[k] for k in np.unique(np.concatenate(shown))]
+    _explain(figure, used)
     if title is not None:
-        figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+        letters = int(TITLE_LETTERS * (figure.get_figwidth() - LEGEND * (len(used) + 0.5)))
+        lines = [textwrap.fill(line, letters) for line in title.split("\n")]
+        figure.suptitle("\n".join(lines), fontsize=11, x=0.01, ha="left")
     return figure
+
+
+def _notes(moment: float, fastest: float, is_merged: bool, rest: float, peer_still: float) -> str:
+    """Say in sentences what the panels show; the fastest contact in m/s, 0 for no arrows; 0 for no peer."""
+    notes = [f"Grey shows the pose at the impact, colour the pose {moment:g} s later."]
+    if fastest:
+        notes.append(f"Arrows are velocities of contacts, the longest {fastest:.2g} m/s.")
+    if is_merged:
+        notes.append("A contact that stays either sticks or slides.")
+    if rest:
+        notes.append(f"The other {100 * rest:.2g}\u00a0% of impulse orders end in other ways.")
+    if peer_still:
+        notes.append(f"In MuJoCo, whose contacts are springs, less than {peer_still:.2g} m/s counts as rest.")
+    return " ".join(notes)
+
+
+def _plain_names(names: list[str]) -> list[str]:
+    """Say which legs names such as FL_calf mean, if all names are of such legs: "front left"."""
+    legs = []
+    for name in names:
+        first, second = (name.partition("_")[0].upper() + "  ")[:2]
+        side, hand = (first, second) if second in HANDS else (second, first)
+        if len(name.partition("_")[0]) != 2 or side not in SIDES or hand not in HANDS:
+            return names
+        legs.append(f"{SIDES[side]} {HANDS[hand]}")
+    return legs if len(set(legs)) == len(set(names)) else names
+
+
+def _labels_of_peer(v: np.ndarray, samples: ImpactSamples, terms: ContactTerms) -> tuple[np.ndarray, float]:
+    """Classify (nc,) the contacts of another simulator, which are springs; return the speed of rest, m/s."""
+    normal, tangents = np.asarray(terms.J_n), np.asarray(terms.J_t)
+    before = np.asarray(samples.v_minus)
+    small = PEER_STILL * float(max(np.abs(normal @ before).max(), np.abs(tangents @ before).max()))
+    slip = np.linalg.norm(tangents @ v, axis=1)
+    return np.select([normal @ v > small, normal @ v < -small, slip > small], [2, 3, 1], 0), small
 
 
 def body_names(listed: Contacts, rows: np.ndarray) -> list[str]:
@@ -198,7 +237,7 @@ def _state(labels: np.ndarray) -> np.ndarray:
 
 
 def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
-    """Say what the groups do, those that do the same together: "42 %: A, B stick; C lifts"."""
+    """Say what the groups do, those that do the same together: "A, B stick", "C lifts"."""
     parts = []
     for label in dict.fromkeys(kind):
         of_label = [name for name, other in zip(groups, kind, strict=True) if other == label]
@@ -207,7 +246,7 @@ def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
         names = everyone if len(of_label) == len(groups) > 1 else ", ".join(of_label)
         parts.append(f"{names} {verb}")
     percent = round(100 * share, 0 if share >= 0.1 else 1)
-    return "\n".join([f"{percent:g} %", *parts])
+    return "\n".join([f"{percent:g} % of impulse orders", *parts])
 
 
 def _moved(model: Model, state: State, v: np.ndarray, seconds: float) -> Any:
@@ -299,10 +338,10 @@ def _name(axes: Any, scene: Scene, points: np.ndarray, names: Sequence[str]) -> 
         axes.annotate(name, flat[names.index(name)], xytext=(0, -5), textcoords="offset points", **style)
 
 
-def _explain(figure: Any) -> None:
-    """Add a legend of the marks of contacts."""
+def _explain(figure: Any, used: Sequence[str]) -> None:
+    """Add a legend of the marks of contacts that some panel has."""
     from matplotlib.lines import Line2D
 
     style: dict[str, Any] = {"marker": "o", "linestyle": "", "markeredgecolor": "black", "markersize": 5}
-    handles = [Line2D([], [], color=fill, label=label, **style) for label, fill in MARKS.items()][:3]
-    figure.legend(handles=handles, loc="outside upper right", ncols=3, fontsize=8, frameon=False)
+    handles = [Line2D([], [], color=MARKS[label], label=label, **style) for label in used]
+    figure.legend(handles=handles, loc="outside upper right", ncols=len(used), fontsize=8, frameon=False)

@@ -65,6 +65,12 @@ def plot_restitution_sets(
             axes.annotate(f"e = {e:g}", place, (6, 6), textcoords="offset points", color=color, fontsize=9)
     axes.set_aspect("equal", adjustable="datalim")
     names = [chr(ord("A") + i) for i in pair]
+    before = rows @ np.asarray(next(iter(sets.values())).v_minus)
+    speeds = " and ".join(dict.fromkeys(f"{rate:.3g}" for rate in before))
+    words = (
+        f"Each dot is one impulse order. Before the impact {names[0]} and {names[1]} move at {speeds} m/s."
+    )
+    figure.supxlabel(words, fontsize=8)
     axes.set_xlabel(f"normal velocity of {names[0]} after (m/s)", fontsize=9)
     axes.set_ylabel(f"normal velocity of {names[1]} after (m/s)", fontsize=9)
     axes.tick_params(labelsize=8)

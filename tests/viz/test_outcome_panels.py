@@ -1,12 +1,14 @@
 """Pictures of outcomes: panels, shares and words are those of the samples."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxcontact as jc
 from jaxcontact.impact.sampling.outcomes import outcome_shares
-from jaxcontact.viz.outcome_panels import _kinds
+from jaxcontact.viz.outcome_panels import _kinds, _plain_names
 from jaxcontact.viz.scene import scene_of
 
 MODEL = jc.models.rocking_block()
@@ -43,7 +45,7 @@ def test_the_first_panel_names_the_contacts():
 def test_two_contacts_that_do_the_same_are_both():
     still = SAMPLES.replace(v_plus=jnp.zeros_like(SAMPLES.v_plus))
     figure = jc.viz.plot_outcomes(MODEL, STATE, still, TERMS, names=["A", "B"])
-    assert titles(figure) == ["100 %\nboth stick"]
+    assert titles(figure) == ["100 % of impulse orders\nboth stick"]
 
 
 def test_contacts_without_a_name_do_not_count():
@@ -100,8 +102,8 @@ def test_an_arrow_is_the_velocity_of_a_contact_that_moves():
 def test_rounding_is_no_arrow():
     still = SAMPLES.replace(v_plus=1e-15 * jnp.ones_like(SAMPLES.v_plus))
     figure = jc.viz.plot_outcomes(MODEL, STATE, still, TERMS)
-    assert titles(figure) == ["100 %\nblock sticks"] and not figure.axes[0].texts
-    assert "arrows" not in figure._supxlabel.get_text()
+    assert titles(figure) == ["100 % of impulse orders\nblock sticks"] and not figure.axes[0].texts
+    assert "Arrows" not in figure._supxlabel.get_text()
 
 
 def test_many_kinds_are_told_apart_by_what_lifts():
@@ -115,7 +117,32 @@ def test_many_kinds_are_told_apart_by_what_lifts():
     kinds, _, rest = _kinds(many, terms, ["a", "b", "c"])
     assert len(kinds) == 5 and rest < 1 - 5 / 9
     same = _kinds(many.replace(v_plus=jnp.zeros((400, 3))), terms, ["a", "b", "c"])[0]
-    assert [words for words, _, _ in same] == ["100 %\nall stick"]
+    assert [words for words, _, _ in same] == ["100 % of impulse orders\nall stick"]
+
+
+def test_the_legend_has_what_a_panel_shows():
+    still = SAMPLES.replace(v_plus=jnp.zeros_like(SAMPLES.v_plus))
+    figure = jc.viz.plot_outcomes(MODEL, STATE, still, TERMS, names=["A", "B"])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["sticks"]
+    slow, fast = 1e-4 * STATE.v, -STATE.v  # of springs: no motion, and one that lifts
+    for peer, entries in ((slow, ["sticks"]), (fast, ["sticks", "lifts"])):
+        figure = jc.viz.plot_outcomes(MODEL, STATE, still, TERMS, names=["A", "B"], mujoco=peer)
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == entries
+        marks = [line for line in figure.axes[-1].lines if line.get_markersize() == 4.5]
+        assert len(marks) == 2 and len({line.get_color() for line in marks}) == 1
+
+
+def test_legs_are_named_in_plain_words():
+    assert _plain_names(["FR_calf", "RL_calf"]) == ["front right", "rear left"]
+    assert _plain_names(["LF_FOOT", "RH_FOOT"]) == ["front left", "hind right"]
+    for others in (["FR_calf", "trunk"], ["FR_calf", "FR_thigh"], ["left_foot", "right_foot"], ["block"]):
+        assert _plain_names(others) == others
+
+
+def test_the_notes_below_the_panels_are_sentences():
+    figure = jc.viz.plot_outcomes(MODEL, STATE, SAMPLES, TERMS, names=["A", "B"], mujoco=jnp.zeros(3))
+    notes = re.split(r"(?<=[.]) (?=[A-Z])", figure._supxlabel.get_text().replace("\n", " "))
+    assert len(notes) > 2 and all(note[0].isupper() and note.endswith(".") for note in notes)
 
 
 def test_wrong_arguments_are_named():

@@ -23,6 +23,8 @@ def test_points_are_contact_velocities(tmp_path):
     assert [line.get_label() for line in points] == ["e = 0", "e = 0.5"]
     assert np.array_equal(points[0].get_xydata(), [[2.0, 3.0]])
     assert {text.get_text(): text.xy for text in figure.axes[0].texts}["e = 0"] == (2.0, 3.0)
+    words = figure._supxlabel.get_text()
+    assert "dot is one impulse order" in words and "A and B move at 2 and 3 m/s" in words
     with pytest.raises(ValueError, match=r"pair: expected two contacts in 0\.\.1"):
         jc.viz.plot_restitution_sets({0.0: samples}, terms, pair=(0, 2))
     with pytest.raises(ValueError, match="sets: expected 1 to 6"):
