@@ -40,6 +40,7 @@ LONGEST = 0.15  # of the size of the robot, length of the longest arrow
 SHORTEST = 0.15  # of the longest arrow; shorter ones, which the mark of their contact covers, are not drawn
 MARGIN = 0.06  # of the size of the robot, around all that is drawn
 NARROWEST = 6.0  # inches, for the title beside the legend
+PAD = 0.07  # inches, between title and panels
 LETTERS = 15  # per inch of a note below the panels
 PEER_STILL = 1e-2  # of the fastest contact before the impact; slower ones of a peer with springs are still
 PROBE = 1e-6  # s, in which the speeds of bodies are measured
@@ -136,8 +137,8 @@ def plot_outcomes(
     _explain(figure, used)
     if title is not None:
         letters = int(TITLE_LETTERS * (figure.get_figwidth() - LEGEND * (len(used) + 0.5)))
-        lines = [textwrap.fill(line, letters) for line in title.split("\n")]
-        figure.suptitle("\n".join(lines), fontsize=11, x=0.01, ha="left")
+        wrapped = "\n".join(textwrap.fill(line, letters) for line in title.split("\n"))
+        figure.suptitle(wrapped, fontsize=11, x=0.01, ha="left")
     return figure
 
 
@@ -159,9 +160,9 @@ def _plain_names(names: list[str]) -> list[str]:
     """Say which legs names such as FL_calf mean, if all names are of such legs: "front left"."""
     legs = []
     for name in names:
-        first, second = (name.partition("_")[0].upper() + "  ")[:2]
-        side, hand = (first, second) if second in HANDS else (second, first)
-        if len(name.partition("_")[0]) != 2 or side not in SIDES or hand not in HANDS:
+        code = name.partition("_")[0].upper()
+        side, hand = (code[:1], code[1:]) if code[1:] in HANDS else (code[1:], code[:1])
+        if side not in SIDES or hand not in HANDS:
             return names
         legs.append(f"{SIDES[side]} {HANDS[hand]}")
     return legs if len(set(legs)) == len(set(names)) else names
@@ -272,13 +273,15 @@ def _panels(
 ) -> tuple[Figure, list[Any]]:
     """Make a figure with `count` panels of the shape of the box, with lines of words above each."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     across, tall = np.subtract(*box[::-1])
     columns = min(count, (2 if count == 4 else 3) if across > 0.6 * tall else 6)
     rows = math.ceil(count / columns)
     side = min(width / columns, 3.6)
     height = min(side * tall / across, 1.2 * side if rows > 1 else 4.0) + 0.14 * lines + 0.1
-    figure = Figure(figsize=(max(side * columns, NARROWEST), height * rows + 0.5), layout="constrained")
+    layout = ConstrainedLayoutEngine(h_pad=PAD)
+    figure = Figure(figsize=(max(side * columns, NARROWEST), height * rows + 0.5), layout=layout)
     return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(count)]
 
 
