@@ -196,6 +196,13 @@ class _Problem:
         unit = jnp.eye(flat.size + first_row.size)
         rows = jnp.broadcast_to(unit[:, None, flat.size :], (len(unit), count, first_row.size))
         self._along = jax.vmap(self.params)(unit[:, : flat.size]), jax.vmap(self.per_motion)(rows)
+        try:
+            jax.eval_shape(residuals, params0, per_motion0, data)
+        except (TypeError, ValueError, IndexError) as error:
+            shapes = jax.tree.map(jnp.shape, per_motion0)
+            raise ValueError(
+                f"per_motion0: expected shapes that residuals take, got {shapes}: {error}"
+            ) from error
         values = self.at(np.asarray(flat, float), self.per_motion0)
         if values.values.ndim != 2 or len(values.values) != count or not np.isfinite(values.cost):
             raise ValueError(

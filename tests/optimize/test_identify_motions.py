@@ -93,6 +93,7 @@ def test_a_bound_holds(rng):
     "change, words",
     [
         ({"per_motion0": jnp.zeros((0, 2))}, "per_motion0: expected"),
+        ({"per_motion0": jnp.zeros(12)}, "per_motion0: expected shapes that residuals take"),
         ({"data": jnp.full((12, 21), jnp.nan)}, "data|residuals: expected finite"),
         ({"starts": {"gravity": jnp.ones((2, 2))}}, "starts: expected"),
         ({"bounds": {"gravity": (2.0, 3.0)}}, "bounds: expected"),
