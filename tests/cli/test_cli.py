@@ -193,7 +193,7 @@ def test_a_ball_of_a_file_lands_in_space_beside_mujoco(
     code, out, _ = run(capsys, *start)
     summary = json.loads(out)
     assert code == 0 and not summary["complete"] and str(tmp_path / "ball_outcomes.png") in summary["files"]
-    assert [axes.get_title() for axes in saved["ball_outcomes.png"].axes][-1] == "MuJoCo"
+    assert [axes.get_title() for axes in saved["ball_outcomes.png"].axes][-1] == "MuJoCo\none outcome"
 
 
 @pytest.mark.slow
