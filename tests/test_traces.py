@@ -198,6 +198,12 @@ CALLS = {
         jnp.resize(n["vector"], 7), jnp.ones(7), position_noise=1.0, angle_noise=1.0),
     optimize.pose_score: lambda n: optimize.pose_score(
         jnp.resize(n["vector"], 7), jnp.ones(7), position_noise=1.0, angle_noise=1.0),
+    optimize.over_outcomes: lambda n: optimize.over_outcomes(
+        lambda x, key: jnp.sum(x), jax.random.key(0), outcomes=4)(n["vector"]),
+    optimize.risk_of: plain(optimize.risk_of, "vector", risk="cvar"),
+    optimize.track: lambda n: optimize.track(
+        BLOCK.replace(params=n["params"]), motion(n).replace(inputs=n["controls"]), stepper=COMPLIANT,
+        state_cost=jnp.ones(6), control_cost=jnp.ones(3)),
     optimize.gait_outcome: lambda n: optimize.gait_outcome(GAIT, *n["gait"], n["scalar"]),
     optimize.gait_outcome_rate: lambda n: optimize.gait_outcome_rate(
         GAIT, *n["gait"], n["gait"][1], n["scalar"]
@@ -215,6 +221,8 @@ CALLS = {
     jc.simulate.momentum_difference: lambda n: jc.simulate.momentum_difference(
         BLOCK.replace(params=n["params"]), motion(n), motion(n)
     ),
+    jc.move_surfaces: lambda n: jc.move_surfaces(
+        BLOCK.replace(params=n["params"]), {BLOCK.structure.shapes[0].name: n["vector"]}),
     jc.linearize: block(functools.partial(jc.linearize, stepper=COMPLIANT), "vector", dt=0.01),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
     jc.simulate.augmented_motion: block(jc.simulate.augmented_motion, length=0.5, max_pieces=4),

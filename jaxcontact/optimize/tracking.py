@@ -5,6 +5,7 @@ Owns the backward recursion of Riccati along the linearised steps of a motion. P
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -13,10 +14,11 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_positive, check_rows
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import difference
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.precision import all_digits
+from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.linearize import linearize
 from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.trajectory import Trajectory
@@ -114,12 +116,22 @@ def track(
 
     Derivative: of the recursion as run, forward.
     """
-    states, inputs = trajectory.states, trajectory.inputs
+    inputs = trajectory.inputs
     if inputs is None:
         raise ValueError("trajectory: expected a motion with inputs, got None")
     size = 2 * model.structure.num_velocities
     Q = _matrix("state_cost", state_cost, size)
     R = _matrix("control_cost", control_cost, inputs.shape[1])
+    return _regulator(max_periods if periodic else 0, model, trajectory.states, inputs, stepper, (Q, R), tol)
+
+
+@functools.partial(jit, static_argnums=0)
+def _regulator(
+    max_periods: int, model: Model, states: State, inputs: jax.Array, stepper: Any,
+    costs: tuple[jax.Array, jax.Array], tol: Any,
+) -> tuple[Tracking, TrackingInfo]:  # fmt: skip
+    """Linearise the steps, and go backward over them once, or over periods until P settles."""
+    (Q, R), periodic = costs, max_periods > 0
     A, B, status = _linear_steps(model, states, inputs, stepper)
 
     def backward(P: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -139,8 +151,11 @@ def track(
 
     P, residual, number = Q, jnp.zeros((), Q.dtype), jnp.int32(0)
     if periodic:
-        P, residual, number = lax.while_loop(
-            lambda c: (c[1] > tol) & (c[2] < max_periods), improved, (P, residual + jnp.inf, number)
+        P, residual, number = bounded_loop(
+            lambda c: (c[1] > tol) & (c[2] < max_periods),
+            improved,
+            (P, residual + jnp.inf, number),
+            max_iters=max_periods,
         )
     P, K = over_period(P)
     status = status | flag(residual > tol, Status.INACCURATE) | flag(~is_finite(K), Status.NONFINITE)

@@ -53,7 +53,7 @@ FINE = {
     ("to_mujoco", "v_plus", "one number more"), ("optimize.trajectory", "controls0", "one axis more"),
     ("optimize.identify", "data", "complex numbers"), ("optimize.identify", "data", "one axis more"),
     ("optimize.identify_motions", "data", "complex numbers"), ("optimize.identify_motions", "data", "one axis more"),
-    ("optimize.one_sided_descent", "gradient", "one number more"),
+    ("optimize.one_sided_descent", "gradient", "one number more"), ("optimize.risk_of", "costs", "one number more"),
     ("ess.pack", "state", "q of another size"), ("ess.pack", "state", "v of another size"),
     ("impact.dense_sampling", "lipschitz", "inf"),
     *(("optimize.search_from_starts", "starts", wrong) for wrong in ("one axis more", "one number more")),

@@ -347,6 +347,13 @@ CALLS = {
     "optimize.identify_motions": lambda: {
         "residuals": distance_residuals, "params0": {"a": jnp.ones(())}, "per_motion0": jnp.zeros((4, 1)),
         "data": jnp.ones((4, 3)), "max_steps": 2},
+    "move_surfaces": lambda: {"velocities": {incline().structure.shapes[0].name: jnp.ones(3)}, "model": incline()},
+    "optimize.over_outcomes": lambda: {"cost": lambda x, key: jnp.sum(x), "outcomes": 2},
+    "optimize.risk_of": constant(costs=jnp.ones(4)),
+    "optimize.track": lambda: {
+        "model": incline(), "stepper": simulate.Compliant(), "state_cost": jnp.ones(12), "control_cost": jnp.ones(6),
+        "trajectory": simulate.rollout(
+            incline(), start(incline()), jnp.zeros((2, 6)), stepper=simulate.Compliant(), dt=0.01)},
     "optimize.pose_residuals": constant(
         predicted=jnp.ones((2, 7)), measured=jnp.ones((2, 7)), position_noise=1.0, angle_noise=1.0),
     "optimize.pose_score": constant(
