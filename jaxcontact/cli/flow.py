@@ -31,7 +31,8 @@ def command(options: argparse.Namespace) -> int:
     try:
         return _flow(options)
     except (ValueError, TypeError, OSError) as error:
-        print(f"jaxcontact: {error}", file=sys.stderr)
+        hint = "; take another pose, by --keyframe" if "crossed0" in str(error) else ""
+        print(f"jaxcontact: {error}{hint}", file=sys.stderr)
         return 2
 
 

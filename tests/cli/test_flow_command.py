@@ -1,6 +1,7 @@
 """`jaxcontact flow`: events and the end of a run on springs, against independent numbers; its mistakes."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,10 @@ from scipy.integrate import solve_ivp
 import jaxcontact as jc
 from jaxcontact.cli.flow import _names
 from jaxcontact.cli.main import main
+
+HOPPER = str(
+    Path(jc.__file__).parent / "models" / "mjcf" / "hopper.xml"
+)  # its foot touches in the reference pose
 
 
 @pytest.mark.slow
@@ -61,6 +66,7 @@ def test_states_are_named_by_joints_with_units():
         (["affine_3d", "--duration", "-1"], "--duration: expected a finite number > 0"),
         (["affine_3d", "--planar"], "--planar: only with a FILE"),
         (["rocking_block"], "params.material: expected springs and dampers"),
+        ([HOPPER, "--planar"], "take another pose, by --keyframe"),
     ],
 )
 def test_mistakes_are_named(arguments, message, capsys, tmp_path):
