@@ -282,36 +282,50 @@ def _table_row(row: dict[str, Any]) -> str:
     return f"{name} {' | '.join([*cells, out.replace('|', ' ')[:80]])} |"
 
 
-def main(arguments: list[str]) -> int:
-    """Measure the files that match, each in a process of its own, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks robot_files", description=__doc__)
+def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
+    """Make the parser of a command that measures files one by one and continues where it stopped."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=description)
     parser.add_argument("-k", default="", metavar="REGEX", help="only files whose package or path matches")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the packages are unpacked")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="lines so far, which are not measured again"
     )
     parser.add_argument("--put", type=Path, metavar="PAGE", help="put the table on a page, at its marks")
-    parser.add_argument("--loads", action="store_true", help="only load the files, which takes minutes")
     parser.add_argument("--one", type=Path, metavar="PATH", help=argparse.SUPPRESS)
+    return parser
+
+
+def rows_and_files(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    """Read the lines so far; return them, and packages and files that match and are still to be measured."""
+    stored = options.json.read_text().splitlines() if options.json and options.json.is_file() else []
+    rows = [json.loads(line) for line in stored]
+    measured = {(row["package"], row["file"]) for row in rows}
+    files = [file for file in listed() if re.search(options.k, " ".join(file)) and file not in measured]
+    return rows, files
+
+
+def write_line(row: dict[str, Any], options: argparse.Namespace) -> None:
+    """Show a line, and add it to the file of lines."""
+    print(json.dumps(row), file=sys.stderr, flush=True)
+    if options.json:
+        with options.json.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def main(arguments: list[str]) -> int:
+    """Measure the files that match, each in a process of its own, and print the table."""
+    parser = parser_of("robot_files", __doc__)
+    parser.add_argument("--loads", action="store_true", help="only load the files, which takes minutes")
     add_cluster_option(parser)
     options = parser.parse_args(arguments)
     if options.one is not None:
         print(json.dumps(measure(options.one, options.loads)))
         return 0
-    stored = options.json.read_text().splitlines() if options.json and options.json.is_file() else []
-    rows = [json.loads(line) for line in stored]
-    measured = {(row["package"], row["file"]) for row in rows}
-    cases = [
-        (package, name, options.folder, options.loads)
-        for package, name in listed()
-        if (package, name) not in measured and re.search(options.k, f"{package} {name}")
-    ]
+    rows, wanted = rows_and_files(options)
+    cases = [(package, name, options.folder, options.loads) for package, name in wanted]
     for row in runner.results_of(_measure_apart, cases, options):
         rows.append(row)
-        print(json.dumps(row), file=sys.stderr, flush=True)
-        if options.json:
-            with options.json.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+        write_line(row, options)
     table = as_table(rows)
     head = runner.header()
     told = "float64, " + ", ".join(f"{key} {head[key]}" for key in ("jax", "mujoco", "date", "commit"))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import re
 import resource
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report, runner
-from benchmarks.robot_files import FOLDER, listed, path_of
+from benchmarks.robot_files import parser_of, path_of, rows_and_files, write_line
 
 STEPS, WORLDS, JUDGED, REPEATS = 25, 256, 4, 3
 FINER = 16  # steps of the reference in one step
@@ -329,39 +328,26 @@ def _table_row(row: dict[str, Any]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Measure the files that match, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks robot_motions", description=__doc__)
-    parser.add_argument("-k", default="", metavar="REGEX", help="only files whose package or path matches")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the packages are unpacked")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="lines so far, which are not measured again"
-    )
-    parser.add_argument("--put", type=Path, metavar="PAGE", help="put the table on a page, at its marks")
+    parser = parser_of("robot_motions", __doc__)
     parser.add_argument(
         "--pages", type=Path, metavar="FOLDER", help="write a page and a picture of every drop"
     )
     parser.add_argument("--lines", action="store_true", help="take the lines of --json, measure nothing")
     parser.add_argument("--minutes", type=float, default=np.inf, help="begin no file after so many")
-    parser.add_argument("--one", type=Path, metavar="PATH", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one is not None:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         print(json.dumps(measure(options.one, options.pages)))
         return 0
-    stored = options.json.read_text().splitlines() if options.json and options.json.is_file() else []
-    rows = [json.loads(line) for line in stored]
-    measured = {(row["package"], row["file"]) for row in rows}
-    cases = [case for case in listed() if re.search(options.k, " ".join(case)) and case not in measured]
+    rows, files = rows_and_files(options)
     end = time.monotonic() + 60.0 * options.minutes
-    for package, name in by_shapes(cases, options.folder):
+    for package, name in by_shapes(files, options.folder):
         row = {"package": package, "file": name}
         if time.monotonic() > end or options.lines:
             rows.append(row | {"error": NOT_BEGUN})
             continue
         rows.append(row | _apart(path_of(package, name, options.folder), options))
-        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-        if options.json:
-            with options.json.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
+        write_line(rows[-1], options)
     head, table = runner.header(), as_table(rows)
     text = "float64, " + ", ".join(
         f"{key} {head[key]}" for key in ("device", "jax", "mujoco", "date", "commit")
