@@ -87,7 +87,7 @@ class Passing(jc.impact.AnitescuPotra):
 
     def __call__(self, terms, v, key=None, *, clearance=None):
         zero, done = jnp.zeros((), v.dtype), jnp.int32(1)
-        impulse = jnp.zeros_like(terms.phi)[:, None]
+        impulse = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype)
         return v, ImpactInfo(
             status=jnp.uint32(0), residual=zero, impulse=impulse, energy_ratio=zero, num_iters=done
         )
