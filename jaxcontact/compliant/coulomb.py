@@ -7,24 +7,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
-from jaxcontact.batching.world_code import compiles_one_world
 from jaxcontact.solvers import cone_newton
+from jaxcontact.solvers.cone_interior import STEPS, approach_by_interior_points
 from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.coulomb_program import DIGITS, FRICTIONS, STAGE_STEPS, TILE, solve_by_modes
-from jaxcontact.solvers.coulomb_rows import relax_by_rows, solve_by_rows
-from jaxcontact.solvers.row_algebra import diagonal, multiply
 
 SWEEPS = 10  # convex problems whose solutions start Newton's method
 EDGE_DIGITS = 0.42  # of the precision; misfit of a solution whose modes interior points found, 3e-7
-PATH_DIGITS = 0.75  # of the precision; the point of the central path, relative to the energy, 2e-12
-MOST_AXES = 3  # rows of a contact that interior points know; more have torsional or rolling friction
-INTERIOR_STEPS = 200  # most iterations of interior points
+INTERIOR_STEPS = 200  # most iterations of interior points on the central path
 
 
 def cap_of(dtype: Any) -> float:
@@ -78,40 +73,15 @@ def _settle(
     return found.replace(iterations=start.iterations + found.iterations)
 
 
-def _repairs(
-    programs: _Programs, num_dry: int, max_iters: int, early_exit: bool
-) -> list[Callable[[_Programs, ConeSolution], ConeSolution]]:
-    """List the searches for a step that Newton's method did not settle from its velocities, in order."""
-    limit = min(INTERIOR_STEPS, max_iters)
-
-    def by_sweeps(programs: _Programs, start: ConeSolution) -> ConeSolution:
-        return _sweep(programs, start, max_iters, early_exit)
-
-    def by_rows(programs: _Programs, start: ConeSolution) -> ConeSolution:
-        found = solve_by_rows(programs.exact, num_dry, limit, early_exit)
-        digits = jnp.where(found.converged, EDGE_DIGITS, DIGITS)
-        settled = _settle(programs, found, max_iters, early_exit, digits)
-        return settled.replace(iterations=start.iterations + settled.iterations)
-
-    def by_path(programs: _Programs, start: ConeSolution) -> ConeSolution:
-        exact = programs.exact
-        energy = exact.v @ multiply(exact.M, exact.v) + exact.push @ (exact.push / diagonal(exact.M))
-        smoothing = jnp.maximum(
-            jnp.finfo(energy.dtype).eps ** PATH_DIGITS * energy, jnp.finfo(energy.dtype).tiny
-        )
-        found = relax_by_rows(exact, num_dry, smoothing, limit, early_exit)
-        settled = _settle(programs, found, max_iters, early_exit)
-        return settled.replace(iterations=start.iterations + settled.iterations)
-
+def _settle_from_interior(
+    programs: _Programs, start: ConeSolution, max_iters: int, early_exit: bool
+) -> ConeSolution:
+    """Find the modes by interior points, and continue by Newton's method with all frictions."""
     exact = programs.exact
-    rows_of_contacts = exact.offset.shape[0] - exact.num_equalities - exact.num_limits
-    if exact.potential is not None or rows_of_contacts > MOST_AXES * exact.mu.shape[0]:
-        return [by_sweeps]
-    # The code of interior points for one world at a time would be too long.
-    return [
-        lambda *data: lax.cond(compiles_one_world(), by_sweeps, by_rows, *data),
-        lambda *data: lax.cond(compiles_one_world(), lambda _, start: start, by_path, *data),
-    ]
+    near = approach_by_interior_points(exact, exact.v, min(STEPS, max_iters), early_exit)
+    near = near.replace(iterations=start.iterations + near.iterations)
+    digits = jnp.where(near.converged, EDGE_DIGITS, DIGITS)
+    return _settle(programs, near, max_iters, early_exit, digits, stages=len(FRICTIONS))
 
 
 def _repair(
@@ -149,15 +119,14 @@ def _repair(
 
 
 def solve_coulomb_step(
-    exact: ConeProgram, convex: ConeProgram, num_dry: int, max_iters: int, early_exit: bool
+    exact: ConeProgram, convex: ConeProgram, max_iters: int, early_exit: bool
 ) -> tuple[jax.Array, ...]:
     """Find (v+, p, iterations, converged) of the law with friction bounded by mu times this step's impulse.
 
     Newton's method starts from the velocities before the step, where contacts that slide go on sliding, and
-    without impulses; no impulse of an earlier step enters. If it does not settle, it starts from rest with
-    other friction; then interior points find the modes, and if they get lost a point near the end of the
-    central path. `exact` and `convex` are one step
-    with two caps on its slopes; the last `num_dry` equality rows are dry joints.
+    without impulses; no impulse of an earlier step enters. If it does not settle, interior points find the
+    modes, and where they get lost Newton's method starts from rest with other friction. `exact` and `convex`
+    are one step with two caps on its slopes.
 
     Derivative: none.
     """
@@ -165,7 +134,11 @@ def solve_coulomb_step(
     begin = ConeSolution(
         x=exact.v, p=jnp.zeros_like(exact.offset), iterations=jnp.int32(0), converged=jnp.asarray(False)
     )
-    found = _settle(programs, begin, max_iters, early_exit, stages=len(FRICTIONS))
-    for search in _repairs(programs, num_dry, max_iters, early_exit):
-        found = _repair(search, programs, found, early_exit)
+    search, stages = (_settle_from_interior, 1) if exact.potential is None else (_sweep, len(FRICTIONS))
+    found = _settle(programs, begin, max_iters, early_exit, stages=stages)
+
+    def search_again(programs: _Programs, start: ConeSolution) -> ConeSolution:
+        return search(programs, start, max_iters, early_exit)
+
+    found = _repair(search_again, programs, found, early_exit)
     return found.x, found.p, found.iterations, found.converged

@@ -89,8 +89,7 @@ def _search(problem: Problem, start: jax.Array, settings: Settings) -> tuple[jax
     program, solver = program_of(problem, settings.cone), settings.solver
     if settings.cone == "coulomb" and problem.terms.mu.shape[0]:
         exact = program_of(problem, settings.cone, coulomb.cap_of(start.dtype))
-        num_dry = problem.terms.kind.count(DRY)
-        return coulomb.solve_coulomb_step(exact, program, num_dry, solver.max_iters, solver.early_exit)
+        return coulomb.solve_coulomb_step(exact, program, solver.max_iters, solver.early_exit)
     solution = cone_newton.solve_cone_program(program, start, solver.max_iters, solver.early_exit)
     return solution.x, solution.p, solution.iterations, solution.converged
 

@@ -1,4 +1,4 @@
-"""Coulomb's law of a `ConeProgram` by interior points, in its impulses: `solve_by_rows`, `relax_by_rows`.
+"""Coulomb's law of a `ConeProgram` relaxed by interior points, in its impulses: `relax_by_rows`.
 
 With A = G M^-1 G^T the rates are u = A p + u0, and a row of compliance R asks for u + R p = o. Rows of either
 sign are eliminated; each limit and dry joint is one more contact of `solve_coulomb`.
@@ -18,7 +18,6 @@ from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers.central_path import follow_central_path
 from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram
-from jaxcontact.solvers.friction_newton import CoulombNewton, solve_coulomb
 
 GATE_ITERS = 8  # times that the branch of contacts that close within the step is chosen
 MOST_CONTACTS = 64  # of a program; of more, those that close most in free motion
@@ -54,32 +53,14 @@ ContactSolver = Callable[
 ]
 
 
-def solve_by_rows(program: ConeProgram, num_dry: int, max_iters: int, early_exit: bool) -> ConeSolution:
-    """Solve a program with `coulomb=True` and no potential by interior points, from the data alone.
+def relax_by_rows(
+    program: ConeProgram, num_dry: int, smoothing: jax.Array, max_iters: int, early_exit: bool
+) -> ConeSolution:
+    """Find the point of the central path at `smoothing`, J, of a `coulomb=True` program without a potential.
 
     A limit or contact that closes within the step has one of two lines, that of its stop or of its spring,
     chosen until the choice repeats. Of more than `MOST_CONTACTS` contacts only those are seen. The last
     `num_dry` equality rows are dry joints.
-
-    Derivative: none.
-    """
-
-    def solve_contacts(
-        W: jax.Array, q: jax.Array, mu: jax.Array, dim: int, active: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        settings = CoulombNewton(max_iters=max_iters, early_exit=early_exit)
-        impulse, info = solve_coulomb(W, q, mu, dim=dim, active=active, settings=settings)
-        return impulse, info.status == 0, info.num_iters
-
-    rows = _Rows(program, num_dry, solve_contacts)
-    found, _, same = rows.choose_lines(early_exit)
-    return found.replace(converged=found.converged & same)
-
-
-def relax_by_rows(
-    program: ConeProgram, num_dry: int, smoothing: jax.Array, max_iters: int, early_exit: bool
-) -> ConeSolution:
-    """Find the point of the central path at `smoothing`, J, of the program that `solve_by_rows` solves.
 
     Derivative: of the relaxed equations on the lines chosen, by program and smoothing.
     """

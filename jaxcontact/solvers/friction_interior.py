@@ -150,7 +150,7 @@ def longest_step(problem: ScaledFriction, now: Interior, move: Direction) -> jax
     """Compute the length in (0, 1] of a step that stays strictly inside the cones."""
     p, nc = _parts(problem, now), problem.mu.shape[0]
     (dr_n, *dr_t), (du_n, *du_t) = split(move.impulse, nc), split(move.velocity, nc)
-    limits = [_to_zero(p.r_n, dr_n), _to_zero(p.u_n, du_n)]
+    limits = [distance_to_zero(p.r_n, dr_n), distance_to_zero(p.u_n, du_n)]
     limits = [jnp.where(problem.active, limit, jnp.inf) for limit in limits]
     cones = [
         distance_to_boundary(p.bound, p.r_t, p.mu * dr_n, dr_t),
@@ -165,7 +165,8 @@ def fraction(limits: jax.Array) -> jax.Array:
     return jnp.minimum(1.0, INTERIOR_FRACTION * jnp.min(limits))
 
 
-def _to_zero(x: jax.Array, dx: jax.Array) -> jax.Array:
+def distance_to_zero(x: jax.Array, dx: jax.Array) -> jax.Array:
+    """Compute the a > 0 at which x + a dx = 0, inf if x does not fall."""
     falls = dx < 0
     return jnp.where(falls, x / jnp.where(falls, -dx, 1.0), jnp.inf)
 
@@ -177,7 +178,7 @@ def distance_to_boundary(s: jax.Array, t: Rows, ds: jax.Array, dt: Rows) -> jax.
     root = jnp.sqrt(jnp.maximum(half * half - square * rest, 0.0))
     reaches = (half * half >= square * rest) & (root > half)
     step = jnp.where(reaches, rest / positive(root - half), jnp.inf)
-    return jnp.minimum(step, _to_zero(s, ds))
+    return jnp.minimum(step, distance_to_zero(s, ds))
 
 
 def advance(now: Interior, move: Direction, step: jax.Array) -> Interior:
