@@ -17,6 +17,7 @@ from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.coulomb_program import DIGITS, FRICTIONS, STAGE_STEPS, TILE, solve_by_modes
 
+FIRST_STEPS = 8  # of Newton's method from the velocities before the step
 SWEEPS = 10  # convex problems whose solutions start Newton's method
 EDGE_DIGITS = 0.42  # of the precision; misfit of a solution whose modes interior points found, 3e-7
 INTERIOR_STEPS = 200  # most iterations of interior points on the central path
@@ -65,11 +66,11 @@ def _settle(
     max_iters: int,
     early_exit: bool,
     digits: jax.Array | float = DIGITS,
-    stages: int = 1,
+    steps: int = STAGE_STEPS,
 ) -> ConeSolution:
     """Continue from a solution by Newton's method."""
-    steps, exact = min(stages * STAGE_STEPS, max_iters), programs.exact
-    found = solve_by_modes(exact, start.x, start.p, steps, early_exit, digits)
+    exact = programs.exact
+    found = solve_by_modes(exact, start.x, start.p, min(steps, max_iters), early_exit, digits)
     return found.replace(iterations=start.iterations + found.iterations)
 
 
@@ -81,7 +82,7 @@ def _settle_from_interior(
     near = approach_by_interior_points(exact, exact.v, min(STEPS, max_iters), early_exit)
     near = near.replace(iterations=start.iterations + near.iterations)
     digits = jnp.where(near.converged, EDGE_DIGITS, DIGITS)
-    return _settle(programs, near, max_iters, early_exit, digits, stages=len(FRICTIONS))
+    return _settle(programs, near, max_iters, early_exit, digits, len(FRICTIONS) * STAGE_STEPS)
 
 
 def _repair(
@@ -134,8 +135,10 @@ def solve_coulomb_step(
     begin = ConeSolution(
         x=exact.v, p=jnp.zeros_like(exact.offset), iterations=jnp.int32(0), converged=jnp.asarray(False)
     )
-    search, stages = (_settle_from_interior, 1) if exact.potential is None else (_sweep, len(FRICTIONS))
-    found = _settle(programs, begin, max_iters, early_exit, stages=stages)
+    search, steps = _settle_from_interior, FIRST_STEPS
+    if exact.potential is not None:  # interior points do not know it
+        search, steps = _sweep, len(FRICTIONS) * STAGE_STEPS
+    found = _settle(programs, begin, max_iters, early_exit, steps=steps)
 
     def search_again(programs: _Programs, start: ConeSolution) -> ConeSolution:
         return search(programs, start, max_iters, early_exit)

@@ -220,7 +220,7 @@ def test_bad_springs_are_named():
         )
     with pytest.raises(ValueError, match="stretch: expected shape"):
         step(model, memory=jc.compliant.StepMemory(stretch=jnp.zeros((2, 1))))
-    with pytest.raises(ValueError, match=r"law\.friction_spring\.stiffness"):
+    with pytest.raises(ValueError, match=r"material\.friction_spring\.stiffness"):
         step(block(SPRING.replace(stiffness=jnp.ones(3))))
     with pytest.raises(ValueError, match="stiffness: expected a finite number >= 0"):
         SPRING.replace(stiffness=jnp.array(-1.0))
