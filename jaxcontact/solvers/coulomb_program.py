@@ -37,12 +37,16 @@ TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
 
 
 class _Fixed(NamedTuple):
-    """The constants of a search: `diagonal` of M, `mobility` of rows (nr,), `size` of m v^2 as its root."""
+    """The constants of a search.
+
+    `diagonal` of M, `mobility` of rows (nr,), `size` of m v^2 as its root, misfit `enough` for a solution.
+    """
 
     program: ConeProgram
     diagonal: jax.Array
     mobility: jax.Array
     size: jax.Array
+    enough: jax.Array
 
 
 class _Law(NamedTuple):
@@ -258,6 +262,8 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
         stage=now.stage,
         left=now.left - 1,
     )
+    # After the steps of a stage, a solution needs no other friction.
+    then = then._replace(done=then.done | ((then.left <= 0) & (then.best_misfit <= fixed.enough)))
     then = _next_stage(then, friction)
     return jax.tree.map(lambda new, old: jnp.where(now.done, old, new), then, now)
 
@@ -282,22 +288,23 @@ def _next_stage(now: _Search, friction: jax.Array) -> _Search:
     )
 
 
-def _begin(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[_Fixed, _Search]:
-    """Prepare the search from velocities x and impulses p."""
+def _begin(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> tuple[_Fixed, _Search]:
+    """Prepare the search from velocities x and impulses p, to a misfit of `tolerance` of the speeds."""
     masses = diagonal(program.M)
     singles = program.num_equalities + program.num_limits
     mobility = row_algebra.row_mobility(masses, program.columns, singles, program.mu.shape[0])
     size = program.v @ multiply(program.M, program.v) + program.push @ (program.push / masses)
-    fixed = _Fixed(program, masses, mobility, jnp.sqrt(size) + jnp.finfo(x.dtype).tiny)
+    size = jnp.sqrt(size) + jnp.finfo(x.dtype).tiny
+    fixed = _Fixed(program, masses, mobility, size, tolerance * size)
     misfit = _misfit(fixed, x, p, _law_at(fixed, x, p))
     stiffest = jnp.full((), STIFFEST, x.dtype)
     begin = (stiffest, jnp.ones_like(misfit), jnp.asarray(False), jnp.int32(0), jnp.int32(0))
     return fixed, _Search(x, p, misfit, x, p, misfit, *begin, jnp.int32(STAGE_STEPS))
 
 
-def _solution(fixed: _Fixed, now: _Search, tolerance: jax.Array) -> ConeSolution:
+def _solution(fixed: _Fixed, now: _Search) -> ConeSolution:
     """Return the point of least misfit, without the impulses that rounding leaves on open rows."""
-    converged = (now.best_misfit <= tolerance * fixed.size) & jnp.all(jnp.isfinite(now.best_x))
+    converged = (now.best_misfit <= fixed.enough) & jnp.all(jnp.isfinite(now.best_x))
     granted = _law_at(fixed, now.best_x, now.best_p).granted
     rounding = float(jnp.finfo(now.x.dtype).eps) ** 0.8 * fixed.size
     left = (granted == 0) & (jnp.sqrt(fixed.mobility) * jnp.abs(now.best_p) <= rounding)
@@ -332,15 +339,15 @@ def solve_by_modes(
         return ~now.done & (now.steps < max_iters)
 
     def one(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> ConeSolution:
-        fixed, now = _begin(program, x, p)
+        fixed, now = _begin(program, x, p, tolerance)
         step: Callable = functools.partial(_step, fixed, early_exit=early_exit)
         now = bounded_loop(running, step, now, max_iters=max_iters, early_exit=early_exit)
-        return _solution(fixed, now, tolerance)
+        return _solution(fixed, now)
 
     def many(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> ConeSolution:
-        fixed, now = jax.vmap(_begin)(program, x, p)
+        fixed, now = jax.vmap(_begin)(program, x, p, tolerance)
         now = compacting_loop.while_lanes(running, jax.vmap(_step), lambda _, now: now, fixed, now, wide=TILE)
-        return jax.vmap(_solution)(fixed, now, tolerance)
+        return jax.vmap(_solution)(fixed, now)
 
     solution: ConeSolution = batch_first(
         one, many if ends_early(early_exit) else jax.vmap(one), program, x, p, tolerance

@@ -84,6 +84,26 @@ def test_memory_has_no_influence(box):
     np.testing.assert_array_equal(outcomes[0], outcomes[2])
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("mu", [0.3, 1.0])
+def test_a_box_that_spins_to_rest_on_its_corners_is_solved_in_few_iterations(box, mu):
+    """Slips of micrometres per second turn by any angle; Newton's method alone needed a hundred iterations."""
+    law = box.params.material.replace(friction=jnp.full(box.structure.num_contacts, mu))
+    box = box.replace(params=box.params.replace(material=law))
+    memory, rng = jc.compliant.StepMemory(forces=jnp.zeros(24)), np.random.default_rng(0)
+    most = []
+    for _ in range(4):
+        state = box.initial_state()
+        state = state.replace(v=jnp.asarray(0.3 * rng.normal(size=6)))
+        for _ in range(60):
+            state, info = stepper()(box, state, 0.002, memory)
+            assert int(info.status) == 0
+            assert float(info.residual) <= 1e-9
+            most.append(int(info.num_iters))
+    assert max(most) <= 40
+    assert np.mean(most) <= 25
+
+
 @pytest.mark.slow
 def test_thrown_boxes_are_solved_alone_as_in_a_batch_beside_a_poisoned_lane(box):
     """Landings on edges and corners, where friction of 1 at redundant contacts is hard."""
