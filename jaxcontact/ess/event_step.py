@@ -215,9 +215,8 @@ def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax
 
     def stop(c: RunState) -> RunState:
         end = c.t + entry.theta * size
-        t, x = guard_crossing.enter(
-            es, s.params, s.control, trial, c.t, end, c.crossed, entry.guard, entry.level
-        )
+        target = guard_crossing.LevelSet(entry.guard, entry.level)
+        t, x = guard_crossing.enter(es, s.params, s.control, trial, c.t, end, c.crossed, target)
         f = es.xdot(t, x, c.crossed, s.control, s.params)
         c = _record(c, ENTER, entry.guard, entry.level, end, trial_end)
         # The guard is met before its band has been left: the flow turned back inside it, or a jump did.

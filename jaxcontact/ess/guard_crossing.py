@@ -100,6 +100,13 @@ def _root(values: jax.Array, level: jax.Array, low: jax.Array) -> jax.Array:
     return x
 
 
+class LevelSet(NamedTuple):
+    """The states with h_guard = level."""
+
+    guard: jax.Array
+    level: jax.Array
+
+
 def enter(
     es: EventSystem,
     params: Any,
@@ -108,10 +115,9 @@ def enter(
     start: jax.Array,
     end: jax.Array,
     crossed: jax.Array,
-    guard: jax.Array,
-    level: jax.Array,
+    target: LevelSet,
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute time and state (n,) at which a step from time `start` meets h_guard = level.
+    """Compute time and state (n,) at which a step from time `start` meets its target.
 
     Two Newton steps correct the time `end`, at which the meeting was located.
 
@@ -124,7 +130,7 @@ def enter(
         x = ode.interpolate(trial, (time - start) / trial.h)
         f = es.xdot(time, x, crossed, control, params)
         h, rate = es.guard_rates(x, f, params)
-        delay = (level - h[guard]) / rate[guard]
+        delay = (target.level - h[target.guard]) / rate[target.guard]
         # If the rate vanishes (the guard is only touched), the correction has no meaning.
         delay = jnp.where(jnp.abs(delay) <= jnp.abs(trial.h), delay, 0.0)
         return time + delay, x + delay * f

@@ -37,6 +37,7 @@ def one_step(
     Derivative: of the discrete step, by t, x, params and control.
     """
     kind, guard, level, end, trial_end = row
+    target = guard_crossing.LevelSet(guard, level)
 
     def unused(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         return t, x, crossed
@@ -51,7 +52,7 @@ def one_step(
         trial = ode.step(f, t, x, trial_end - t, f(t, x))
         t_e, x_e = lax.cond(
             kind == ENTER,
-            lambda trial: guard_crossing.enter(es, params, control, trial, t, end, crossed, guard, level),
+            lambda trial: guard_crossing.enter(es, params, control, trial, t, end, crossed, target),
             lambda trial: (end, trial.x1),
             trial,
         )

@@ -41,6 +41,14 @@ class Forced(NamedTuple):
         return self._replace(order=lax.dynamic_slice(self.order, (event,), (count,)))
 
 
+class CornerPoint(NamedTuple):
+    """The point of a trajectory at which several guards are crossed together: time, state, mask before."""
+
+    t: jax.Array
+    x: jax.Array
+    crossed: jax.Array
+
+
 class Corner(NamedTuple):
     """A displacement after a corner.
 
@@ -61,14 +69,12 @@ def across_corner(
     es: EventSystem,
     inputs: Inputs,
     direction: NumberRates,
-    t: jax.Array,
-    x: jax.Array,
-    crossed: jax.Array,
+    point: CornerPoint,
     members: jax.Array,
     dx: jax.Array,
     forced: Forced | None = None,
 ) -> Corner:
-    """Follow a displacement dx of the corner x through the crossings of its `members` (m,) bool.
+    """Follow a displacement dx of the corner's point through the crossings of its `members` (m,) bool.
 
     With fields frozen at the corner and guards replaced by their tangent planes, the displaced
     trajectory is a polygon y(s); its next crossing is the minimum of -(Dh_k y + dh_k) / (Dh_k f) over the
@@ -76,7 +82,7 @@ def across_corner(
     With `forced` the displaced trajectory takes that order instead.
     """
     params, control = inputs.params, inputs.control
-    m = members.shape[0]
+    (t, x, crossed), m = point, members.shape[0]
 
     def crossing(i: jax.Array, carry: Any) -> Any:
         y, s, corner, mask, ahead, order, stuck, leads = carry

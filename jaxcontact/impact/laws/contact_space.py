@@ -235,7 +235,8 @@ def outcome(
     )  # projector on undetermined friction
 
     boundary = _friction_bounds(space.mu, guess.reshape(nc, 1 + nt), directions)
-    impulse = mode_impulse(space, u, impulse_max, separates, capped, free, first, guess, boundary)
+    modes = KnownModes(separates, capped, free, first)
+    impulse = mode_impulse(space, u, impulse_max, modes, guess, boundary)
     cap = impulse_max if impulse_min is None else None
     worst = residual(space, v, impulse, directions, cap, impulse_min)
     # The corners of an almost flat block take huge impulses against each other to lose a speed below the
@@ -246,14 +247,26 @@ def outcome(
     return v + space.response @ impulse, impulse, jnp.where(stands, solved, worst)
 
 
+class KnownModes(NamedTuple):
+    """The modes in which contacts leave an impact.
+
+    Attributes:
+        separates, capped: (nc,) bool.
+        free: (nc, nt, nt) projector on the tangential directions that stick.
+        direction: (nc, nt) friction direction of sliding.
+    """
+
+    separates: jax.Array
+    capped: jax.Array
+    free: jax.Array
+    direction: jax.Array
+
+
 def mode_impulse(
     space: ContactSpace,
     u: jax.Array,
     impulse_max: jax.Array | None,
-    separates: jax.Array,
-    capped: jax.Array,
-    free: jax.Array,
-    direction: jax.Array,
+    modes: KnownModes,
     guess: jax.Array,
     boundary: FrictionBounds | None = None,
 ) -> jax.Array:
@@ -265,14 +278,13 @@ def mode_impulse(
     Args:
         u: (r,) scaled contact velocity before.
         impulse_max: (nc,) scaled cap, or None.
-        separates, capped: (nc,) bool.
-        free: (nc, nt, nt) projector on the tangential directions that stick.
-        direction: (nc, nt) friction direction of sliding.
+        modes: of the contacts; they are constants.
         guess: (r,) a solution up to round-off; it stays where the equations do not determine lam.
         boundary: the bounds of friction that hold in `guess`, and go on holding where they may; or None.
 
-    Derivative: by space, u and impulse_max; the modes are constants.
+    Derivative: by space, u and impulse_max.
     """
+    separates, capped, free, direction = modes
     nt, nc, dtype = space.num_tangents, space.mu.shape[0], u.dtype
     delassus = space.delassus.reshape(nc, 1 + nt, -1)
     unit = jnp.eye(nc * (1 + nt), dtype=dtype).reshape(nc, 1 + nt, -1)

@@ -23,7 +23,7 @@ from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import jit
 from jaxcontact.status import Info, Status
-from jaxcontact.terms import contact_terms
+from jaxcontact.terms import ContactTerms, contact_terms
 
 METHODS = ("BDF", "Radau")
 IMPULSE_SHARE = 1e-2  # fraction of m |J_n v| that a contact must have transmitted before the impact can end
@@ -141,11 +141,12 @@ def kelvin_voigt(
     with jax.enable_x64(True):  # slip speeds of 1e-10 m/s are below the round-off of float32
         model, state = jax.tree.map(_double, (model, state))
         span = float(_positive("duration", duration))
-        law, speed, impulse_bound = _settings(
-            model, state, span, stiffness, damping_ratio, mass, slip_speed, stop_speed, min_impulse
-        )
+        terms, m = _terms_and_mass(model, state, mass)
+        law = _contact_law(terms, stiffness, damping_ratio, m, slip_speed)
+        stop_speed = 1e-3 * m / np.min(law[1]) if stop_speed is None else stop_speed
+        impulse_bound = _impulse_bound(terms, state.v, span, m, min_impulse)
         tolerances = _tolerances(rtol, 0.1 * slip_speed if atol is None else atol)
-        impact = _Impact(model, state, law, speed, impulse_bound)
+        impact = _Impact(model, state, law, _positive("stop_speed", stop_speed, zero=True), impulse_bound)
         end = impact.integrate(span, method, int(max_steps), **tolerances)
         return _outcome(impact, end, keep_path, dtype)
 
@@ -188,34 +189,35 @@ _End = tuple[np.ndarray, np.ndarray, Status, int]  # times (n,), rows (n, ny), s
 Law = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # initial penetration, k, damping (nc,); slip speed
 
 
-def _settings(
-    model: Model,
-    state: State,
-    span: float,
-    stiffness: Any,
-    damping_ratio: Any,
-    mass: float | None,
-    slip_speed: float,
-    stop_speed: float | None,
-    min_impulse: Any,
-) -> tuple[Law, np.ndarray, np.ndarray]:
-    """Check the settings, fill in defaults; return contact law, stop speed and minimum impulses (nc,)."""
+def _terms_and_mass(model: Model, state: State, mass: float | None) -> tuple[ContactTerms, np.ndarray]:
+    """Compute the contact terms and choose the mass; raise if joints are held, or numbers are bad."""
     check_no_held_joints(model.system, "kelvin_voigt")
     terms = contact_terms(model, state)
     inputs.check(terms, state.v)
-    phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ state.v)
+    return terms, _positive("mass", float(np.sum(model.params.mass)) if mass is None else mass)
+
+
+def _contact_law(
+    terms: ContactTerms, stiffness: Any, damping_ratio: Any, mass: np.ndarray, slip_speed: float
+) -> Law:
+    """Check the numbers of the contact law and make it."""
+    phi = np.asarray(terms.phi)
     k = _positive("stiffness", stiffness, phi.shape)
     zeta = _positive("damping_ratio", damping_ratio, (), zero=True)
-    m = _positive("mass", float(np.sum(model.params.mass)) if mass is None else mass)
     slip = _positive("slip_speed", slip_speed)
-    law = (np.minimum(phi, 0.0), k, 2.0 * zeta * np.sqrt(k * m), slip)
-    speed = 1e-3 * m / np.min(k) if stop_speed is None else stop_speed
-    if min_impulse is None:
-        reached = (phi + approach * span < 0) & (approach < 0)
-        impulse_bound = IMPULSE_SHARE * m * np.where(reached, -approach, 0.0)
-    else:
-        impulse_bound = _positive("min_impulse", min_impulse, phi.shape, zero=True)
-    return jax.tree.map(jnp.asarray, law), _positive("stop_speed", speed, zero=True), impulse_bound
+    law = (np.minimum(phi, 0.0), k, 2.0 * zeta * np.sqrt(k * mass), slip)
+    return jax.tree.map(jnp.asarray, law)
+
+
+def _impulse_bound(
+    terms: ContactTerms, v: jax.Array, span: float, mass: np.ndarray, min_impulse: Any
+) -> np.ndarray:
+    """Check the minimum impulses (nc,), or compute those of the contacts reached within `span`, s."""
+    phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ v)
+    if min_impulse is not None:
+        return _positive("min_impulse", min_impulse, phi.shape, zero=True)
+    reached = (phi + approach * span < 0) & (approach < 0)
+    return IMPULSE_SHARE * mass * np.where(reached, -approach, 0.0)
 
 
 @jit
