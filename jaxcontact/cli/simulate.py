@@ -17,7 +17,7 @@ from jaxcontact import impact, simulate, viz
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
 from jaxcontact.cli.cluster import count_of, executor_of
-from jaxcontact.cli.command_options import KEYFRAME
+from jaxcontact.cli.motion_options import KEYFRAME
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
