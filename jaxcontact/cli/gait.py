@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxcontact import ess, optimize, viz
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_gait
 from jaxcontact.mechanics.system import Model
@@ -75,7 +76,7 @@ def _find(options: argparse.Namespace) -> int:
     return 0 if summary["status"] == "SUCCESS" else 1
 
 
-def run_strides(problem: GaitProblem, params: Any, free: Any, strides: int) -> ess.EventTrajectory:
+def run_strides(problem: GaitProblem, params: PyTree, free: PyTree, strides: int) -> ess.EventTrajectory:
     """Integrate the motion over several periods, from the free numbers of one period."""
     launch = problem.launch(free, params)
     settings = problem.settings().replace(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from jaxcontact.cli.catalogue import LEAST_COVERED, SELECTIONS, UsageError, find_kind, with_impacts
 from jaxcontact.cli.cluster import add_cluster_option, check_cluster
@@ -12,7 +11,7 @@ from jaxcontact.cli.file_options import add_file_options, check_file_options, is
 from jaxcontact.cli.option_checks import add_out, check_folder, check_numbers, parse_count, parse_seed
 
 
-def add_impact(commands: Any) -> argparse.ArgumentParser:
+def add_impact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the sub-command `impact`."""
     run: argparse.ArgumentParser = commands.add_parser(
         "impact",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from jaxcontact.cli.catalogue import GAITS, LAWS, STEPPERS, UsageError, find_kind
 from jaxcontact.cli.cluster import add_cluster_option, check_cluster
@@ -15,7 +14,7 @@ KEYFRAME = Path("keyframe")  # as value of --controls: those of the keyframe
 LARGEST_STEPS = 2**31 - 1  # of a motion, which programs count in 32 bits
 
 
-def add_simulate(commands: Any) -> argparse.ArgumentParser:
+def add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the sub-command `simulate`."""
     run: argparse.ArgumentParser = commands.add_parser(
         "simulate",
@@ -84,7 +83,7 @@ def check_simulate(options: argparse.Namespace) -> None:
             check_folder(folder, getattr(options, folder))
 
 
-def add_compare(commands: Any) -> argparse.ArgumentParser:
+def add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the sub-command `compare`."""
     run: argparse.ArgumentParser = commands.add_parser(
         "compare",
@@ -121,7 +120,7 @@ def check_compare(options: argparse.Namespace) -> None:
     check_folder("out", options.out)
 
 
-def add_flow(commands: Any) -> argparse.ArgumentParser:
+def add_flow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the sub-command `flow`."""
     run: argparse.ArgumentParser = commands.add_parser(
         "flow",
@@ -157,7 +156,7 @@ def check_flow(options: argparse.Namespace) -> None:
     check_folder("out", options.out)
 
 
-def add_gait(commands: Any) -> argparse.ArgumentParser:
+def add_gait(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the sub-command `gait`."""
     run: argparse.ArgumentParser = commands.add_parser(
         "gait",

@@ -20,7 +20,7 @@ MAX_OUTCOMES, MAX_REFLECTIONS = 64, 64  # largest numbers of outcomes, and of si
 SAME_OUTCOME = 1e-9  # relative to |v|_M; largest difference of two outcomes that count as equal
 
 
-def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
+def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, object]:
     """Compute outcomes and orders of `propagate_all`, xi, and the theorem of a unique outcome, for JSON."""
     velocities, sequences, valid = impact.propagate_all(
         terms, v, max_outcomes=MAX_OUTCOMES, max_reflections=MAX_REFLECTIONS

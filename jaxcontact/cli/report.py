@@ -41,11 +41,11 @@ def summarise(
     name: str,
     terms: ContactTerms,
     tally: Tally,
-    settings: dict[str, Any],
+    settings: dict[str, object],
     samples: ImpactSamples,
     laps: Laps,
     stored: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Collect the numbers of a run, ready for JSON.
 
     Args:
@@ -172,7 +172,7 @@ def _times(summary: dict[str, Any]) -> str:
     return ", ".join(laps_text)
 
 
-def coverage_summary(coverage: Coverage) -> dict[str, Any]:
+def coverage_summary(coverage: Coverage) -> dict[str, object]:
     """Collect the coverage statement about the largest set; distances in kg^(1/2) m/s."""
     return {
         "samples": int(coverage.num_set[-1]),

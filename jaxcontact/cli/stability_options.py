@@ -23,7 +23,7 @@ SLOPE_NUMBERS = {
 }
 
 
-def add_stability(commands: Any) -> argparse.ArgumentParser:
+def add_stability(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the sub-command `stability`."""
     run: argparse.ArgumentParser = commands.add_parser(
         "stability",

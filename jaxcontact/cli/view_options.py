@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from jaxcontact.cli.catalogue import UsageError, find_kind
 from jaxcontact.cli.file_options import add_file_options, check_file_options, is_file
 
 
-def add_inspect(commands: Any) -> argparse.ArgumentParser:
+def add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the sub-command `inspect`."""
     run: argparse.ArgumentParser = commands.add_parser(
         "inspect",
@@ -31,7 +30,7 @@ def check_inspect(options: argparse.Namespace) -> None:
     check_file_options("FILE", options.file, options)
 
 
-def add_view(commands: Any) -> argparse.ArgumentParser:
+def add_view(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """Add the sub-command `view`."""
     run: argparse.ArgumentParser = commands.add_parser(
         "view",

@@ -54,7 +54,7 @@ class Balls(NamedTuple):
     radius: jax.Array  # (n,)
 
 
-def _centres(shape: Shape, dim: int, constants: Mapping[str, Any], dtype: Any) -> jax.Array:
+def _centres(shape: Shape, dim: int, constants: Mapping[str, Any], dtype: jax.typing.DTypeLike) -> jax.Array:
     """Compute the centres (k, dim) in body coordinates of the balls of a shape."""
     assert not isinstance(shape, HalfSpace | Ellipsoid)
     if isinstance(shape, Box):
@@ -112,7 +112,7 @@ Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # point on a, point on
 
 
 def planes_of(
-    planes: Sequence[HalfSpace], constants: Mapping[str, Any], dtype: Any
+    planes: Sequence[HalfSpace], constants: Mapping[str, Any], dtype: jax.typing.DTypeLike
 ) -> tuple[jax.Array, jax.Array]:
     """Collect the normals (n, dim) and offsets (n,) of half-spaces."""
     distinct = list(dict.fromkeys(planes))

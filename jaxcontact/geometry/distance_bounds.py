@@ -69,7 +69,7 @@ def _directions() -> np.ndarray:
     return np.concatenate([upper, -upper])
 
 
-def _heights(shape: Any, directions: np.ndarray, constants: Mapping[str, Any]) -> np.ndarray | None:
+def _heights(shape: Shape, directions: np.ndarray, constants: Mapping[str, Any]) -> np.ndarray | None:
     """Compute the heights of a shape along directions in its body, None for an unbounded or planar shape."""
     if isinstance(shape, Sphere):
         centre = np.zeros(3) if shape.at is None else np.asarray(constants[shape.at], float)

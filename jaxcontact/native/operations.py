@@ -60,7 +60,9 @@ class Operations:
         self.root = self.now = Block()
         self._constants: dict[Any, int] = {}
 
-    def new(self, op: str, args: tuple[int, ...], kind: str, value: Any = None, uniform: bool = False) -> int:
+    def new(
+        self, op: str, args: tuple[int, ...], kind: str, value: object = None, uniform: bool = False
+    ) -> int:
         """Append an operation; return its number.
 
         Raises:
@@ -97,7 +99,7 @@ class Operations:
         block.number_of[key] = number
         return number
 
-    def constant(self, value: Any, kind: str) -> int:
+    def constant(self, value: object, kind: str) -> int:
         """Return the number of a constant."""
         exact = numpy_type(kind)(value)
         key = kind, exact.tobytes()
@@ -110,7 +112,7 @@ class Operations:
         """Return whether a number is a constant."""
         return self.op[number] == CONSTANT
 
-    def equals(self, number: int, value: Any) -> bool:
+    def equals(self, number: int, value: object) -> bool:
         """Return whether a number is this constant."""
         return bool(self.op[number] == CONSTANT and self.value[number] == value)
 
