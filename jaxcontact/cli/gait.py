@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,6 +15,7 @@ from jaxcontact import ess, optimize, viz
 from jaxcontact._pytree import PyTree
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_gait
+from jaxcontact.cli.catalogue import Summary
 from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize import GaitProblem, gaits
 from jaxcontact.status import Status
@@ -95,7 +95,7 @@ def _costs(cost: float, residual: float) -> str:
     return f"cost {cost:.5f}  error {residual:.0e}"
 
 
-def _text(summary: dict[str, Any]) -> str:
+def _text(summary: Summary) -> str:
     free = summary["free"]
     return "\n".join(
         [

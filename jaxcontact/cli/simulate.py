@@ -16,6 +16,7 @@ import numpy as np
 from jaxcontact import impact, simulate, viz
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
+from jaxcontact.cli.catalogue import Summary
 from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.cli.motion_options import KEYFRAME
 from jaxcontact.io.mjcf_source import compile_source
@@ -184,7 +185,7 @@ def _spread(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _text(summary: dict[str, Any]) -> str:
+def _text(summary: Summary) -> str:
     law = f" under {summary['law']}" if summary["law"] else ""
     return "\n".join(
         [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +23,7 @@ from jaxcontact.geometry.polytopes import (
     touching_within,
 )
 from jaxcontact.geometry.separation import reach, segments_apart, separate, touch_polytopes
-from jaxcontact.geometry.shapes import Cylinder, Ellipsoid, HalfSpace, Shape
+from jaxcontact.geometry.shapes import Constants, Cylinder, Ellipsoid, HalfSpace, Shape
 from jaxcontact.geometry.support import Core, Couple, bound_gap, cores_in_bodies, place_core
 
 
@@ -34,7 +34,7 @@ class World(NamedTuple):
     bodies: tuple[str, ...]
     positions: jax.Array
     orientations: jax.Array
-    constants: Mapping[str, Any]
+    constants: Constants
     balls: Balls | None
 
     def polytopes(self, shapes: Sequence[Shape]) -> Polytope:
@@ -223,7 +223,7 @@ class _Round(NamedTuple):
         return turned(jnp.swapaxes(self.axes, 1, 2), points - self.origin[:, None])
 
 
-def _sizes(shape: Cylinder | Ellipsoid, constants: Mapping[str, Any], dtype: Any) -> jax.Array:
+def _sizes(shape: Cylinder | Ellipsoid, constants: Constants, dtype: jax.typing.DTypeLike) -> jax.Array:
     if isinstance(shape, Ellipsoid):
         return jnp.asarray(constants[shape.semi_axes], dtype)
     return jnp.stack([jnp.asarray(constants[name], dtype) for name in (shape.radius, shape.half_length)])
