@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.ess import guard_crossing
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
@@ -49,8 +50,8 @@ class RunState(NamedTuple):
 class FlowSetting(NamedTuple):
     """The arguments of a run: those of `Inputs`, then band widths, method and the mask at its start."""
 
-    params: Any
-    control: Any
+    params: PyTree
+    control: PyTree
     x0: jax.Array
     t0: jax.Array
     t1: jax.Array
@@ -215,9 +216,8 @@ def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax
 
     def stop(c: RunState) -> RunState:
         end = c.t + entry.theta * size
-        t, x = guard_crossing.enter(
-            es, s.params, s.control, trial, c.t, end, c.crossed, entry.guard, entry.level
-        )
+        target = guard_crossing.LevelSet(entry.guard, entry.level)
+        t, x = guard_crossing.enter(es, s.params, s.control, trial, c.t, end, c.crossed, target)
         f = es.xdot(t, x, c.crossed, s.control, s.params)
         c = _record(c, ENTER, entry.guard, entry.level, end, trial_end)
         # The guard is met before its band has been left: the flow turned back inside it, or a jump did.
