@@ -10,6 +10,7 @@ import numpy as np
 from jaxcontact.cli.catalogue import Summary
 from jaxcontact.cli.sensitivity import lines_of
 from jaxcontact.impact.analysis.coverage import Coverage
+from jaxcontact.impact.sampling.binomial_bounds import bound_misses
 from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.impact.sampling.outcomes import contact_names, named_shares
 from jaxcontact.impact.sampling.summary_statistics import Tally
@@ -69,7 +70,7 @@ def summarise(
         "samples": tally.number,
         **settings,
         "complete": samples.complete,
-        "miss_bound": samples.miss_bound,
+        "miss_bound": bound_misses(tally.missed, tally.searched_again),
         "outcomes": dict(named_shares(tally.kinds, terms)),
         "contact_velocity": contacts,
         "energy_ratio": list(tally.energy) if tally.terminated else [],
