@@ -42,7 +42,7 @@ MANY_PARAMETERS = {
 }  # fmt: skip
 FILE = 430  # lines of a file
 # Machine code is one file, for numba keeps code by file.
-LONG_FILES = {"friction_sweeps.py", "lemke_code.py", "event_loop.py"}
+LONG_FILES = {"friction_sweeps.py", "lemke_code.py"}
 # Names of other packages in docstrings, and our own short name.
 IN_S = {"Pass", "Process", "Express", "Cross", "Compress", "Guess", "Need", "Embed", "Feed", "Bring"}
 OTHERS = {"jc", "jax", "jaxcontact", "sharding", "distributed", "shard_map", "jaxtyping"}
