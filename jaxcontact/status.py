@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.front_door import checked
 
 
@@ -46,19 +46,19 @@ class Status(enum.IntFlag):
     )  # fmt: skip
 
     @classmethod
-    def failed(cls, status: Any) -> Any:
+    def failed(cls, status: jax.typing.ArrayLike) -> jax.Array:
         """Tell which results are not to be trusted: bool, of the shape of `status`, traceable."""
         return (jnp.asarray(status) & jnp.uint32(int(cls.FAILURES))) != 0
 
     @classmethod
-    def describe(cls, status: Any) -> str:
+    def describe(cls, status: jax.typing.ArrayLike) -> str:
         """List the names of the bits set in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
         bits = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(status)).ravel().astype(np.uint32)))
         names = [m.name for m in cls if m.value and bits & m.value and m.name is not None]
         return "|".join(names) if names else "SUCCESS"
 
 
-def is_finite(tree: Any) -> jax.Array:
+def is_finite(tree: PyTree) -> jax.Array:
     """Decide whether no number in a tree of arrays is NaN or infinite; traceable."""
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
     return jnp.all(jnp.stack(finite))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -37,16 +37,22 @@ class World:
     """
 
     def __init__(
-        self, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any], nan: bool
+        self,
+        function: Callable[..., list[jax.Array]],
+        inputs: Sequence[jax.ShapeDtypeStruct],
+        outputs: Sequence[jax.ShapeDtypeStruct],
+        nan: bool,
     ) -> None:
         self.inputs, self.outputs, self.nan = inputs, outputs, nan
         self._function = function
-        self._derivatives: dict[Any, World] = {}
+        self._derivatives: dict[Hashable, World] = {}
         self._targets: dict[tuple[bool, ...], str | None] = {}
-        self._pull_back: Callable[[Places, Places], Callable[..., list[Any]]] = self._pulled_back
+        self._pull_back: Callable[[Places, Places], Callable[..., list[jax.Array]]] = self._pulled_back
 
     @staticmethod
-    def of(function: Callable[..., list[Any]], inputs: list[Any], nan: bool) -> tuple[World, list[Any]]:
+    def of(
+        function: Callable[..., list[jax.Array]], inputs: Sequence[jax.ShapeDtypeStruct], nan: bool
+    ) -> tuple[World, list[Any]]:
         """Make a world of a function; return it and the traced values it closes over, its first arguments."""
         closed = jax.make_jaxpr(function)(*inputs)
         is_traced = [isinstance(constant, jax.core.Tracer) for constant in closed.consts]
@@ -55,7 +61,7 @@ class World:
             None if traced else constant for constant, traced in zip(closed.consts, is_traced, strict=True)
         ]
 
-        def moved(*arrays: Any) -> list[Any]:
+        def moved(*arrays: jax.Array) -> list[jax.Array]:
             rest = iter(arrays)
             choices = zip(fixed_constants, is_traced, strict=True)
             constants = [next(rest) if traced else constant for constant, traced in choices]
@@ -70,7 +76,7 @@ class World:
         """The traced function."""
         return jax.make_jaxpr(self._function)(*self.inputs)
 
-    def evaluate(self, *arrays: Any) -> list[Any]:
+    def evaluate(self, *arrays: jax.Array) -> list[jax.Array]:
         """Compute the results of one world."""
         return list(jaxpr_as_fun(self.jaxpr)(*arrays))
 
@@ -84,20 +90,20 @@ class World:
         if ("tangent", changing) not in self._derivatives:
             floats, count = self.floats, len(self.inputs)
 
-            def pushed(*arrays: Any) -> list[Any]:
+            def pushed(*arrays: jax.Array) -> list[jax.Array]:
                 part = self._part(arrays[:count], changing, floats)
                 return list(jax.jvp(part, [arrays[k] for k in changing], list(arrays[count:]))[1])
 
             inputs = [*self.inputs, *(self.inputs[k] for k in changing)]
             world = World(pushed, inputs, [self.outputs[k] for k in floats], self.nan)
 
-            def pull_back(linear: Places, present: Places) -> Callable[..., list[Any]]:
+            def pull_back(linear: Places, present: Places) -> Callable[..., list[jax.Array]]:
                 """Differentiate the function itself, so that its own rules of the reverse mode hold."""
                 if min(linear) < count:
                     return world._pulled_back(linear, present)
                 by = tuple(changing[k - count] for k in linear)
 
-                def pulled(*arrays: Any) -> list[Any]:
+                def pulled(*arrays: jax.Array) -> list[jax.Array]:
                     part = self._part(arrays[:count], by, tuple(floats[k] for k in present))
                     return list(jax.vjp(part, *(arrays[k] for k in by))[1](list(arrays[-len(present) :])))
 
@@ -117,8 +123,8 @@ class World:
             self._derivatives[key] = World(function, inputs, [self.inputs[k] for k in linear], self.nan)
         return self._derivatives[key]
 
-    def _pulled_back(self, linear: Places, present: Places) -> Callable[..., list[Any]]:
-        def pulled(*arrays: Any) -> list[Any]:
+    def _pulled_back(self, linear: Places, present: Places) -> Callable[..., list[jax.Array]]:
+        def pulled(*arrays: jax.Array) -> list[jax.Array]:
             others = iter(arrays[: len(self.inputs) - len(linear)])
             zeros = [jnp.zeros(x.shape, x.dtype) for x in self.inputs]
             arguments = [zeros[k] if k in linear else next(others) for k in range(len(self.inputs))]
@@ -127,10 +133,10 @@ class World:
 
         return pulled
 
-    def _part(self, arrays: Arrays, changing: Places, results: Places) -> Callable[..., list[Any]]:
+    def _part(self, arrays: Arrays, changing: Places, results: Places) -> Callable[..., list[jax.Array]]:
         """Make some results a function of some arguments."""
 
-        def part(*changed: Any) -> list[Any]:
+        def part(*changed: jax.Array) -> list[jax.Array]:
             arguments = list(arrays)
             for k, value in zip(changing, changed, strict=True):
                 arguments[k] = value
@@ -159,30 +165,30 @@ _simd = Primitive("simd")
 _simd.multiple_results = True
 
 
-def batch_of(world: World, arrays: Arrays, shared: tuple[bool, ...]) -> list[Any]:
+def batch_of(world: World, arrays: Arrays, shared: tuple[bool, ...]) -> list[jax.Array]:
     """Compute the results of a batch: worlds along the first axis of the arguments that are not shared."""
     return list(_simd.bind(*arrays, world=world, shared=shared))
 
 
-def _by_xla(*arrays: Any, world: World, shared: tuple[bool, ...]) -> list[Any]:
+def _by_xla(*arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[jax.Array]:
     return list(jax.vmap(world.evaluate, [None if is_shared else 0 for is_shared in shared])(*arrays))
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled_alone(world: World, shared: tuple[bool, ...]) -> Callable[..., list[Any]]:
+def _compiled_alone(world: World, shared: tuple[bool, ...]) -> Callable[..., list[jax.Array]]:
     return jax.jit(lambda *arrays: batch_of(world, arrays, shared))
 
 
-def _run(*arrays: Any, world: World, shared: tuple[bool, ...]) -> list[Any]:
+def _run(*arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[jax.Array]:
     return _compiled_alone(world, shared)(*arrays)
 
 
-def _shapes(*arrays: Any, world: World, shared: tuple[bool, ...]) -> list[Any]:
+def _shapes(*arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[jax.core.ShapedArray]:
     size = next(a.shape[0] for a, is_shared in zip(arrays, shared, strict=True) if not is_shared)
     return [jax.core.ShapedArray((size, *output.shape), output.dtype) for output in world.outputs]
 
 
-def _lower_for_cpu(context: Any, *arrays: Any, world: World, shared: tuple[bool, ...]) -> Any:
+def _lower_for_cpu(context: Any, *arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> Any:
     target = world.target(shared)
     if target is None:
         return mlir.lower_fun(_by_xla, multiple_results=True)(context, *arrays, world=world, shared=shared)
@@ -207,7 +213,7 @@ def _tangents(
     return outputs, changes
 
 
-def _transposed(cotangents: Arrays, *arrays: Any, world: World, shared: tuple[bool, ...]) -> list[Any]:
+def _transposed(cotangents: Arrays, *arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[Any]:
     linear = tuple(k for k, array in enumerate(arrays) if ad.is_undefined_primal(array))
     present = tuple(k for k, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero))
     found: list[Any] = [None] * len(arrays)
@@ -225,7 +231,7 @@ def _transposed(cotangents: Arrays, *arrays: Any, world: World, shared: tuple[bo
 
 def _batched(
     arrays: Arrays, axes: Arrays, *, world: World, shared: tuple[bool, ...]
-) -> tuple[list[Any], list[int]]:
+) -> tuple[list[jax.Array], list[int]]:
     """Fold the new axis and that of the worlds into one; return the results and their batch axes."""
     folded, keep = [], []
     (count,) = {array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None}

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.arguments import check_number, check_number_leaves, check_some
 from jaxcontact.ess import guard_crossing
@@ -24,7 +24,7 @@ from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
 from jaxcontact.ess.run import flow_info, run
 from jaxcontact.ess.settings import Settings
-from jaxcontact.ess.simultaneous_crossing import Forced, NumberRates, across_corner
+from jaxcontact.ess.simultaneous_crossing import CornerPoint, Forced, NumberRates, across_corner
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
@@ -72,19 +72,34 @@ class _Carry(NamedTuple):
     grazed: jax.Array
 
 
+class PlannedRun(NamedTuple):
+    """A run along which directions are propagated.
+
+    Attributes:
+        inputs: of the run.
+        crossed0: (m,) mask at the start.
+        plan: its steps.
+        eps: (m,) half widths of the bands.
+        corner_tol: s, within which crossings are one corner; None derives it from eps.
+    """
+
+    inputs: Inputs
+    crossed0: jax.Array
+    plan: Plan
+    eps: jax.Array
+    corner_tol: jax.Array | None
+
+
 def propagate(
     es: EventSystem,
-    inputs: Inputs,
-    direction: NumberRates,
-    crossed0: jax.Array,
-    plan: Plan,
-    dx0: jax.Array,
-    eps: jax.Array,
-    corner_tol: jax.Array | None,
     max_events: int,
+    planned: PlannedRun,
+    direction: NumberRates,
+    dx0: jax.Array,
     forced: Forced | None = None,
 ) -> _Carry:
     """Propagate a direction along the rows of a plan, at fixed times; `forced` orders all its crossings."""
+    inputs, crossed0, plan, eps, corner_tol = planned
     info, m = flow_info(plan, max_events), crossed0.shape[0]
 
     def field(t: jax.Array, x: jax.Array, mask: jax.Array, d: NumberRates) -> jax.Array:
@@ -92,7 +107,7 @@ def propagate(
 
     fixed = NumberRates(inputs.params, inputs.control)
 
-    def step(c: _Carry, row: Any) -> _Carry:
+    def step(c: _Carry, row: PyTree) -> _Carry:
         def move(t: jax.Array, x: jax.Array, d: NumberRates) -> tuple[jax.Array, jax.Array]:
             return one_step(es, d.params, d.control, t, x, c.crossed, row)[:2]
 
@@ -100,7 +115,7 @@ def propagate(
         f = field(t, x, c.crossed, fixed)
         return c._replace(t=t, x=x, dx=dx - dt * f)
 
-    def cross(c: _Carry, row: Any) -> _Carry:
+    def cross(c: _Carry, row: PyTree) -> _Carry:
         k = row[1]
         f, df = jax.jvp(lambda x, d: field(c.t, x, c.crossed, d), (c.x, fixed), (c.dx, direction))
         done = guard_crossing.cross(es, inputs.params, inputs.control, c.t, c.x, f, c.crossed, k)
@@ -115,8 +130,8 @@ def propagate(
             members = jnp.any(together[:, None] & (info.order[:, None] == jnp.arange(m)[None, :]), axis=0)
             moved = c.dx + (done.t - c.t) * df
             ahead = None if forced is None else forced.from_event(c.event, m)
-            place = done.t, done.before, c.crossed
-            corner = across_corner(es, inputs, direction, *place, members, moved, ahead)
+            point = CornerPoint(done.t, done.before, c.crossed)
+            corner = across_corner(es, inputs, direction, point, members, moved, ahead)
             size = jnp.sum(members, dtype=jnp.int32)
             spots = jnp.where(corner.order >= 0, c.event + jnp.arange(m), max_events)
             return c._replace(
@@ -132,7 +147,7 @@ def propagate(
         c = lax.cond(new, through, lambda c: c, c)
         return c._replace(t=done.t, x=done.x, crossed=done.crossed, until=until, event=c.event + 1)
 
-    def body(c: _Carry, row: Any) -> tuple[_Carry, None]:
+    def body(c: _Carry, row: PyTree) -> tuple[_Carry, None]:
         branch = jnp.where(row[0] == UNUSED, 0, jnp.where(row[0] == CROSS, 1, 2))
         return lax.switch(branch, (lambda c, _: c, cross, step), c, row), None
 
@@ -211,10 +226,9 @@ def b_derivative(
     if jnp.shape(direction.x) != inputs.x0.shape:
         raise ValueError(f"direction: expected shape {inputs.x0.shape} as x0, got {jnp.shape(direction.x)}")
     numbers = numbers_of(inputs, direction)
-    dx, width = jnp.asarray(direction.x, inputs.x0.dtype), corner_width(settings, inputs.x0)
-    return _b_derivative(
-        model.system, inputs, numbers, crossed0, plan, dx, widths, width, settings.max_events
-    )
+    planned = PlannedRun(inputs, crossed0, plan, widths, corner_width(settings, inputs.x0))
+    dx = jnp.asarray(direction.x, inputs.x0.dtype)
+    return _b_derivative(model.system, settings.max_events, planned, numbers, dx)
 
 
 def corner_width(settings: Settings, x0: jax.Array) -> jax.Array | None:
@@ -238,30 +252,22 @@ SECOND = (
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def one_sided_end(
-    es: EventSystem,
-    max_events: int,
-    inputs: Inputs,
-    crossed0: jax.Array,
-    plan: Plan,
-    eps: jax.Array,
-    corner_tol: jax.Array | None,
-) -> jax.Array:
+def one_sided_end(es: EventSystem, max_events: int, planned: PlannedRun) -> jax.Array:
     """Return the end of a run from the plan; its forward derivative is the B-derivative."""
-    return plan.x
+    return planned.plan.x
 
 
 @one_sided_end.defjvp
 @all_digits
 def _one_sided_jvp(
-    es: EventSystem, max_events: int, primals: Any, tangents: Any
+    es: EventSystem, max_events: int, primals: tuple[PlannedRun], tangents: tuple[PlannedRun]
 ) -> tuple[jax.Array, jax.Array]:
-    inputs, crossed0, plan, eps, corner_tol = primals
-    rates: Inputs = tangents[0]
+    planned, rates = primals[0], tangents[0].inputs
+    inputs, plan = planned.inputs, planned.plan
     # A later start at x0 is a start at t0 from a point behind it.
-    dx = rates.x0 - rates.t0 * es.xdot(inputs.t0, inputs.x0, crossed0, inputs.control, inputs.params)
+    dx = rates.x0 - rates.t0 * es.xdot(inputs.t0, inputs.x0, planned.crossed0, inputs.control, inputs.params)
     numbers = NumberRates(rates.params, rates.control)
-    dx, info = _b_derivative(es, inputs, numbers, crossed0, plan, dx, eps, corner_tol, max_events)
+    dx, info = _b_derivative(es, max_events, planned, numbers, dx)
     dx = dx + rates.t1 * es.xdot(plan.t, plan.x, plan.crossed, inputs.control, inputs.params)
     none = (info.status & jnp.uint32(int(Status.SIMULTANEOUS | Status.INVALID))) != 0
     none = none | ((info.grazed >= 0) & (plan.grazed < 0))
@@ -269,19 +275,12 @@ def _one_sided_jvp(
     return one_sided_end(es, max_events, *primals), dx
 
 
-@functools.partial(jit, static_argnums=(0, 8))
+@functools.partial(jit, static_argnums=(0, 1))
 def _b_derivative(
-    es: EventSystem,
-    inputs: Inputs,
-    direction: NumberRates,
-    crossed0: jax.Array,
-    plan: Plan,
-    dx: jax.Array,
-    eps: jax.Array,
-    corner_tol: jax.Array | None,
-    max_events: int,
+    es: EventSystem, max_events: int, planned: PlannedRun, direction: NumberRates, dx: jax.Array
 ) -> tuple[jax.Array, BDerivativeInfo]:
-    end = propagate(es, inputs, direction, crossed0, plan, dx, eps, corner_tol, max_events)
+    end = propagate(es, max_events, planned, direction, dx)
+    plan, corner_tol = planned.plan, planned.corner_tol
     finite = jnp.all(jnp.isfinite(end.dx))
     status = plan.status | flag(end.grazed >= 0, Status.GRAZING) | flag(~finite, Status.NONFINITE)
     if corner_tol is not None:
@@ -308,10 +307,10 @@ def numbers_of(inputs: Inputs, direction: Direction) -> NumberRates:
     )
 
 
-def _tangent(name: str, value: Any, change: Any) -> Any:
+def _tangent(name: str, value: object, change: PyTree) -> PyTree:
     """Make a direction with the shapes of `value` from `change`, or zeros; integers have none (float0)."""
 
-    def like(leaf: Any, d: Any) -> Any:
+    def like(leaf: PyTree, d: PyTree) -> PyTree:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return np.zeros(jnp.shape(leaf), jax.dtypes.float0)
         if d is None:

@@ -6,12 +6,13 @@ Owns the run's state between iterations, step sizes, and the changes by a refuse
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.ess import guard_crossing
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
@@ -49,8 +50,8 @@ class RunState(NamedTuple):
 class FlowSetting(NamedTuple):
     """The arguments of a run: those of `Inputs`, then band widths, method and the mask at its start."""
 
-    params: Any
-    control: Any
+    params: PyTree
+    control: PyTree
     x0: jax.Array
     t0: jax.Array
     t1: jax.Array
@@ -98,7 +99,12 @@ def graze(c: RunState, guard: jax.Array, none: int) -> RunState:
 
 
 def _record(
-    c: RunState, kind: Any, guard: jax.Array, level: jax.Array, end: jax.Array, trial_end: jax.Array
+    c: RunState,
+    kind: jax.typing.ArrayLike,
+    guard: jax.Array,
+    level: jax.Array,
+    end: jax.Array,
+    trial_end: jax.Array,
 ) -> RunState:
     dtype = c.x.dtype
     row = jnp.stack([jnp.asarray(a, dtype) for a in (kind, guard, level, end, trial_end)])
@@ -215,9 +221,8 @@ def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax
 
     def stop(c: RunState) -> RunState:
         end = c.t + entry.theta * size
-        t, x = guard_crossing.enter(
-            es, s.params, s.control, trial, c.t, end, c.crossed, entry.guard, entry.level
-        )
+        target = guard_crossing.LevelSet(entry.guard, entry.level)
+        t, x = guard_crossing.enter(es, s.params, s.control, trial, c.t, end, c.crossed, target)
         f = es.xdot(t, x, c.crossed, s.control, s.params)
         c = _record(c, ENTER, entry.guard, entry.level, end, trial_end)
         # The guard is met before its band has been left: the flow turned back inside it, or a jump did.

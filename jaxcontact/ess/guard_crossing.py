@@ -7,13 +7,14 @@ guard the field counts as constant and the guards as planes, so that the next cr
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.roots import safeguarded_newton
@@ -100,18 +101,24 @@ def _root(values: jax.Array, level: jax.Array, low: jax.Array) -> jax.Array:
     return x
 
 
+class LevelSet(NamedTuple):
+    """The states with h_guard = level."""
+
+    guard: jax.Array
+    level: jax.Array
+
+
 def enter(
     es: EventSystem,
-    params: Any,
-    control: Any,
+    params: PyTree,
+    control: PyTree,
     trial: ode.OdeStep,
     start: jax.Array,
     end: jax.Array,
     crossed: jax.Array,
-    guard: jax.Array,
-    level: jax.Array,
+    target: LevelSet,
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute time and state (n,) at which a step from time `start` meets h_guard = level.
+    """Compute time and state (n,) at which a step from time `start` meets its target.
 
     Two Newton steps correct the time `end`, at which the meeting was located.
 
@@ -124,7 +131,7 @@ def enter(
         x = ode.interpolate(trial, (time - start) / trial.h)
         f = es.xdot(time, x, crossed, control, params)
         h, rate = es.guard_rates(x, f, params)
-        delay = (level - h[guard]) / rate[guard]
+        delay = (target.level - h[target.guard]) / rate[target.guard]
         # If the rate vanishes (the guard is only touched), the correction has no meaning.
         delay = jnp.where(jnp.abs(delay) <= jnp.abs(trial.h), delay, 0.0)
         return time + delay, x + delay * f
@@ -151,8 +158,8 @@ class Crossing(NamedTuple):
 
 def cross(
     es: EventSystem,
-    params: Any,
-    control: Any,
+    params: PyTree,
+    control: PyTree,
     t: jax.Array,
     x: jax.Array,
     f: jax.Array,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number_leaves, check_some
-from jaxcontact.ess.b_derivative import corner_width, one_sided_end
+from jaxcontact.ess.b_derivative import PlannedRun, corner_width, one_sided_end
 from jaxcontact.ess.inputs import Inputs, allowed_error
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import end_state, replay
@@ -155,8 +155,8 @@ def flow(
         half = run(model, x0, t0, t1, settings.replace(eps=0.5 * widths), control, crossed0)[2]
         info = _compared(info, plan, half, allowed)
     if settings.corner == "one_sided":
-        width = corner_width(settings, inputs.x0)
-        return one_sided_end(model.system, settings.max_events, inputs, mask, plan, widths, width), info
+        planned = PlannedRun(inputs, mask, plan, widths, corner_width(settings, inputs.x0))
+        return one_sided_end(model.system, settings.max_events, planned), info
     return end_state(model.system, inputs, mask, plan), info
 
 

@@ -19,13 +19,12 @@ from jaxcontact.arguments import check_number_leaves, check_some
 from jaxcontact.ess.b_derivative import (
     BDerivativeInfo,
     Direction,
+    PlannedRun,
     b_derivative,
     corner_width,
     numbers_of,
     propagate,
 )  # fmt: skip
-from jaxcontact.ess.inputs import Inputs
-from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.run import list_events, run
 from jaxcontact.ess.settings import Settings
 from jaxcontact.ess.simultaneous_crossing import Forced
@@ -114,10 +113,8 @@ def one_sided_jacobian(
         basis = jnp.eye(x0.shape[0], dtype=x0.dtype)
     basis = basis if isinstance(basis, Direction) else Direction(x=basis)
     inputs, mask, plan, widths = run(model, x0, t0, t1, settings, control, crossed0)
-    propagated = functools.partial(
-        _propagate_in_order, model.system, settings.max_events, inputs, basis, mask, plan, widths,
-        corner_width(settings, inputs.x0),
-    )  # fmt: skip
+    planned = PlannedRun(inputs, mask, plan, widths, corner_width(settings, inputs.x0))
+    propagated = functools.partial(_propagate_in_order, model.system, settings.max_events, planned, basis)
     natural = np.asarray(list_events(plan, settings.max_events)[0])
     run_end, _, first, _ = (np.asarray(a) for a in propagated(jnp.asarray(natural)))
     orders = _list_orders(natural, first[0])
@@ -172,12 +169,8 @@ def _has_interior(conditions: np.ndarray) -> bool:
 def _propagate_in_order(
     es: EventSystem,
     max_events: int,
-    inputs: Inputs,
+    planned: PlannedRun,
     basis: Direction,
-    crossed0: jax.Array,
-    plan: Plan,
-    eps: jax.Array,
-    corner_tol: jax.Array | None,
     order: jax.Array,
 ) -> tuple[jax.Array, ...]:
     """Propagate all directions (k, ...) in one order (max_events,); return dx, leads, corners, stuck.
@@ -185,12 +178,12 @@ def _propagate_in_order(
     A last row, k + 1, has the displacement and the leads that the values of the guards make.
     """
     rows = jax.tree.map(lambda a: jnp.concatenate([a, jnp.zeros_like(a[:1])]), basis)
-    weights = jnp.zeros(rows.x.shape[0], eps.dtype).at[-1].set(1.0)
-    padded = jnp.concatenate([order, jnp.full(crossed0.shape[0], -1, order.dtype)])
+    weights = jnp.zeros(rows.x.shape[0], planned.eps.dtype).at[-1].set(1.0)
+    padded = jnp.concatenate([order, jnp.full(planned.crossed0.shape[0], -1, order.dtype)])
 
     def along(direction: Direction, weight: jax.Array) -> tuple[jax.Array, ...]:
-        numbers, forced = numbers_of(inputs, direction), Forced(padded, weight)
-        end = propagate(es, inputs, numbers, crossed0, plan, direction.x, eps, corner_tol, max_events, forced)
+        numbers, forced = numbers_of(planned.inputs, direction), Forced(padded, weight)
+        end = propagate(es, max_events, planned, numbers, direction.x, forced)
         return end.dx, end.leads, end.first, end.grazed >= 0
 
     return jax.vmap(along)(rows, weights)

@@ -7,12 +7,13 @@ docs/methods/event-selected.md.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.ess.inputs import Inputs
 from jaxcontact.mechanics.event_system import EventSystem
@@ -21,8 +22,8 @@ from jaxcontact.mechanics.event_system import EventSystem
 class NumberRates(NamedTuple):
     """A displacement of the numbers that stay constant along the trajectory."""
 
-    params: Any
-    control: Any
+    params: PyTree
+    control: PyTree
 
 
 class Forced(NamedTuple):
@@ -39,6 +40,14 @@ class Forced(NamedTuple):
     def from_event(self, event: jax.Array, count: int) -> Forced:
         """Return the order of the crossings of a corner, which begins with an event."""
         return self._replace(order=lax.dynamic_slice(self.order, (event,), (count,)))
+
+
+class CornerPoint(NamedTuple):
+    """The point of a trajectory at which several guards are crossed together: time, state, mask before."""
+
+    t: jax.Array
+    x: jax.Array
+    crossed: jax.Array
 
 
 class Corner(NamedTuple):
@@ -61,14 +70,12 @@ def across_corner(
     es: EventSystem,
     inputs: Inputs,
     direction: NumberRates,
-    t: jax.Array,
-    x: jax.Array,
-    crossed: jax.Array,
+    point: CornerPoint,
     members: jax.Array,
     dx: jax.Array,
     forced: Forced | None = None,
 ) -> Corner:
-    """Follow a displacement dx of the corner x through the crossings of its `members` (m,) bool.
+    """Follow a displacement dx of the corner's point through the crossings of its `members` (m,) bool.
 
     With fields frozen at the corner and guards replaced by their tangent planes, the displaced
     trajectory is a polygon y(s); its next crossing is the minimum of -(Dh_k y + dh_k) / (Dh_k f) over the
@@ -76,9 +83,9 @@ def across_corner(
     With `forced` the displaced trajectory takes that order instead.
     """
     params, control = inputs.params, inputs.control
-    m = members.shape[0]
+    (t, x, crossed), m = point, members.shape[0]
 
-    def crossing(i: jax.Array, carry: Any) -> Any:
+    def crossing(i: jax.Array, carry: PyTree) -> PyTree:
         y, s, corner, mask, ahead, order, stuck, leads = carry
         f = es.xdot(t, corner, mask, control, params)
         values, offset = jax.jvp(es.guards, (corner, params), (y, direction.params))

@@ -19,7 +19,7 @@ from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.solvers import cone_program, friction_cone, row_algebra
 from jaxcontact.solvers.cone_newton import ConeSolution
-from jaxcontact.solvers.cone_program import ConeProgram, Response, heads_of, split, yielding
+from jaxcontact.solvers.cone_program import ConeProgram, Response, row_heads, split, yielding
 from jaxcontact.solvers.coulomb_program import TILE
 from jaxcontact.solvers.friction_cone import ConeChange, FrictionCone
 from jaxcontact.solvers.friction_interior import CENTRING_POWER, centring, distance_to_zero, fraction
@@ -125,7 +125,7 @@ def _approach(program: ConeProgram, u: jax.Array, p: jax.Array) -> tuple[jax.Arr
 
     A row that closes within the step has two lines, its spring and its stop, and asks for the less impulse.
     """
-    heads = heads_of(program)
+    heads = row_heads(program)
     held, compliance = (1.0 - program.keep[heads]) * p[heads], 1.0 / positive(program.slope[heads])
     rate = u[heads] + (held - program.offset[heads]) * compliance
     if program.touch is None or program.stop is None:
@@ -142,7 +142,7 @@ def _contact_cones(
     """Return the friction of contacts at rates u and impulses p (nr,)."""
     compliance = 1.0 / positive(_tangents(program, program.slope)[0])
     rows = (_tangents(program, x) for x in (u, p, program.keep, program.offset))
-    bound = program.mu * p[heads_of(program)][program.num_limits :]
+    bound = program.mu * p[row_heads(program)][program.num_limits :]
     return FrictionCone(
         acts=acts,
         bound=jnp.where(acts, bound, 1.0),
@@ -172,7 +172,7 @@ def _dry_cones(
 
 def _linearise(fixed: _Fixed, now: _Point) -> _Linear:
     """Linearise the law of every row at a point, and factor the system of the velocities."""
-    program, heads = fixed.program, heads_of(fixed.program)
+    program, heads = fixed.program, row_heads(fixed.program)
     ne, nl = program.num_equalities, program.num_limits
     u = apply_rows(program.columns, now.x)
     rate, compliance = _approach(program, u, now.p)
@@ -210,7 +210,7 @@ def _linearise(fixed: _Fixed, now: _Point) -> _Linear:
 
 def _direct(fixed: _Fixed, now: _Point, law: _Linear, target: jax.Array, before: _Move | None) -> _Move:
     """Solve for the step to products of `target`, less the products of the predictor `before`."""
-    program, heads, contacts, dry = fixed.program, heads_of(fixed.program), law.contacts, law.dry
+    program, heads, contacts, dry = fixed.program, row_heads(fixed.program), law.contacts, law.dry
     ne, nl = program.num_equalities, program.num_limits
     impulse, second, dry_second = now.p[heads], None, None
     pushing = target - impulse * now.rate
@@ -249,7 +249,7 @@ def _direct(fixed: _Fixed, now: _Point, law: _Linear, target: jax.Array, before:
 
 def _longest_step(fixed: _Fixed, now: _Point, law: _Linear, move: _Move) -> jax.Array:
     """Compute the length in [0, 1] of a step that stays strictly inside the cones."""
-    heads = heads_of(fixed.program)
+    heads = row_heads(fixed.program)
     single = jnp.minimum(distance_to_zero(now.p[heads], move.p[heads]), distance_to_zero(now.rate, move.rate))
     limits = [
         jnp.where(fixed.pushes, single, jnp.inf),
@@ -262,7 +262,7 @@ def _longest_step(fixed: _Fixed, now: _Point, law: _Linear, move: _Move) -> jax.
 
 def _product_at(fixed: _Fixed, now: _Point, law: _Linear, move: _Move, step: jax.Array) -> jax.Array:
     """Compute the mean product of impulses and rates after a fraction of a step."""
-    heads = heads_of(fixed.program)
+    heads = row_heads(fixed.program)
     pushed = (now.p[heads] + step * move.p[heads]) * (now.rate + step * move.rate)
     contacts = friction_cone.move(law.contacts, move.contacts, step)
     total = jnp.sum(jnp.where(fixed.pushes, pushed, 0.0)) + jnp.sum(friction_cone.products(contacts))
@@ -304,7 +304,7 @@ def _step(fixed: _Fixed, now: _Point) -> _Point:
 
 def _begin(program: ConeProgram, x: jax.Array) -> tuple[_Fixed, _Point]:
     """Start from velocities x, with impulses along normals whose products with the rates are equal."""
-    masses, heads, ne = diagonal(program.M), heads_of(program), program.num_equalities
+    masses, heads, ne = diagonal(program.M), row_heads(program), program.num_equalities
     singles, nc = ne + program.num_limits, program.mu.shape[0]
     mobility = row_algebra.row_mobility(masses, program.columns, singles, nc)[heads]
     energy = program.v @ multiply(program.M, program.v) + program.push @ (program.push / masses)

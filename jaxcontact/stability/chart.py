@@ -165,7 +165,7 @@ class _Rows:
         return np.stack([*_certified(bodies), _diverging(many, *self.arguments[3])])
 
 
-def _axes_of(grid: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
+def _axes_of(grid: Mapping[str, object]) -> list[tuple[str, np.ndarray]]:
     """List name and values of both parameters; raise ValueError if there are not two with finite values."""
     if len(grid) != 2:
         raise ValueError(f"grid: expected the values of two parameters by name, got {list(grid)}")
@@ -200,7 +200,7 @@ def _diverging(many: LocalTerms, num_samples: int, seed: int, max_events: int) -
     return np.mean(np.asarray(end.outcome) == DIVERGED, axis=1)
 
 
-def biped_on_slope(alpha: float, h: float, d: float, **others: Any) -> PlanarBiped:
+def biped_on_slope(alpha: float, h: float, d: float, **others: jax.typing.ArrayLike) -> PlanarBiped:
     """Make a biped whose weight acts midway between its feet, 2 d apart; foot 1 is uphill, alpha in rad."""
     middle = h * (jnp.tan(alpha) if isinstance(alpha, jax.Array) else np.tan(alpha))
     return PlanarBiped(alpha=alpha, h=h, L1=middle - d, L2=middle + d, **others)

@@ -10,6 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Style = dict[str, Any]  # keyword arguments of artists of matplotlib
 BODIES = ("#e8c872", "#9fc5e0", "#a9d6c0", "#e3b3cc", "#c9c3e6")  # fills, by body
 OUTLINE, GROUND, HATCH, CENTRE = "#333333", "#e6e6e6", "#9a9a9a", "#777777"
 BEFORE, AFTER = "#000000", "#0072b2"  # arrows
@@ -54,6 +55,15 @@ def arrow(axes: Axes, start: np.ndarray, along: np.ndarray, colour: str) -> None
             "mutation_scale": 9.0,
         },
     )
+
+
+def label_axes(axes: Axes, xlabel: str, ylabel: str) -> None:
+    """Label axes in small print, with a faint grid and without a frame above and on the right."""
+    axes.set_xlabel(xlabel, fontsize=8.5)
+    axes.set_ylabel(ylabel, fontsize=8.5)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, linewidth=0.3, alpha=0.6)
 
 
 def label_curves(axes: Axes) -> None:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_rows
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
@@ -23,7 +24,7 @@ from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import jit
 from jaxcontact.status import Info, Status
-from jaxcontact.terms import contact_terms
+from jaxcontact.terms import ContactTerms, contact_terms
 
 METHODS = ("BDF", "Radau")
 IMPULSE_SHARE = 1e-2  # fraction of m |J_n v| that a contact must have transmitted before the impact can end
@@ -141,16 +142,17 @@ def kelvin_voigt(
     with jax.enable_x64(True):  # slip speeds of 1e-10 m/s are below the round-off of float32
         model, state = jax.tree.map(_double, (model, state))
         span = float(_positive("duration", duration))
-        law, speed, impulse_bound = _settings(
-            model, state, span, stiffness, damping_ratio, mass, slip_speed, stop_speed, min_impulse
-        )
+        terms, m = _terms_and_mass(model, state, mass)
+        law = _contact_law(terms, stiffness, damping_ratio, m, slip_speed)
+        stop_speed = 1e-3 * m / np.min(law[1]) if stop_speed is None else stop_speed
+        impulse_bound = _impulse_bound(terms, state.v, span, m, min_impulse)
         tolerances = _tolerances(rtol, 0.1 * slip_speed if atol is None else atol)
-        impact = _Impact(model, state, law, speed, impulse_bound)
+        impact = _Impact(model, state, law, _positive("stop_speed", stop_speed, zero=True), impulse_bound)
         end = impact.integrate(span, method, int(max_steps), **tolerances)
         return _outcome(impact, end, keep_path, dtype)
 
 
-def _check_call(model: Model, state: State, numbers: Any, method: str, max_steps: int) -> None:
+def _check_call(model: Model, state: State, numbers: PyTree, method: str, max_steps: int) -> None:
     """Raise ValueError or TypeError if an argument of `kelvin_voigt` is traced or out of range."""
     if not inputs.is_concrete(model.params, state, numbers):
         raise ValueError("kelvin_voigt: a driver for the host, not traceable by jit, vmap or grad")
@@ -160,12 +162,14 @@ def _check_call(model: Model, state: State, numbers: Any, method: str, max_steps
     inputs.check_count("max_steps", max_steps)
 
 
-def _tolerances(rtol: Any, atol: Any) -> dict[str, float]:
+def _tolerances(rtol: jax.typing.ArrayLike, atol: jax.typing.ArrayLike) -> dict[str, float]:
     """Check the tolerances of the solver."""
     return {"rtol": float(_positive("rtol", rtol)), "atol": float(_positive("atol", atol))}
 
 
-def _outcome(impact: _Impact, end: _End, keep_path: bool, dtype: Any) -> tuple[jax.Array, CompliantInfo]:
+def _outcome(
+    impact: _Impact, end: _End, keep_path: bool, dtype: jax.typing.DTypeLike
+) -> tuple[jax.Array, CompliantInfo]:
     """Make the last velocity and the info of an integrated impact."""
     time, path, status, evaluations = end
     q, v, impulses = impact.split(path)
@@ -188,34 +192,39 @@ _End = tuple[np.ndarray, np.ndarray, Status, int]  # times (n,), rows (n, ny), s
 Law = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # initial penetration, k, damping (nc,); slip speed
 
 
-def _settings(
-    model: Model,
-    state: State,
-    span: float,
-    stiffness: Any,
-    damping_ratio: Any,
-    mass: float | None,
-    slip_speed: float,
-    stop_speed: float | None,
-    min_impulse: Any,
-) -> tuple[Law, np.ndarray, np.ndarray]:
-    """Check the settings, fill in defaults; return contact law, stop speed and minimum impulses (nc,)."""
+def _terms_and_mass(model: Model, state: State, mass: float | None) -> tuple[ContactTerms, np.ndarray]:
+    """Compute the contact terms and choose the mass; raise if joints are held, or numbers are bad."""
     check_no_held_joints(model.system, "kelvin_voigt")
     terms = contact_terms(model, state)
     inputs.check(terms, state.v)
-    phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ state.v)
+    return terms, _positive("mass", float(np.sum(model.params.mass)) if mass is None else mass)
+
+
+def _contact_law(
+    terms: ContactTerms,
+    stiffness: jax.typing.ArrayLike,
+    damping_ratio: jax.typing.ArrayLike,
+    mass: np.ndarray,
+    slip_speed: float,
+) -> Law:
+    """Check the numbers of the contact law and make it."""
+    phi = np.asarray(terms.phi)
     k = _positive("stiffness", stiffness, phi.shape)
     zeta = _positive("damping_ratio", damping_ratio, (), zero=True)
-    m = _positive("mass", float(np.sum(model.params.mass)) if mass is None else mass)
     slip = _positive("slip_speed", slip_speed)
-    law = (np.minimum(phi, 0.0), k, 2.0 * zeta * np.sqrt(k * m), slip)
-    speed = 1e-3 * m / np.min(k) if stop_speed is None else stop_speed
-    if min_impulse is None:
-        reached = (phi + approach * span < 0) & (approach < 0)
-        impulse_bound = IMPULSE_SHARE * m * np.where(reached, -approach, 0.0)
-    else:
-        impulse_bound = _positive("min_impulse", min_impulse, phi.shape, zero=True)
-    return jax.tree.map(jnp.asarray, law), _positive("stop_speed", speed, zero=True), impulse_bound
+    law = (np.minimum(phi, 0.0), k, 2.0 * zeta * np.sqrt(k * mass), slip)
+    return jax.tree.map(jnp.asarray, law)
+
+
+def _impulse_bound(
+    terms: ContactTerms, v: jax.Array, span: float, mass: np.ndarray, min_impulse: Any
+) -> np.ndarray:
+    """Check the minimum impulses (nc,), or compute those of the contacts reached within `span`, s."""
+    phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ v)
+    if min_impulse is not None:
+        return _positive("min_impulse", min_impulse, phi.shape, zero=True)
+    reached = (phi + approach * span < 0) & (approach < 0)
+    return IMPULSE_SHARE * mass * np.where(reached, -approach, 0.0)
 
 
 @jit
@@ -352,7 +361,7 @@ def _first_share(impulses: np.ndarray) -> float:
     return float(impulses[second - 1, first] / total[first])
 
 
-def _double(leaf: Any) -> jax.Array:
+def _double(leaf: PyTree) -> jax.Array:
     array = np.asarray(leaf)
     return jnp.asarray(array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array)
 
@@ -366,7 +375,7 @@ def _check_state(params: Params, state: State) -> None:
         raise ValueError("params: expected numbers, got NaN")  # a force range of a robot may be infinite
 
 
-def _positive(name: str, value: Any, shape: tuple[int, ...] = (), zero: bool = False) -> np.ndarray:
+def _positive(name: str, value: object, shape: tuple[int, ...] = (), zero: bool = False) -> np.ndarray:
     """Return `value` as float64 of shape `shape`, a number repeated; raise ValueError with its name."""
     if not np.issubdtype(np.asarray(value).dtype, np.number):
         raise TypeError(f"{name}: expected a number, got {value!r}")

@@ -25,9 +25,9 @@ from jaxcontact.impact.laws.contact_space import (
     contact_space,
     energy_ratio,
     mass_norm,
-    mode_impulse,
     slowest_approach,
 )
+from jaxcontact.impact.laws.outcome_of_modes import KnownModes, mode_impulse
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
@@ -340,18 +340,15 @@ def _moved(
     The second impulse changes no value and ends the derivative of velocities that stay zero.
     """
     codes = table.codes[:, mode]
-    in_modes = functools.partial(
-        mode_impulse,
-        space,
+    sticks = (codes == contact_modes.REST_STICK) | (codes == contact_modes.CAP_STICK)
+    modes = KnownModes(
         separates=codes == contact_modes.SEPARATE,
         capped=codes >= contact_modes.CAP_STICK,
-        free=((codes == contact_modes.REST_STICK) | (codes == contact_modes.CAP_STICK))[:, None, None].astype(
-            u.dtype
-        ),
+        free=sticks[:, None, None].astype(u.dtype),
         direction=jnp.where(_slides(codes, 1), -1.0, 1.0)[:, None].astype(u.dtype),
     )
-    rate = in_modes(jnp.zeros_like(u), cap, guess=guess)
-    hold = in_modes(u, jnp.zeros_like(cap), guess=jnp.zeros_like(u))
+    rate = mode_impulse(space, jnp.zeros_like(u), cap, modes, guess)
+    hold = mode_impulse(space, u, jnp.zeros_like(cap), modes, jnp.zeros_like(u))
     return rate, hold - lax.stop_gradient(hold)
 
 

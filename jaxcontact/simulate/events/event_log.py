@@ -6,11 +6,12 @@ differentiated.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.system import State
 from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import Chatter
@@ -67,11 +68,11 @@ class EventMemory(NamedTuple):
 class StepInputs(NamedTuple):
     """The arguments of a step; it can be differentiated by all of these but `rtol`."""
 
-    params: Any
+    params: PyTree
     state: State
     controls: jax.Array
     dt: jax.Array
-    law: Any
+    law: PyTree | None
     rtol: jax.Array
 
 

@@ -66,20 +66,33 @@ class _Trial(NamedTuple):
     along: jax.Array  # (nc,)
 
 
+class EventFilter(NamedTuple):
+    """What counts as no event.
+
+    Attributes:
+        touching: (nc,) bool, contacts whose gap counts as zero at the start.
+        near: (nc,) sliding velocities that count as zero, m/s.
+        ignores: bool, whether the step goes to the end of the time step and ignores events.
+    """
+
+    touching: jax.Array
+    near: jax.Array
+    ignores: jax.Array
+
+
 def first_event(
     system: System, motion: StretchMotion, state: State, y0: jax.Array, remaining: jax.Array,
-    touching: jax.Array, near: jax.Array, solver: ode.DormandPrince, ignores: jax.Array,
+    solver: ode.DormandPrince, no_events: EventFilter,
 ) -> Found:  # fmt: skip
     """Make one step along a stretch, no longer than its error allows, or its part before the first event.
 
     Args:
         y0: the `start_vector` of the state.
-        touching: (nc,) bool, contacts whose gap counts as zero at the start.
-        near: (nc,) sliding velocities that count as zero, m/s.
-        ignores: bool, whether the step goes to the end of the time step and ignores events.
+        remaining: longest step, s.
 
     Derivative: none.
     """
+    touching, near, ignores = no_events
     nc = motion.modes.kind.shape[0]
     dtype, eps = state.q.dtype, float(jnp.finfo(state.q.dtype).eps)
     gaps = motion.modes.kind == SEPARATE

@@ -7,7 +7,7 @@ Page: docs/methods/motion.md.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from jaxcontact.simulate.events.event_log import (
     no_piece,
     recorded,
 )
-from jaxcontact.simulate.events.first_event import first_event
+from jaxcontact.simulate.events.first_event import EventFilter, first_event
 from jaxcontact.simulate.events.mode_choice import Ended, choose_modes
 from jaxcontact.simulate.events.pieces import (
     EventContacts,
@@ -96,7 +96,7 @@ class _StepContext(NamedTuple):
 
     system: System
     inputs: StepInputs
-    key: Any
+    key: jax.Array | None
     t_end: jax.Array
     solver: ode.DormandPrince
     unused: EventPieces
@@ -318,7 +318,8 @@ def _stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
     remaining = jnp.maximum(context.t_end - state.t, 0.0)
     stuck = _is_stuck(context, c)
     y0 = start_vector(system, state, contacts.terms)
-    ahead = first_event(system, motion, state, y0, remaining, contacts.at_zero, slow, context.solver, stuck)
+    no_events = EventFilter(contacts.at_zero, slow, stuck)
+    ahead = first_event(system, motion, state, y0, remaining, context.solver, no_events)
     reaches_end = ~ahead.event & (ahead.h == remaining)
     end, impulse, slip = parts(system, jnp.where(reaches_end, context.t_end, state.t + ahead.h), ahead.y)
     closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
