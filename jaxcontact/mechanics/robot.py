@@ -10,6 +10,7 @@ from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array, check_type, is_concrete
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics import actuators, configuration, dynamics, kinematics, tree_constraints
+from jaxcontact.mechanics.closed_forms import Mechanics
 from jaxcontact.mechanics.configuration import tangent_jacobian
 from jaxcontact.mechanics.motion_equations import (
     bias_at,
@@ -18,15 +19,7 @@ from jaxcontact.mechanics.motion_equations import (
     kinematics_of,
     mass_matrix_at,
 )
-from jaxcontact.mechanics.system import (
-    Mechanics,
-    Model,
-    State,
-    Structure,
-    System,
-    check_mechanism,
-    check_model,
-)
+from jaxcontact.mechanics.system import Model, State, Structure, System, check_mechanism, check_model
 from jaxcontact.precision import all_digits
 
 
@@ -203,9 +196,9 @@ def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
 @checked(controls="nu")
 @all_digits
 def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Array:
-    """Compute the generalized forces (nv,) of a robot's actuators under controls (nu,); else the controls.
+    """Compute the generalized forces (nv,) of a robot's actuators under controls (nu,).
 
-    A mechanism without actuators returns its controls.
+    The forces of a mechanism without actuators are its controls.
 
     Derivative: exact by all arguments; zero if a range clips.
 
