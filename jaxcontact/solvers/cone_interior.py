@@ -29,9 +29,7 @@ from jaxcontact.solvers.row_algebra import apply_columns, apply_rows, diagonal, 
 STEPS = 40  # most iterations; hard steps of robots on the floor take ten to twenty
 CLOSE = 0.85  # power of eps; mean product of impulses and rates at the end, relative to the energy
 BALANCED = 0.5  # power of eps; misfit of the momenta and rates at the end, relative to the speeds
-JAMMED = (
-    0.1  # length of a step; the next is without the corrector's products, and holds the bounds of friction
-)
+JAMMED = 0.1  # length of a step; the next one holds the bounds of friction, and is no corrector
 LOST = 1e-3  # length of a step after which the search ends
 
 
