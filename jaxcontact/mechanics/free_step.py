@@ -17,12 +17,13 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics import tendons
 from jaxcontact.mechanics.configuration import position_rate, retract
-from jaxcontact.mechanics.half_turns import by_spin, skew_blocks, spread, turn_back
+from jaxcontact.mechanics.half_turns import by_spin, skew_blocks, spin_places, spread, turn_back
 from jaxcontact.mechanics.mass_centres import Centres, centres_at, retract_centres
 from jaxcontact.mechanics.midpoint_search import resolution_of, search, turn_free_bodies
 from jaxcontact.mechanics.motion_equations import applied_forces, energies, free_masses, mass_matrix_at
 from jaxcontact.mechanics.system import Model, Params, State, System, free_poses
 from jaxcontact.mechanics.tree import dofs, of_kind, roots
+from jaxcontact.mechanics.turned_momentum import TurnedMomentum
 
 STIFFEST = 1e6  # largest mass that a stiff spring adds to its joint, relative to that of the joint
 
@@ -33,16 +34,20 @@ class FreeStep(Record):
     Attributes:
         rate: (nv,) velocity that moves q: at the end q is retract(q, dt rate).
         v: (nv,) velocity at the end.
+        ahead: (nv,) velocity at which impulses of constraints start: v, with the momentum of quaternions that of
+            the middle.
         M: mass matrix that impulses of constraints meet: with springs, dampers and gains of actuators.
-        push: (nv,) impulse that changes v to the velocity at which impulses of constraints start: springs and
-            dampers act as at the end of the step.
+        push: (nv,) impulse that changes `ahead`, too: springs and dampers act as at the end of the step.
+        turned: angular momenta of quaternions; None without any.
         settled: bool, True if the equations of the step are solved.
     """
 
     rate: jax.Array
     v: jax.Array
+    ahead: jax.Array
     M: Any
     push: jax.Array
+    turned: TurnedMomentum | None
     settled: jax.Array
 
 
@@ -111,8 +116,8 @@ def free_step(
     start = state.v if centres is None else centres.velocity_of_centres(state.v)
     w, impulse, settled = _solve(model.system, data, start)
     half = 0.5 * dt * w
-    momentum = by_spin(structure, turn_back, data.p, half) + impulse
-    momentum = by_spin(structure, turn_back, momentum, half)
+    midway = by_spin(structure, turn_back, data.p, half)
+    momentum = by_spin(structure, turn_back, midway + impulse, half)
     q, kinematics = retract_centres(model, state.q, centre, dt * w)
     rate = w
     if centres is not None:
@@ -120,15 +125,30 @@ def free_step(
         assert at_end is not None
         momentum = at_end.force_at_joints(momentum)
         rate = _rate_of_joints(model.system, state.q, q, w, dt)
-    v = implicit.positive_solver(mass_matrix_at(model, q, kinematics))(momentum)
+    divide_by_mass = implicit.positive_solver(mass_matrix_at(model, q, kinematics))
+    v = ahead = divide_by_mass(momentum)
+    turned = None
+    if structure.quaternions:
+        places = spin_places(structure)
+        rows = dense if centres is None else jax.vmap(centres.force_at_centres, 1, 1)(dense)
+        unit = jnp.eye(v.size, dtype=v.dtype)[places]
+        mobility = jax.vmap(jax.vmap(divide_by_mass))(unit)
+        turned = TurnedMomentum(
+            start=data.p[places],
+            midway=midway[places],
+            impulse=impulse[places],
+            rows=rows[places],
+            mobility=mobility,
+        )
+        ahead = turned.before_last_half_turn(structure, v, half)
     push = jnp.zeros_like(v)
     if springs is not None:
-        late = dt * (springs.damping @ v) + dt * dt * (springs.stiffness @ v)
+        late = dt * (springs.damping @ ahead) + dt * dt * (springs.stiffness @ ahead)
         push = _spring_impulse(springs, rate, dt) - late
         M = dense + dt * (springs.damping + dt * springs.stiffness)
     if system.drive is not None:
         push = push + dt * _drive_change(model, state, dt, rate)
-    return FreeStep(rate=rate, v=v, M=M, push=push, settled=settled)
+    return FreeStep(rate=rate, v=v, ahead=ahead, M=M, push=push, turned=turned, settled=settled)
 
 
 def _drive_change(model: Model, state: State, dt: jax.Array, rate: jax.Array) -> jax.Array:
@@ -150,7 +170,7 @@ def _rate_of_joints(system: System, q: jax.Array, end: jax.Array, w: jax.Array, 
 
 
 def take_free_step(
-    system: System, free: FreeStep, v: jax.Array, touched: jax.Array
+    system: System, free: FreeStep, v: jax.Array, touched: jax.Array, dt: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Choose the velocity (nv,) at the end of a step, and the one that moves q, from `v` of its constraints.
 
@@ -163,7 +183,8 @@ def take_free_step(
     else:
         member = jnp.asarray(parts[None] == np.unique(parts)[:, None], v.dtype)
         moved = member.T @ (member @ touched.astype(v.dtype)) > 0
-    return jnp.where(moved, v, free.v), jnp.where(moved, v, free.rate)
+    end = v if free.turned is None else free.turned.velocity_at_end(system.structure, v, free.ahead, dt)
+    return jnp.where(moved, end, free.v), jnp.where(moved, v, free.rate)
 
 
 def _parts(system: System) -> np.ndarray | None:
@@ -187,16 +208,25 @@ def _free_bodies_step(model: Model, state: State, controls: jax.Array, dt: jax.A
     v, pushed = state.v.reshape(nb, -1), controls.reshape(nb, -1)
     fall = dt * (model.params.gravity[None] + pushed[:, :dim] / model.params.mass[:, None])
     linear = v[:, :dim] + fall
-    settled = jnp.asarray(True)
+    settled, turned = jnp.asarray(True), None
     if dim == 3:
         inertia = jnp.where(model.params.inertia > 0, model.params.inertia, 1.0)
-        turning, spin, settled = turn_free_bodies(inertia, v[:, dim:], dt * pushed[:, dim:], dt)
+        torque_impulse = dt * pushed[:, dim:]
+        turning, spin, settled = turn_free_bodies(inertia, v[:, dim:], torque_impulse, dt)
+        start = inertia * v[:, dim:]
+        midway = jax.vmap(turn_back)(start, 0.5 * dt * turning)
+        turned = TurnedMomentum(
+            start=start, midway=midway, impulse=torque_impulse, rows=inertia, mobility=1.0 / inertia
+        )
     else:
         spin = v[:, dim:] + dt * pushed[:, dim:] / masses[:, dim:]
         turning = 0.5 * (v[:, dim:] + spin)
     rate = jnp.concatenate([v[:, :dim] + 0.5 * fall, turning], axis=1).ravel()
     end = jnp.concatenate([linear, spin], axis=1).ravel()
-    return FreeStep(rate=rate, v=end, M=M, push=jnp.zeros_like(end), settled=settled)
+    ahead = end if turned is None else turned.before_last_half_turn(model.structure, end, 0.5 * dt * rate)
+    return FreeStep(
+        rate=rate, v=end, ahead=ahead, M=M, push=jnp.zeros_like(end), turned=turned, settled=settled
+    )
 
 
 def _springs(

@@ -80,7 +80,7 @@ def no_answer(v: jax.Array, impulse: jax.Array) -> Answer:
 
 def start_of_constraints(free: FreeStep) -> jax.Array:
     """Compute the velocity (nv,) that impulses of contacts and limits start from."""
-    return free.v + implicit.solve_spd(free.M, free.push[:, None])[:, 0]
+    return free.ahead + implicit.solve_spd(free.M, free.push[:, None])[:, 0]
 
 
 def within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array:
@@ -139,7 +139,7 @@ def step_at_once(
     """Make a step in which contacts press and none strikes; return the end, with depth, and the answer."""
     free = free_step(model, state, controls, dt, terms.M, kinematics_of(model, state.q))
     answer, touched = press(laws, model, state, terms, free, True, dt)
-    v, rate = take_free_step(model.system, free, answer.v, touched)
+    v, rate = take_free_step(model.system, free, answer.v, touched, dt)
     q = retract(model.system, state.q, dt * rate)
     status = answer.status | flag(~free.settled, Status.MAX_ITERS)
     return State(q=q, v=v, t=state.t + dt), answer._replace(status=status)
@@ -186,7 +186,7 @@ def _to_next_strike(
     fast = progress.more & (more >= 0) & (rate < -jnp.where(touches, 1.0, SLOW_FRACTION) * slowest)
     pressed, touched = press(laws, model, state, terms, free, ~fast, left)
     pressed = pressed._replace(status=pressed.status | flag(~free.settled, Status.MAX_ITERS))
-    v, rate_of_q = take_free_step(model.system, free, pressed.v, touched)
+    v, rate_of_q = take_free_step(model.system, free, pressed.v, touched, left)
     path = _Path(model.params, state.q, state.v, rate_of_q, left)
     # A contact that closes at the very end, but for round-off, strikes now, and not at rest in the next step.
     end = collision_tolerance(rate.dtype) * left * jnp.abs(terms.J_n @ v)
