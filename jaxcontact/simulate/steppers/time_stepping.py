@@ -161,12 +161,12 @@ class TimeStepping(Record):
             none = no_answer(free.v, jnp.zeros((0, model.structure.dim), free.v.dtype))
             status = flag(~free.settled, Status.MAX_ITERS)
             return State(q=q, v=free.v, t=state.t + dt), none._replace(status=status)
-        terms = unilateral_terms(model, state)
+        terms, drift = unilateral_terms(model, state)
         deep = flag(jnp.any(terms.phi < -least_penetration(state.q)), Status.PENETRATION)
         terms = terms.replace(phi=jnp.maximum(terms.phi, 0.0))
         laws = Laws(self.impact, pressing_law(self.impact), key)
         if laws.press is laws.strike:
-            then, answer = step_at_once(laws, model, state, terms, tau, dt)
+            then, answer = step_at_once(laws, model, state, (terms, drift), tau, dt)
         else:
-            then, answer = step_with_strikes(laws, model, state, terms, tau, dt, self.max_strikes)
+            then, answer = step_with_strikes(laws, model, state, (terms, drift), tau, dt, self.max_strikes)
         return then, answer._replace(status=answer.status | deep)
