@@ -20,7 +20,13 @@ from jaxcontact.mechanics.configuration import position_rate, retract
 from jaxcontact.mechanics.half_turns import by_spin, skew_blocks, spin_places, spread, turn_back
 from jaxcontact.mechanics.mass_centres import Centres, centres_at, retract_centres
 from jaxcontact.mechanics.midpoint_search import resolution_of, search, turn_free_bodies
-from jaxcontact.mechanics.motion_equations import applied_forces, energies, free_masses, mass_matrix_at
+from jaxcontact.mechanics.motion_equations import (
+    applied_forces,
+    energies,
+    free_masses,
+    kinematics_of,
+    mass_matrix_at,
+)
 from jaxcontact.mechanics.system import Model, Params, State, System, free_poses
 from jaxcontact.mechanics.tree import dofs, of_kind, roots
 from jaxcontact.mechanics.turned_momentum import TurnedMomentum
@@ -34,8 +40,7 @@ class FreeStep(Record):
     Attributes:
         rate: (nv,) velocity that moves q: at the end q is retract(q, dt rate).
         v: (nv,) velocity at the end.
-        ahead: (nv,) velocity at which impulses of constraints start: v, with the momentum of quaternions that of
-            the middle.
+        ahead: (nv,) velocity from which impulses of constraints start; moves q as `rate`.
         M: mass matrix that impulses of constraints meet: with springs, dampers and gains of actuators.
         push: (nv,) impulse that changes `ahead`, too: springs and dampers act as at the end of the step.
         turned: angular momenta of quaternions; None without any.
@@ -119,7 +124,7 @@ def free_step(
     midway = by_spin(structure, turn_back, data.p, half)
     momentum = by_spin(structure, turn_back, midway + impulse, half)
     q, kinematics = retract_centres(model, state.q, centre, dt * w)
-    rate = w
+    rate, at_end = w, None
     if centres is not None:
         at_end = centres_at(model.system, kinematics)
         assert at_end is not None
@@ -130,17 +135,22 @@ def free_step(
     turned = None
     if structure.quaternions:
         places = spin_places(structure)
-        rows = dense if centres is None else jax.vmap(centres.force_at_centres, 1, 1)(dense)
-        unit = jnp.eye(v.size, dtype=v.dtype)[places]
-        mobility = jax.vmap(jax.vmap(divide_by_mass))(unit)
+        rows, end, lag = dense, v, None
+        mobility = jax.vmap(jax.vmap(divide_by_mass))(jnp.eye(v.size, dtype=v.dtype)[places])
+        if centres is not None:
+            rows = jax.vmap(centres.force_at_centres, 1, 1)(dense)
+            end, lag = at_end.velocity_of_centres(v), rate - centres.velocity_of_joints(w)
+            mobility = jax.vmap(jax.vmap(at_end.velocity_of_centres))(mobility)
         turned = TurnedMomentum(
             start=data.p[places],
             midway=midway[places],
             impulse=impulse[places],
             rows=rows[places],
             mobility=mobility,
+            centres=centres,
+            lag=lag,
         )
-        ahead = turned.before_last_half_turn(structure, v, half)
+        ahead = turned.velocity_ahead(structure, end, half)
     push = jnp.zeros_like(v)
     if springs is not None:
         late = dt * (springs.damping @ ahead) + dt * dt * (springs.stiffness @ ahead)
@@ -170,21 +180,28 @@ def _rate_of_joints(system: System, q: jax.Array, end: jax.Array, w: jax.Array, 
 
 
 def take_free_step(
-    system: System, free: FreeStep, v: jax.Array, touched: jax.Array, dt: jax.Array
+    model: Model, q: jax.Array, free: FreeStep, v: jax.Array, touched: jax.Array, dt: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Choose the velocity (nv,) at the end of a step, and the one that moves q, from `v` of its constraints.
 
-    Parts of a mechanism in which constraints act on a velocity, `touched` (nv,), move by backward Euler; the
-    other parts move by the free step.
+    Parts of a mechanism in which constraints act on a velocity, `touched` (nv,), move at `v`, as by backward
+    Euler, and free joints keep their momentum; the other parts move by the free step.
     """
+    system, turned = model.system, free.turned
     parts = _parts(system)
     if parts is None:
         moved = jnp.broadcast_to(jnp.any(touched), touched.shape)
     else:
         member = jnp.asarray(parts[None] == np.unique(parts)[:, None], v.dtype)
         moved = member.T @ (member @ touched.astype(v.dtype)) > 0
-    end = v if free.turned is None else free.turned.velocity_at_end(system.structure, v, free.ahead, dt)
-    return jnp.where(moved, end, free.v), jnp.where(moved, v, free.rate)
+    rate = jnp.where(moved, v, free.rate)
+    if turned is not None:
+        v = turned.velocity_at_end(system.structure, v, free.ahead, dt)
+        if turned.centres is not None:
+            at_end = centres_at(system, kinematics_of(model, retract(system, q, dt * rate)))
+            assert at_end is not None
+            v = at_end.velocity_of_joints(v)
+    return jnp.where(moved, v, free.v), rate
 
 
 def _parts(system: System) -> np.ndarray | None:
@@ -223,7 +240,7 @@ def _free_bodies_step(model: Model, state: State, controls: jax.Array, dt: jax.A
         turning = 0.5 * (v[:, dim:] + spin)
     rate = jnp.concatenate([v[:, :dim] + 0.5 * fall, turning], axis=1).ravel()
     end = jnp.concatenate([linear, spin], axis=1).ravel()
-    ahead = end if turned is None else turned.before_last_half_turn(model.structure, end, 0.5 * dt * rate)
+    ahead = end if turned is None else turned.velocity_ahead(model.structure, end, 0.5 * dt * rate)
     return FreeStep(
         rate=rate, v=end, ahead=ahead, M=M, push=jnp.zeros_like(end), turned=turned, settled=settled
     )

@@ -92,7 +92,9 @@ def within_reach(terms: ContactTerms, drift: jax.Array, v: jax.Array, dt: jax.Ar
     """
     terms, drift, v, dt = lax.stop_gradient((terms, drift, v, dt))
     size = jnp.sqrt(jnp.sum(terms.J_n.T * implicit.solve_spd(terms.M, terms.J_n.T), axis=0))
-    return terms.phi + 0.5 * dt**2 * drift[:, 0] <= jnp.maximum(dt * size * mass_norm(terms.M, v), touch_tolerance(terms.J_n))
+    return terms.phi + 0.5 * dt**2 * drift[:, 0] <= jnp.maximum(
+        dt * size * mass_norm(terms.M, v), touch_tolerance(terms.J_n)
+    )
 
 
 def press(
@@ -155,7 +157,7 @@ def step_at_once(
     """Make a step in which contacts press and none strikes; return the end, with depth, and the answer."""
     free = free_step(model, state, controls, dt, contacts[0].M, kinematics_of(model, state.q))
     answer, touched = press(laws, model, state, contacts, free, True, dt)
-    v, rate = take_free_step(model.system, free, answer.v, touched, dt)
+    v, rate = take_free_step(model, state.q, free, answer.v, touched, dt)
     q = retract(model.system, state.q, dt * rate)
     status = answer.status | flag(~free.settled, Status.MAX_ITERS)
     return State(q=q, v=v, t=state.t + dt), answer._replace(status=status)
@@ -176,7 +178,9 @@ def step_with_strikes(
     from a quarter of that speed on. After `max_strikes` times those that are left of the step come at once
     (UNTIMED). Returns as `step_at_once`.
     """
-    progress = Progress(state, *contacts, dt, no_answer(state.v, jnp.zeros_like(contacts[1])), jnp.asarray(True))
+    progress = Progress(
+        state, *contacts, dt, no_answer(state.v, jnp.zeros_like(contacts[1])), jnp.asarray(True)
+    )
 
     def advance(progress: Progress, number: jax.Array) -> tuple[Progress, None]:
         key = None if laws.key is None else jax.random.fold_in(laws.key, number)
@@ -201,7 +205,7 @@ def _to_next_strike(
     fast = progress.more & (more >= 0) & (rate < -jnp.where(touches, 1.0, SLOW_FRACTION) * slowest)
     pressed, touched = press(laws, model, state, (terms, progress.drift), free, ~fast, left)
     pressed = pressed._replace(status=pressed.status | flag(~free.settled, Status.MAX_ITERS))
-    v, rate_of_q = take_free_step(model.system, free, pressed.v, touched, left)
+    v, rate_of_q = take_free_step(model, state.q, free, pressed.v, touched, left)
     path = _Path(model.params, state.q, state.v, rate_of_q, left)
     # A contact that closes at the very end, but for round-off, strikes now, and not at rest in the next step.
     end = collision_tolerance(rate.dtype) * left * jnp.abs(terms.J_n @ v)
@@ -228,7 +232,12 @@ def _to_next_strike(
         rest = rest + lax.stop_gradient(jnp.maximum(LEAST_REST * dt - rest, 0.0))
         account = add_answers(add_answers(progress.account, pressed, share), answer, 1.0)
         return Progress(
-            then.replace(v=answer.v), at_strike, jnp.zeros_like(progress.drift), rest, account, jnp.asarray(True)
+            then.replace(v=answer.v),
+            at_strike,
+            jnp.zeros_like(progress.drift),
+            rest,
+            account,
+            jnp.asarray(True),
         )
 
     def finish() -> Progress:
