@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+PyTree = Any  # any nesting of arrays that `jax.tree` takes; type checkers have no narrower name
+
 
 def static(**kwargs: Any) -> Any:
     """Mark a record field as static: hashable, compared by value, never traced."""
@@ -29,7 +31,7 @@ class Record:
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
         _register(cls)
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: object) -> Self:
         """Return a copy with the named fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
@@ -53,7 +55,7 @@ def _register(cls: type) -> None:
         values, static_values = flatten(record)
         return list(zip(keys, values)), static_values
 
-    def unflatten(static_values: tuple[Any, ...], values: Any) -> Any:
+    def unflatten(static_values: tuple[PyTree, ...], values: PyTree) -> Any:
         record: Any = object.__new__(cls)
         record.__dict__.update(zip(data, values), **dict(zip(meta, static_values)))
         return record
@@ -68,14 +70,14 @@ class FixedArrays:
     params of a model can be made inside of `jit`.
     """
 
-    def __init__(self, arrays: Any) -> None:
+    def __init__(self, arrays: PyTree) -> None:
         leaves, self.treedef = jax.tree.flatten(arrays)
         self.leaves: tuple | None = None
         if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             values = [np.asarray(leaf) for leaf in leaves]
             self.leaves = tuple((value.shape, value.dtype.str, value.tobytes()) for value in values)
 
-    def unfreeze(self) -> Any:
+    def unfreeze(self) -> PyTree:
         """Return the arrays, in the precision that JAX has now."""
         if self.leaves is None:
             raise ValueError(
@@ -92,7 +94,7 @@ class FixedArrays:
         return hash((self.treedef, self.leaves))
 
 
-def callable_as_pytree(function: Callable[..., Any]) -> Any:
+def callable_as_pytree(function: Callable[..., Any]) -> PyTree:
     """Make a callable an argument for a jitted function: a pytree keeps its numbers, any other is static."""
     is_leaf = jax.tree_util.all_leaves([function])
     return jax.tree_util.Partial(function) if is_leaf else function

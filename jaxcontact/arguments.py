@@ -10,17 +10,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
+
 LARGEST_TABLE = 10**7  # rows of events or impacts that one program keeps, some GB
 SEEDS = 2**64  # seeds below it have keys of their own
 
 
-def check_type(name: str, value: Any, kind: type, hint: str = "") -> None:
+def check_type(name: str, value: object, kind: type, hint: str = "") -> None:
     """Raise TypeError if a value is not of the class `kind`; `hint` says how to get one."""
     if not isinstance(value, kind):
         raise TypeError(f"{name}: expected {kind.__name__}, got {type(value).__name__}{hint}")
 
 
-def check_array(name: str, value: Any, shape: tuple[int, ...] | None = None) -> None:
+def check_array(name: str, value: object, shape: tuple[int, ...] | None = None) -> None:
     """Raise TypeError if a value is no array of floating dtype, ValueError if it has another shape."""
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
@@ -30,7 +32,7 @@ def check_array(name: str, value: Any, shape: tuple[int, ...] | None = None) -> 
         raise ValueError(f"{name}: expected shape {shape}, got {jnp.shape(value)}")
 
 
-def check_float_leaves(name: str, tree: Any) -> None:
+def check_float_leaves(name: str, tree: PyTree) -> None:
     """Raise TypeError, with its place in the tree, if a leaf is not of floats."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
@@ -39,7 +41,7 @@ def check_float_leaves(name: str, tree: Any) -> None:
             raise TypeError(f"{place}: expected floats, which a gradient can move, got {dtype}")
 
 
-def check_number_leaves(name: str, tree: Any) -> None:
+def check_number_leaves(name: str, tree: PyTree) -> None:
     """Raise TypeError, with its place in the tree, if a leaf is neither a number nor an array of numbers."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         dtype = getattr(leaf, "dtype", None)
@@ -54,7 +56,7 @@ def check_number_leaves(name: str, tree: Any) -> None:
             raise TypeError(f"{place}: expected a number or an array of numbers, got {came}")
 
 
-def check_count(name: str, value: Any) -> None:
+def check_count(name: str, value: object) -> None:
     """Raise ValueError if a value is not an integer >= 1."""
     check_integer(name, value, 1)
 
@@ -66,20 +68,20 @@ def check_rows(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected an integer <= {LARGEST_TABLE}, got {value}")
 
 
-def check_sides(name: str, value: Any) -> None:
+def check_sides(name: str, value: object) -> None:
     """Raise ValueError if a value is no number of sides of a friction cone, even and at least 4."""
     if not isinstance(value, int | np.integer) or value < 4 or value % 2:
         raise ValueError(f"{name}: expected an even number >= 4, got {value!r}")
     check_rows(name, value)
 
 
-def check_entries(name: str, value: Any) -> None:
+def check_entries(name: str, value: object) -> None:
     """Raise TypeError if a value is neither an array nor a sequence of entries."""
     if isinstance(value, str) or not hasattr(value, "__len__") or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name}: expected an array or a sequence, got {type(value).__name__}")
 
 
-def check_integer(name: str, value: Any, minimum: float = -math.inf, maximum: float = math.inf) -> None:
+def check_integer(name: str, value: object, minimum: float = -math.inf, maximum: float = math.inf) -> None:
     """Raise ValueError if a value is not an integer in minimum..maximum."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not minimum <= value <= maximum:
         lower = f" >= {minimum:.0f}" if math.isfinite(minimum) else ""
@@ -87,12 +89,12 @@ def check_integer(name: str, value: Any, minimum: float = -math.inf, maximum: fl
         raise ValueError(f"{name}: expected an integer{lower}{upper}, got {value!r}")
 
 
-def is_concrete(*trees: Any) -> bool:
+def is_concrete(*trees: object) -> bool:
     """Return whether no array in `trees` is traced, so that values can be read."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
-def check_number(name: str, value: Any, minimum: float = -math.inf) -> None:
+def check_number(name: str, value: object, minimum: float = -math.inf) -> None:
     """Raise TypeError if a value is no number or array, ValueError if one is not finite or < minimum.
 
     A traced value passes, because it cannot be read.
@@ -113,38 +115,38 @@ def check_number(name: str, value: Any, minimum: float = -math.inf) -> None:
         raise ValueError(f"{name}: expected a finite number >= {minimum:g}, got {value!r}")
 
 
-def check_positive(name: str, value: Any) -> None:
+def check_positive(name: str, value: object) -> None:
     """Check as `check_number` does; raise ValueError if a number is not > 0."""
     check_number(name, value)
     if not isinstance(value, jax.core.Tracer) and np.any(np.asarray(value) <= 0):
         raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
 
 
-def check_not_negative(name: str, value: Any) -> None:
+def check_not_negative(name: str, value: object) -> None:
     """Check as `check_number` does; raise ValueError if a number is < 0."""
     check_number(name, value, 0.0)
 
 
-def check_fraction(name: str, value: Any) -> None:
+def check_fraction(name: str, value: object) -> None:
     """Check as `check_number` does; raise ValueError if a number is not in 0..1."""
     check_number(name, value)
     if is_concrete(value) and not np.all((np.asarray(value) >= 0) & (np.asarray(value) <= 1)):
         raise ValueError(f"{name}: expected numbers in 0..1, got {value!r}")
 
 
-def check_positive_or_inf(name: str, value: Any) -> None:
+def check_positive_or_inf(name: str, value: object) -> None:
     """Check as `check_positive` does; infinity passes."""
     if is_concrete(value) and isinstance(value, float | int | np.number) and value == math.inf:
         return
     check_positive(name, value)
 
 
-def check_whole(name: str, value: Any) -> None:
+def check_whole(name: str, value: object) -> None:
     """Raise ValueError if a value is not an integer >= 0."""
     check_integer(name, value, 0)
 
 
-def check_probability(name: str, value: Any) -> None:
+def check_probability(name: str, value: object) -> None:
     """Check as `check_number` does; raise ValueError if a number is not between 0 and 1."""
     check_number(name, value)
     if is_concrete(value) and not np.all((np.asarray(value) > 0) & (np.asarray(value) < 1)):
@@ -167,7 +169,7 @@ def check_some(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected at least one number, got none")
 
 
-def check_numbers(name: str, value: Any) -> None:
+def check_numbers(name: str, value: object) -> None:
     """Check as `check_number` does, of an array or of each value of a mapping; NaN and no numbers pass."""
     for part in value.values() if isinstance(value, Mapping) else [value]:
         is_empty = isinstance(part, list | tuple) and not part
@@ -175,7 +177,7 @@ def check_numbers(name: str, value: Any) -> None:
             check_number(name, part)
 
 
-def check_mapping(name: str, value: Any) -> None:
+def check_mapping(name: str, value: object) -> None:
     """Raise TypeError if a value is no mapping."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name}: expected a mapping, got {type(value).__name__}")
@@ -200,7 +202,7 @@ def check_seed(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected an integer < 2^64, got {value}")
 
 
-def is_key(value: Any) -> TypeGuard[jax.Array]:
+def is_key(value: object) -> TypeGuard[jax.Array]:
     """Return whether a value is one JAX random key, typed or as raw data."""
     if not isinstance(value, jax.Array | np.ndarray):
         return False

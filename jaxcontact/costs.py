@@ -6,9 +6,10 @@ Entry functions: `count_steps` and `check_memory`.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import jax
+
+from jaxcontact._pytree import PyTree
 
 LARGEST_COUNT = 2**31 - 1  # steps and samples, which programs count in 32 bits
 
@@ -45,7 +46,7 @@ def check_memory(name: str, count: int, num_bytes: int, what: str) -> None:
         )
 
 
-def bytes_of(tree: Any) -> int:
+def bytes_of(tree: PyTree) -> int:
     """Return the bytes of the arrays in a tree, traced ones and shapes included."""
     return sum(
         int(leaf.size) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype")

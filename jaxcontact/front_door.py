@@ -43,7 +43,7 @@ NOT_NEGATIVE: Rule = ("", check_not_negative)
 PROBABILITY: Rule = ("", check_probability)
 
 
-def anything(name: str, value: Any) -> None:
+def anything(name: str, value: object) -> None:
     """Let a value pass that the function itself checks, with an error that says more than its annotation."""
 
 
@@ -99,7 +99,7 @@ def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: t
         return positional, table
 
     @functools.wraps(function)
-    def front_door(*arguments: Any, **options: Any) -> Any:
+    def front_door(*arguments: object, **options: object) -> Any:
         self, arguments = (arguments[:1], arguments[1:]) if record else ((), arguments)
         positional, table = plan()
         values = dict(zip(positional, arguments)) | options
@@ -120,7 +120,7 @@ def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: t
     return front_door
 
 
-def _mixed_precision(values: Mapping[str, Any]) -> str | None:
+def _mixed_precision(values: Mapping[str, object]) -> str | None:
     """Name an argument with floats of another precision than those before it; None if there is none."""
     first: tuple[str, Any] | None = None
     for name, value in values.items():
@@ -136,7 +136,7 @@ def _mixed_precision(values: Mapping[str, Any]) -> str | None:
 class _Parameter:
     """One parameter of a checked function: its annotation, or the rule in its place."""
 
-    def __init__(self, parameter: inspect.Parameter, rule: Rule | None, home: dict[str, Any]) -> None:
+    def __init__(self, parameter: inspect.Parameter, rule: Rule | None, home: dict[str, object]) -> None:
         self.name, self.default = parameter.name, parameter.default
         annotation = parameter.annotation
         if isinstance(annotation, str):
@@ -146,7 +146,7 @@ class _Parameter:
         self.kinds = tuple(_Kind(option) for option in options if option is not types.NoneType)
         self.rules = rule if isinstance(rule, tuple) else () if rule is None else (rule,)
 
-    def check(self, value: Any, sizes: dict[str, int]) -> Any:
+    def check(self, value: object, sizes: dict[str, int]) -> Any:
         """Return the value, a tuple in place of a list; raise a named error if it does not fit."""
         if value is self.default or (value is None and self.optional):
             return value
@@ -192,11 +192,11 @@ class _ByName(type):
         return _ByName(name, (), {})
 
 
-def _is_union(annotation: Any) -> bool:
+def _is_union(annotation: object) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
@@ -225,7 +225,7 @@ SIMPLE: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 class _Kind:
     """One alternative of an annotation: whether a value fits it, and how it is named in an error."""
 
-    def __init__(self, annotation: Any) -> None:
+    def __init__(self, annotation: object) -> None:
         origin = typing.get_origin(annotation) or annotation
         self.type, self.parts, self.is_record = origin, typing.get_args(annotation), False
         self.expected: str
@@ -251,7 +251,7 @@ class _Kind:
             self.is_record = hasattr(origin, "SHAPES") or hasattr(origin, "_argument_sizes")
             self.expected, self.fits = origin.__name__, lambda value: isinstance(value, origin)
 
-    def convert(self, name: str, value: Any) -> Any:
+    def convert(self, name: str, value: object) -> Any:
         """Check what an annotation says beyond its class; turn the lists of a tuple into tuples."""
         if self.type is jax.Array:
             if name not in ("key", "seed") or not is_key(value):
@@ -308,7 +308,7 @@ def _came(value: Any) -> str:
     return type(value).__name__
 
 
-def check_record(name: str, record: Any, lead: str, sizes: dict[str, int]) -> None:
+def check_record(name: str, record: object, lead: str, sizes: dict[str, int]) -> None:
     """Check the fields of a record by its `SHAPES`, behind leading axes; add the sizes of a Model."""
     if hasattr(record, "_argument_sizes"):
         sizes |= record._argument_sizes(name)
@@ -319,7 +319,7 @@ def check_record(name: str, record: Any, lead: str, sizes: dict[str, int]) -> No
             check_shape(f"{name}.{field}", value, shapes, sizes)
 
 
-def check_shapes(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None:
+def check_shapes(name: str, value: object, rule: str, sizes: dict[str, int]) -> None:
     """Check an array, or by a rule such as "dim; dim dim" the arrays of a tuple; see `check_shape`."""
     rules = rule.split(";")
     if len(rules) == 1:

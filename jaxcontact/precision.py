@@ -42,7 +42,7 @@ class PrecisionWarning(UserWarning):
     """A warning of a computation in single precision that needs double precision."""
 
 
-def warn_if_single(dtype: Any, what: str) -> None:
+def warn_if_single(dtype: jax.typing.DTypeLike, what: str) -> None:
     """Warn, the first time in a process, that `what` is computed in single precision, if it is."""
     if jnp.finfo(dtype).bits >= 64 or _said:
         return
@@ -55,7 +55,7 @@ def warn_if_single(dtype: Any, what: str) -> None:
     _said.add(what)  # after the warning: a warning turned into an error is raised each time
 
 
-def check_precision(mass: Any, mu: Any) -> None:
+def check_precision(mass: jax.typing.ArrayLike, mu: jax.typing.ArrayLike) -> None:
     """Warn, by `warn_if_single`, for a mass matrix (nv, nv) and friction (nc,) that are not traced."""
     diagonal = np.diag(np.asarray(mass))
     if np.any(np.asarray(mu) > FRICTION):

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.front_door import checked
 
 
@@ -46,7 +46,7 @@ class Status(enum.IntFlag):
     )  # fmt: skip
 
     @classmethod
-    def failed(cls, status: Any) -> Any:
+    def failed(cls, status: Any) -> PyTree:
         """Tell which results are not to be trusted: bool, of the shape of `status`, traceable."""
         return (jnp.asarray(status) & jnp.uint32(int(cls.FAILURES))) != 0
 
@@ -58,7 +58,7 @@ class Status(enum.IntFlag):
         return "|".join(names) if names else "SUCCESS"
 
 
-def is_finite(tree: Any) -> jax.Array:
+def is_finite(tree: PyTree) -> jax.Array:
     """Decide whether no number in a tree of arrays is NaN or infinite; traceable."""
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
     return jnp.all(jnp.stack(finite))

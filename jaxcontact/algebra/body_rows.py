@@ -167,13 +167,3 @@ def hessian(M: Diagonal, G: BodyRows, yields: list[list[jax.Array]]) -> BlockTri
     unit = jnp.eye(masses.shape[0], dtype=masses.dtype)
     unit = unit.reshape(*unit.shape, *(1,) * (masses.ndim - 1))
     return BlockTridiagonal(blocks_at(0, blocks) + unit * masses[None], blocks_at(reach, blocks - 1))
-
-
-def as_matrix(G: BodyRows) -> jax.Array:
-    """Write G of a single problem as one matrix (nr, nv)."""
-    rows = jnp.zeros((G.values.shape[0], len(G.first), G.count, G.values.shape[2]), G.values.dtype)
-    for side, bodies in enumerate((G.first, G.second)):
-        on_body = np.flatnonzero(np.array(bodies) >= 0)
-        block = jnp.swapaxes(G.values[:, side], 1, 2)
-        rows = rows.at[:, on_body, np.array(bodies)[on_body]].add(block[:, on_body])
-    return rows.reshape(-1, G.count * G.values.shape[2])

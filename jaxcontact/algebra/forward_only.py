@@ -5,7 +5,7 @@ Owns one JAX primitive, the identity; entry `forward_only`.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import jax
 from jax.extend.core import Primitive
@@ -23,11 +23,11 @@ def forward_only(tangent: jax.Array, *, reverse: str, second: str) -> jax.Array:
     return _identity.bind(tangent, reverse=reverse, second=second)
 
 
-def _refuse_transpose(*_: Any, reverse: str, **__: Any) -> NoReturn:
+def _refuse_transpose(*_: object, reverse: str, **__: object) -> NoReturn:
     raise NotImplementedError(reverse)
 
 
-def _refuse_derivative(*_: Any, second: str, **__: Any) -> NoReturn:
+def _refuse_derivative(*_: object, second: str, **__: object) -> NoReturn:
     raise NotImplementedError(second)
 
 

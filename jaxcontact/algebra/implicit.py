@@ -19,6 +19,7 @@ from jax.extend.core import Primitive
 from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import cholesky, small_dense
 from jaxcontact.batching.batch_axes import batch_last
 from jaxcontact.native import registry
@@ -116,8 +117,11 @@ _root.multiple_results = True
 
 
 def attach(
-    residual: Callable[[Any, Any], Any], correct: Callable[[Any, Any, Any], Any], data: Any, root: Any
-) -> Any:
+    residual: Callable[[PyTree, PyTree], PyTree],
+    correct: Callable[[PyTree, PyTree, PyTree], PyTree],
+    data: PyTree,
+    root: PyTree,
+) -> PyTree:
     """Attach derivatives to the `root` x of residual(data, x) = 0; its value stays as the solver computed it.
 
     No bit of the value changes. The root is a JAX primitive. `jax.custom_jvp` would not do: JAX drops the
@@ -137,23 +141,28 @@ def attach(
     as_data = functools.partial(jax.tree.unflatten, structure)
     as_root = functools.partial(jax.tree.unflatten, tree)
 
-    def equations(data_leaves: list[Any], x: list[Any]) -> list[Any]:
+    def equations(data_leaves: list[PyTree], x: list[PyTree]) -> list[PyTree]:
         return jax.tree.leaves(residual(as_data(data_leaves), as_root(x)))
 
-    def solution(data_leaves: list[Any], x: list[Any], rhs: list[Any]) -> list[Any]:
+    def solution(data_leaves: list[PyTree], x: list[PyTree], rhs: list[PyTree]) -> list[PyTree]:
         return jax.tree.leaves(correct(as_data(data_leaves), as_root(x), as_root(rhs)))
 
     rules = {"residual": all_digits(equations), "correct": all_digits(solution)}
     return as_root(_root.bind(*values, *leaves, count=len(values), **rules))
 
 
-def _root_unchanged(*arrays: Any, count: int, **_: Any) -> list[Any]:
+def _root_unchanged(*arrays: PyTree, count: int, **_: object) -> list[PyTree]:
     return list(arrays[:count])
 
 
 def _root_tangents(
-    primals: Sequence[Any], tangents: Sequence[Any], *, count: int, residual: Callable, correct: Callable
-) -> tuple[list[Any], list[Any]]:
+    primals: Sequence[PyTree],
+    tangents: Sequence[PyTree],
+    *,
+    count: int,
+    residual: Callable,
+    correct: Callable,
+) -> tuple[list[PyTree], list[PyTree]]:
     x = _root.bind(*primals, count=count, residual=residual, correct=correct)
     data, changes = list(primals[count:]), tangents[count:]
     changing = [
@@ -163,8 +172,8 @@ def _root_tangents(
         return x, [jnp.zeros_like(leaf) for leaf in x]
 
     @functools.partial(jax.checkpoint, prevent_cse=False)
-    def by_data(x: list[Any], data: list[Any], changes: list[Any]) -> list[Any]:
-        def equations(changed_leaves: list[Any]) -> list[Any]:
+    def by_data(x: list[PyTree], data: list[PyTree], changes: list[Any]) -> list[PyTree]:
+        def equations(changed_leaves: list[PyTree]) -> list[PyTree]:
             data_leaves = list(data)
             for i, leaf in zip(changing, changed_leaves, strict=True):
                 data_leaves[i] = leaf
@@ -172,7 +181,7 @@ def _root_tangents(
 
         flat, unravel = ravel_pytree(x)
 
-        def ravel(leaf: list[Any]) -> jax.Array:
+        def ravel(leaf: list[PyTree]) -> jax.Array:
             return ravel_pytree(leaf)[0]
 
         # Linearised first, so that the solve reads only data that J depends on: JAX cannot differentiate a
@@ -201,8 +210,8 @@ def _root_tangents(
 
 
 def _root_batched(
-    arrays: Sequence[Any], axes: Sequence[Any], *, count: int, residual: Callable, correct: Callable
-) -> tuple[list[Any], list[int]]:
+    arrays: Sequence[PyTree], axes: Sequence[Any], *, count: int, residual: Callable, correct: Callable
+) -> tuple[list[PyTree], list[int]]:
     sizes = {a.shape[d] for a, d in zip(arrays, axes, strict=True) if d is not None}
     (size,) = sizes
     x = [

@@ -19,6 +19,7 @@ from jax.dtypes import float0
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.precision import all_digits
 
 
@@ -31,11 +32,11 @@ class End(NamedTuple):
 
 
 def differentiate_by_replay(
-    run: Callable[..., tuple[Any, Any]],
-    replay: Callable[..., Any],
+    run: Callable[..., tuple[PyTree, PyTree]],
+    replay: Callable[..., PyTree],
     value: Callable[..., Any] | None = None,
     has_end: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """Give the function of `run` the derivative of `replay`; return the new function.
 
     Args:
@@ -51,12 +52,12 @@ def differentiate_by_replay(
     replay = all_digits(replay)
 
     @jax.custom_jvp
-    def call(*args: Any) -> Any:
+    def call(*args: PyTree) -> Any:
         return run(*args)[0] if value is None else value(*args)
 
     @functools.partial(call.defjvp, symbolic_zeros=True)
     @all_digits
-    def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    def _(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> tuple[Any, Any]:
         out, log = run(*primals)
         leaves, structure = jax.tree.flatten((*primals, log))
         changes = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
@@ -64,7 +65,7 @@ def differentiate_by_replay(
         out_leaves, out_structure = jax.tree.flatten(out)
         real = [_is_real(x) for x in out_leaves]
 
-        def repeat(*arrays: Any) -> Any:
+        def repeat(*arrays: PyTree) -> PyTree:
             arguments = jax.tree.unflatten(structure, arrays[: len(leaves)])
             again = replay(*arguments, *arrays[len(leaves) :])
             values, end = again if has_end else (again, None)
@@ -95,40 +96,45 @@ def differentiate_by_replay(
     return call
 
 
-def differentiate_at_once(function: Callable[..., Any]) -> Callable[..., Any]:
+def differentiate_at_once(function: Callable[..., Any]) -> Callable[..., PyTree]:
     """Give a function a derivative that is one operation, like `differentiate_by_replay`; return it."""
     return differentiate_by_replay(lambda *args: (function(*args), ()), lambda *args: function(*args[:-1]))
 
 
-def _is_real(x: Any) -> bool:
+def _is_real(x: PyTree) -> bool:
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
-def _aval(x: Any) -> jax.ShapeDtypeStruct:
+def _aval(x: PyTree) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
 
 
 def _in_batches(
     function: Callable[..., list[Any]], axes: Sequence[tuple[Any, ...]]
-) -> Callable[..., list[Any]]:
+) -> Callable[..., list[PyTree]]:
     for axis in axes:
         function = jax.vmap(function, in_axes=axis)
     return function
 
 
 def _push_forward(
-    *arrays: Any, repeat: Callable[..., Any], moving: tuple[int, ...], has_end: bool, axes: tuple, **_: Any
-) -> list[Any]:
+    *arrays: PyTree,
+    repeat: Callable[..., PyTree],
+    moving: tuple[int, ...],
+    has_end: bool,
+    axes: tuple,
+    **_: object,
+) -> list[PyTree]:
     """Compute tangents of the real outputs from the leaves and the tangents of those that are `moving`."""
 
-    def push(*arrays: Any) -> list[Any]:
+    def push(*arrays: PyTree) -> list[PyTree]:
         leaves, changes = arrays[: len(arrays) - len(moving)], arrays[len(arrays) - len(moving) :]
         by, at = _by_moving(repeat, leaves, moving), tuple(leaves[i] for i in moving)
         if not has_end:
             return jax.jvp(by, at, tuple(changes))[1]
         zero = jnp.zeros((), at[0].dtype)
 
-        def rates(changes: tuple[Any, ...], late: jax.Array) -> Any:
+        def rates(changes: tuple[Any, ...], late: jax.Array) -> PyTree:
             return jax.jvp(by, (*at, zero), (*changes, late), has_aux=True)[1:]
 
         # Two directions: that of the arguments, and that of the length.
@@ -141,17 +147,17 @@ def _push_forward(
 
 
 def _pull_back(
-    *arrays: Any,
-    repeat: Callable[..., Any],
+    *arrays: PyTree,
+    repeat: Callable[..., PyTree],
     moving: tuple[int, ...],
     has_end: bool,
     axes: tuple,
     outputs: tuple,
-    **_: Any,
-) -> list[Any]:
+    **_: object,
+) -> list[PyTree]:
     """Compute cotangents of the leaves that are `moving` from the leaves and those of the real outputs."""
 
-    def pull(*arrays: Any) -> list[Any]:
+    def pull(*arrays: PyTree) -> list[PyTree]:
         leaves, changes = arrays[: len(arrays) - len(outputs)], arrays[len(arrays) - len(outputs) :]
         by, at = _by_moving(repeat, leaves, moving), tuple(leaves[i] for i in moving)
         if not has_end:
@@ -169,9 +175,9 @@ def _pull_back(
 
 
 def _by_moving(
-    repeat: Callable[..., Any], leaves: Sequence[Any], moving: tuple[int, ...]
-) -> Callable[..., Any]:
-    def by(*moved: Any) -> Any:
+    repeat: Callable[..., PyTree], leaves: Sequence[PyTree], moving: tuple[int, ...]
+) -> Callable[..., PyTree]:
+    def by(*moved: PyTree) -> PyTree:
         arrays = list(leaves)
         for i, x in zip(moving, moved, strict=False):
             arrays[i] = x
@@ -192,11 +198,13 @@ def _shapes(primitive: Primitive, params: dict[str, Any]) -> tuple[jax.ShapeDtyp
     return shapes
 
 
-def _abstract(primitive: Primitive, *_: Any, **params: Any) -> list[Any]:
+def _abstract(primitive: Primitive, *_: object, **params: Any) -> list[PyTree]:
     return [jax.core.ShapedArray(x.shape, x.dtype) for x in _shapes(primitive, params)]
 
 
-def _tangents(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+def _tangents(
+    primitive: Primitive, primals: Sequence[PyTree], tangents: Sequence[PyTree], **params: Any
+) -> PyTree:
     function, count = _LINEAR[primitive]
     first = len(primals) - count(params)
     out = primitive.bind(*primals, **params)
@@ -205,14 +213,14 @@ def _tangents(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[A
         return out, primitive.bind(*primals[:first], *changes, **params)
     moving = tuple(i for i, x in enumerate(tangents) if not isinstance(x, ad.Zero) and _is_real(x))
 
-    def whole(*arrays: Any) -> list[Any]:
+    def whole(*arrays: PyTree) -> list[PyTree]:
         return function(*arrays, **params)
 
     by = _by_moving(whole, primals, moving)
     return out, jax.jvp(by, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))[1]
 
 
-def _transposed(primitive: Primitive, changes: Sequence[Any], *arrays: Any, **params: Any) -> list[Any]:
+def _transposed(primitive: Primitive, changes: Sequence[Any], *arrays: PyTree, **params: Any) -> list[PyTree]:
     first = len(arrays) - _LINEAR[primitive][1](params)
     changes = [ad.instantiate_zeros(x) for x in changes]
     axes = tuple((*axis[:first], *(0 for _ in changes)) for axis in params["axes"])
@@ -223,8 +231,8 @@ def _transposed(primitive: Primitive, changes: Sequence[Any], *arrays: Any, **pa
 
 
 def _batched(
-    primitive: Primitive, arrays: Sequence[Any], dims: Sequence[Any], **params: Any
-) -> tuple[list[Any], list[int]]:
+    primitive: Primitive, arrays: Sequence[PyTree], dims: Sequence[Any], **params: Any
+) -> tuple[list[PyTree], list[int]]:
     first = len(arrays) - _LINEAR[primitive][1](params)
     (size,) = {a.shape[d] for a, d in zip(arrays, dims, strict=True) if d is not None}
     linear = [

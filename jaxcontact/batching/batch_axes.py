@@ -12,10 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.precision import all_digits
 
 
-def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
+def batch_last(function: Callable[..., Any], *arguments: PyTree) -> PyTree:
     """Call function(*arguments); under `vmap` once, with the batch as last axis of all arrays.
 
     Nested batches become one batch. `function` takes any pytrees and returns arrays with the same last axis.
@@ -27,7 +28,7 @@ def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
 
     @jax.custom_batching.custom_vmap
     @all_digits
-    def lanes(*arrays: jax.Array) -> Any:
+    def lanes(*arrays: jax.Array) -> PyTree:
         return function(*jax.tree.unflatten(structure, arrays))
 
     @lanes.def_vmap
@@ -40,7 +41,9 @@ def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
     return lanes(*leaves)
 
 
-def batch_first(for_one: Callable[..., Any], for_batch: Callable[..., Any], *arguments: Any) -> Any:
+def batch_first(
+    for_one: Callable[..., PyTree], for_batch: Callable[..., PyTree], *arguments: PyTree
+) -> PyTree:
     """Call for_one(*arguments); under `vmap` call for_batch(*arguments) once.
 
     `for_batch` gets all arrays with the batch as first axis. Nested batches become one batch. Both functions
@@ -55,7 +58,7 @@ def batch_first(for_one: Callable[..., Any], for_batch: Callable[..., Any], *arg
 
     @jax.custom_batching.custom_vmap
     @all_digits
-    def worlds(*arrays: jax.Array) -> Any:
+    def worlds(*arrays: jax.Array) -> PyTree:
         return for_batch(*jax.tree.unflatten(structure, arrays))
 
     @worlds.def_vmap
@@ -67,7 +70,7 @@ def batch_first(for_one: Callable[..., Any], for_batch: Callable[..., Any], *arg
 
     @jax.custom_batching.custom_vmap
     @all_digits
-    def world(*arrays: jax.Array) -> Any:
+    def world(*arrays: jax.Array) -> PyTree:
         return for_one(*jax.tree.unflatten(structure, arrays))
 
     @world.def_vmap

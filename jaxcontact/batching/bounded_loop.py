@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import checked, loops_are_static
 
 P = ParamSpec("P")
@@ -60,13 +61,13 @@ def ends_early(early_exit: bool = True) -> bool:
 
 
 def bounded_loop(
-    running: Callable[[Any], jax.Array],
-    body: Callable[[Any], Any],
-    start: Any,
+    running: Callable[[PyTree], jax.Array],
+    body: Callable[[PyTree], PyTree],
+    start: PyTree,
     *,
     max_iters: int,
     early_exit: bool = True,
-) -> Any:
+) -> PyTree:
     """Run `lax.while_loop(running, body, start)`, or exactly `max_iters` iterations if it does not end early.
 
     `running` must end the loop within `max_iters` iterations. Those after the end of the work change nothing.
@@ -74,7 +75,7 @@ def bounded_loop(
     if ends_early(early_exit):
         return lax.while_loop(running, body, start)
 
-    def iteration(carry: Any, _: None) -> tuple[Any, None]:
+    def iteration(carry: PyTree, _: None) -> tuple[PyTree, None]:
         active = running(carry)
         return jax.tree.map(
             lambda updated, unchanged: jnp.where(active, updated, unchanged), body(carry), carry
@@ -84,13 +85,13 @@ def bounded_loop(
 
 
 def bounded_count(
-    count: jax.Array, body: Callable[[jax.Array, Any], Any], start: Any, *, max_iters: int
-) -> Any:
+    count: jax.Array, body: Callable[[jax.Array, PyTree], PyTree], start: PyTree, *, max_iters: int
+) -> PyTree:
     """Run `lax.fori_loop(0, count, body, start)` for a traced count of at most `max_iters`."""
     if ends_early():
         return lax.fori_loop(0, count, body, start)
 
-    def iteration(carry: Any, k: jax.Array) -> tuple[Any, None]:
+    def iteration(carry: PyTree, k: jax.Array) -> tuple[PyTree, None]:
         return jax.tree.map(lambda new, old: jnp.where(k < count, new, old), body(k, carry), carry), None
 
     return lax.scan(iteration, start, jnp.arange(max_iters, dtype=jnp.int32))[0]

@@ -8,12 +8,12 @@ are gathered into new tiles. The arithmetic of a lane does not depend on the oth
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching import platforms
 from jaxcontact.precision import all_digits
 
@@ -24,7 +24,9 @@ _FEW = 32  # running lanes at which `while_lanes` starts to gather on devices ot
 _LEFT = 16  # a tile of `while_loop` stops at this many running lanes if there are lanes to join them
 
 
-def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], start: Any) -> Any:
+def while_loop(
+    running: Callable[[PyTree], jax.Array], body: Callable[[PyTree], PyTree], start: PyTree
+) -> PyTree:
     """Run `lax.while_loop(running, body, start)`; `body` must not change a finished lane.
 
     Neither function may close over traced arrays.
@@ -34,11 +36,11 @@ def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], 
 
     @jax.custom_batching.custom_vmap
     @all_digits
-    def entry(lanes: Any) -> Any:
+    def entry(lanes: PyTree) -> PyTree:
         return _lanes(jax.vmap(running), jax.vmap(body), lanes)
 
     @entry.def_vmap
-    def merged_batch(size: int, batched: list[Any], lanes: Any) -> tuple[Any, Any]:
+    def merged_batch(size: int, batched: list[PyTree], lanes: PyTree) -> tuple[PyTree, PyTree]:
         lanes = jax.tree.map(
             lambda x, has: x if has else jnp.broadcast_to(x[None], (size, *x.shape)), lanes, batched[0]
         )
@@ -49,14 +51,14 @@ def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], 
     return jax.tree.map(lambda x: x[0], entry(jax.tree.map(lambda x: x[None], start)))
 
 
-def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lanes: Any) -> Any:
+def _lanes(running: Callable[[PyTree], jax.Array], body: Callable[[PyTree], PyTree], lanes: PyTree) -> PyTree:
     """Compute the final values of all lanes (B, ...)."""
     count = jax.tree.leaves(lanes)[0].shape[0]
 
-    def all_at_once(lanes: Any) -> Any:
+    def all_at_once(lanes: PyTree) -> PyTree:
         return lax.while_loop(lambda carry: jnp.any(running(carry)), body, lanes)
 
-    def tile(lanes: Any, index: jax.Array, stop_at: jax.Array) -> Any:
+    def tile(lanes: PyTree, index: jax.Array, stop_at: jax.Array) -> PyTree:
         tile_lanes = jax.tree.map(lambda x: x.at[index].get(mode="promise_in_bounds"), lanes)
         tile_lanes = lax.while_loop(
             lambda tile_lanes: _count_true(running(tile_lanes)) > stop_at, body, tile_lanes
@@ -67,19 +69,19 @@ def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lane
             tile_lanes,
         )
 
-    def sweep(carry: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
+    def sweep(carry: tuple[PyTree, jax.Array]) -> tuple[PyTree, jax.Array]:
         lanes, active = carry
         num_active, order = _count_true(active), _first_where(active)
         stop_at = jnp.where(num_active > _TILE, _LEFT, 0)
 
-        def visit(k: jax.Array, lanes: Any) -> Any:
+        def visit(k: jax.Array, lanes: PyTree) -> PyTree:
             first = jnp.minimum(k * _TILE, count - _TILE)
             return tile(lanes, lax.dynamic_slice(order, (first,), (_TILE,)), stop_at)
 
         lanes = lax.fori_loop(0, (num_active + _TILE - 1) // _TILE, visit, lanes)
         return lanes, running(lanes)
 
-    def tiled(lanes: Any) -> Any:
+    def tiled(lanes: PyTree) -> PyTree:
         return lax.while_loop(lambda carry: jnp.any(carry[1]), sweep, (lanes, running(lanes)))[0]
 
     if count <= _TILE:
@@ -88,14 +90,14 @@ def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lane
 
 
 def while_lanes(
-    running: Callable[[Any], jax.Array],
-    body: Callable[[Any, Any], Any],
-    finish: Callable[[Any, Any], Any],
-    fixed: Any,
-    start: Any,
+    running: Callable[[PyTree], jax.Array],
+    body: Callable[[PyTree, PyTree], PyTree],
+    finish: Callable[[PyTree, PyTree], PyTree],
+    fixed: PyTree,
+    start: PyTree,
     *,
     wide: int,
-) -> Any:
+) -> PyTree:
     """Repeat carry = body(fixed, carry) in each lane while running(carry); return finish(fixed, carry).
 
     The functions take a tile of lanes at once, and no lane may depend on another. `body` must not change a
@@ -109,12 +111,12 @@ def while_lanes(
     count = jax.tree.leaves(start)[0].shape[0]
     finished, few = min(_FINISH * wide, count), min(_FEW, count)
 
-    def loop(fixed: Any, carry: Any, stop_at: Any) -> Any:
+    def loop(fixed: PyTree, carry: PyTree, stop_at: PyTree) -> PyTree:
         return lax.while_loop(lambda s: _count_true(running(s)) > stop_at, lambda s: body(fixed, s), carry)
 
-    def finish_tiles(carry: Any) -> Any:
+    def finish_tiles(carry: PyTree) -> PyTree:
         # Each tile reads the unfinished lanes, so that lanes of two tiles are finished only once.
-        def visit(k: jax.Array, results: Any) -> Any:
+        def visit(k: jax.Array, results: PyTree) -> PyTree:
             begin = jnp.minimum(k * finished, count - finished)
             tile = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, finished), (fixed, carry))
             return jax.tree.map(
@@ -123,28 +125,28 @@ def while_lanes(
 
         return lax.fori_loop(0, -(-count // finished), visit, carry)
 
-    def sweep(carry: Any) -> Any:
+    def sweep(carry: PyTree) -> PyTree:
         active = running(carry)
         num_active, order = _count_true(active), _first_where(active)
         stop_at = jnp.where(num_active > wide, int(_RUNNING * wide), 0)
 
-        def visit(k: jax.Array, carry: Any) -> Any:
+        def visit(k: jax.Array, carry: PyTree) -> PyTree:
             index = lax.dynamic_slice(order, (jnp.minimum(k * wide, count - wide),), (wide,))
             return advance(carry, index, stop_at)
 
         return lax.fori_loop(0, (num_active + wide - 1) // wide, visit, carry)
 
-    def advance(carry: Any, index: jax.Array, stop_at: Any) -> Any:
+    def advance(carry: PyTree, index: jax.Array, stop_at: PyTree) -> PyTree:
         tile_carry, tile_fixed = jax.tree.map(lambda x: x.at[index].get(mode="clip"), (carry, fixed))
         tile_carry = loop(tile_fixed, tile_carry, stop_at)
         return jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), carry, tile_carry)
 
-    def in_tiles(carry: Any) -> Any:
+    def in_tiles(carry: PyTree) -> PyTree:
         carry = lax.while_loop(lambda s: jnp.any(running(s)), sweep, carry)
         return finish_tiles(carry)
 
-    def at_once(carry: Any) -> Any:
-        def stragglers(carry: Any) -> Any:
+    def at_once(carry: PyTree) -> PyTree:
+        def stragglers(carry: PyTree) -> PyTree:
             (index,) = jnp.nonzero(running(carry), size=few, fill_value=count)  # out of bounds: dropped
             return advance(carry, index, 0)
 

@@ -12,7 +12,6 @@ import hashlib
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,14 +41,14 @@ def environment() -> dict[str, str]:
     }
 
 
-def settings_of_jax() -> dict[str, Any]:
+def settings_of_jax() -> dict[str, object]:
     """Return the settings of JAX that decide bits: precision and random numbers."""
     names = ("enable_x64", "default_matmul_precision", "default_prng_impl", "threefry_partitionable")
     return {name: getattr(jax.config, f"jax_{name}") for name in names}
 
 
 @contextlib.contextmanager
-def with_settings(settings: Mapping[str, Any]) -> Iterator[None]:
+def with_settings(settings: Mapping[str, object]) -> Iterator[None]:
     """Apply `settings_of_jax` of another process to this thread."""
     with contextlib.ExitStack() as stack:
         for name, value in settings.items():

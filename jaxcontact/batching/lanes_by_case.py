@@ -14,14 +14,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching import platforms
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_count
 
 
 def switch(
-    case: jax.Array, branches: Sequence[Callable[[Any], Any]], arguments: Any, *, tile: int = 64
-) -> Any:
+    case: jax.Array, branches: Sequence[Callable[[PyTree], PyTree]], arguments: PyTree, *, tile: int = 64
+) -> PyTree:
     """Compute `lax.switch(case, branches, arguments)`; the branches must not close over traced arrays.
 
     Nested batches become one batch.
@@ -40,7 +41,9 @@ def switch(
     )
 
 
-def _lanes(branches: Sequence[Callable[[Any], Any]], width: int, case: jax.Array, arguments: Any) -> Any:
+def _lanes(
+    branches: Sequence[Callable[[PyTree], PyTree]], width: int, case: jax.Array, arguments: PyTree
+) -> PyTree:
     """Compute the results of all lanes; the first axis is the lane."""
     count = case.shape[0]
     case = jnp.clip(case, 0, len(branches) - 1)
@@ -48,15 +51,17 @@ def _lanes(branches: Sequence[Callable[[Any], Any]], width: int, case: jax.Array
     shapes = jax.eval_shape(branches[0], lane)
     nothing = jax.tree.map(lambda x: jnp.zeros((count, *x.shape), x.dtype), shapes)
 
-    def in_tiles(width: int) -> Callable[[jax.Array, Any, Any], Any]:
-        def run(case: jax.Array, arguments: Any, results: Any) -> Any:
+    def in_tiles(width: int) -> Callable[[jax.Array, PyTree, PyTree], PyTree]:
+        def run(case: jax.Array, arguments: Any, results: Any) -> PyTree:
             for number, branch in enumerate(branches):
                 in_case = case == number
                 # The lanes of this case come first; after them an index out of bounds, whose result is
                 # dropped. Such a place computes a lane of the case instead.
                 (index,) = jnp.nonzero(in_case, size=count + width, fill_value=count)
 
-                def visit(k: jax.Array, results: Any, index: jax.Array = index, branch: Any = branch) -> Any:
+                def visit(
+                    k: jax.Array, results: PyTree, index: jax.Array = index, branch: PyTree = branch
+                ) -> PyTree:
                     tile_index = lax.dynamic_slice(index, (k * width,), (width,))
                     safe_index = jnp.where(tile_index < count, tile_index, index[0])
                     tile = jax.tree.map(lambda x: x.at[safe_index].get(mode="clip"), arguments)

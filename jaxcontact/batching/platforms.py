@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax
 from jax import lax
 
+from jaxcontact._pytree import PyTree
+
 _as_elsewhere = False
 
 
-def choose(*arguments: Any, cpu: Callable[..., Any], other: Callable[..., Any]) -> Any:
+def choose(*arguments: PyTree, cpu: Callable[..., PyTree], other: Callable[..., PyTree]) -> PyTree:
     """Run cpu(*arguments) in a program for a CPU, other(*arguments) for another device; same results."""
     if _as_elsewhere:
         return other(*arguments)

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from jaxcontact._pytree import PyTree
+
 
 @dataclasses.dataclass(frozen=True)
 class Reduction:
@@ -28,7 +30,7 @@ class Reduction:
                 raise TypeError(f"{name}: expected a function, got {type(getattr(self, name)).__name__}")
 
 
-def check_reduce(reduce: Any) -> None:
+def check_reduce(reduce: object) -> None:
     """Raise TypeError if a value is neither None, a function nor a `Reduction`."""
     if reduce is not None and not (callable(reduce) or isinstance(reduce, Reduction)):
         raise TypeError(f"reduce: expected a function or jc.Reduction, got {type(reduce).__name__}")
@@ -40,7 +42,7 @@ def folder(reduce: Any, *, has_parts: bool) -> Callable[[Any, Any], Any]:
         function: Callable[[Any, Any], Any] = reduce
         return function
 
-    def add(accumulated: Any, chunk: Any) -> Any:
+    def add(accumulated: PyTree, chunk: PyTree) -> PyTree:
         part = chunk if has_parts else reduce.part(chunk)
         return part if accumulated is None else reduce.merge(accumulated, part)
 

@@ -51,7 +51,7 @@ class Recipe(NamedTuple):
     digest: str
     data: bytes
     environment: Mapping[str, str]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
 
 
 class _Block(NamedTuple):
@@ -62,7 +62,7 @@ class _Block(NamedTuple):
 
     recipe: Recipe
     number: int
-    calls: list[tuple[Any, ...]]
+    calls: list[tuple[object, ...]]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return compute_block, (tuple(self.recipe), self.number, self.calls)
@@ -77,7 +77,7 @@ class _Program:
 
     def __init__(self, recipe: Recipe) -> None:
         make, arguments, check = pickle.loads(recipe.data)
-        self.function: Callable[..., Any] = make(*arguments)
+        self.function: Callable[..., object] = make(*arguments)
         self.is_compiled = check is not None
         self.check = ""
         if check is not None:
@@ -98,7 +98,7 @@ _programs_lock = threading.Lock()
 
 
 def make_recipe(
-    make: Callable[..., Callable[..., Any]], *arguments: Any, check: tuple[Any, ...] | None = None
+    make: Callable[..., Callable[..., object]], *arguments: object, check: tuple[object, ...] | None = None
 ) -> Recipe:
     """Pack the function make(*arguments) for workers, with the settings of this process.
 
@@ -144,9 +144,9 @@ def compute_block(recipe: tuple[Any, ...], number: int, calls: list[tuple[Any, .
 
 def remote_queue(
     run: Run,
-    make: Callable[..., Callable[..., Any]],
-    *arguments: Any,
-    check: tuple[Any, ...] | None = None,
+    make: Callable[..., Callable[..., object]],
+    *arguments: object,
+    check: tuple[object, ...] | None = None,
 ) -> RemoteQueue:
     """Prepare the function make(*arguments) for the workers of the executor of a run; see `make_recipe`."""
     assert run.executor is not None
@@ -197,7 +197,7 @@ class RemoteQueue:
         self._first_check: tuple[str, str] | None = None
         self.num_workers = WorkerCount(executor)
 
-    def results(self, calls: Iterable[tuple[Any, ...]], count: int) -> Generator[Any]:
+    def results(self, calls: Iterable[tuple[object, ...]], count: int) -> Generator[Any]:
         """Yield the result of each of `count` calls, in their order.
 
         Raises:
@@ -227,7 +227,7 @@ class RemoteQueue:
         raise error
 
     def _blocks(
-        self, calls: Iterable[tuple[Any, ...]], count: int, numbers: collections.deque[int]
+        self, calls: Iterable[tuple[object, ...]], count: int, numbers: collections.deque[int]
     ) -> Iterator[tuple[bytes]]:
         """Group calls in blocks whose overhead is a small share, the last ones shorter to end together."""
         remaining, source, number = count, iter(calls), itertools.count()
@@ -340,7 +340,7 @@ def _digest(recipe: str, number: int, data: bytes) -> str:
     return hashlib.sha256(f"{recipe} {number} ".encode() + data).hexdigest()
 
 
-def _dumps(value: Any) -> bytes:
+def _dumps(value: object) -> bytes:
     """Pickle a value; functions defined inside of others need the package cloudpickle."""
     try:
         return pickle.dumps(value, protocol=5)
@@ -355,7 +355,7 @@ def _dumps(value: Any) -> bytes:
         return data
 
 
-def _dumps_result(results: list[Any], error: Exception | None) -> bytes:
+def _dumps_result(results: list[object], error: Exception | None) -> bytes:
     """Pickle results and error; in place of what cannot be sent, an error that says so."""
     try:
         data = _dumps((results, error))

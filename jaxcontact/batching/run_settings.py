@@ -9,7 +9,6 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from typing import Any
 
 import jax
 
@@ -17,7 +16,7 @@ from jaxcontact.arguments import check_count, check_positive
 from jaxcontact.front_door import anything, checked
 
 
-def _check_executor(name: str, executor: Any) -> None:
+def _check_executor(name: str, executor: object) -> None:
     """Raise TypeError for a value that is no executor, ValueError for a pool that forks this process."""
     if executor is None:
         return

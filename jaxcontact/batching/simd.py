@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.all_cores import on_all_cores, workers
 from jaxcontact.batching.simd_primitive import World, batch_of
 from jaxcontact.front_door import checked
@@ -131,7 +132,7 @@ class _Flat:
         self._function, self._structure, self._kinds = function, structure, kinds
         self.kinds_of_results: list[Any] = []  # generators of keys, None for other arrays
 
-    def __call__(self, *numbers: Any) -> list[Any]:
+    def __call__(self, *numbers: PyTree) -> list[Any]:
         leaves = [_as_keys(x, kind) for x, kind in zip(numbers, self._kinds, strict=True)]
         results = jax.tree.leaves(self._function(*jax.tree.unflatten(self._structure, leaves)))
         self.kinds_of_results = [jax.random.key_impl(x) if is_key(x) else None for x in results]
@@ -216,7 +217,9 @@ def _as_slots(array: np.ndarray, groups: int, lanes: Lanes) -> np.ndarray:
     return slots
 
 
-def _from_slots(slots: np.ndarray, shape: tuple[int, ...], dtype: Any, lanes: Lanes) -> np.ndarray:
+def _from_slots(
+    slots: np.ndarray, shape: tuple[int, ...], dtype: jax.typing.DTypeLike, lanes: Lanes
+) -> np.ndarray:
     """Invert `_as_slots`, for numbers of one array."""
     kind = kind_of(dtype)
     used = np.ascontiguousarray(slots[:, :, : lanes.count * lanes.step(kind)])

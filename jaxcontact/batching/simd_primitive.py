@@ -55,7 +55,7 @@ class World:
             None if traced else constant for constant, traced in zip(closed.consts, is_traced, strict=True)
         ]
 
-        def moved(*arrays: Any) -> list[Any]:
+        def moved(*arrays: jax.Array) -> list[jax.Array]:
             rest = iter(arrays)
             choices = zip(fixed_constants, is_traced, strict=True)
             constants = [next(rest) if traced else constant for constant, traced in choices]
@@ -70,7 +70,7 @@ class World:
         """The traced function."""
         return jax.make_jaxpr(self._function)(*self.inputs)
 
-    def evaluate(self, *arrays: Any) -> list[Any]:
+    def evaluate(self, *arrays: jax.Array) -> list[jax.Array]:
         """Compute the results of one world."""
         return list(jaxpr_as_fun(self.jaxpr)(*arrays))
 
@@ -84,7 +84,7 @@ class World:
         if ("tangent", changing) not in self._derivatives:
             floats, count = self.floats, len(self.inputs)
 
-            def pushed(*arrays: Any) -> list[Any]:
+            def pushed(*arrays: jax.Array) -> list[jax.Array]:
                 part = self._part(arrays[:count], changing, floats)
                 return list(jax.jvp(part, [arrays[k] for k in changing], list(arrays[count:]))[1])
 
@@ -97,7 +97,7 @@ class World:
                     return world._pulled_back(linear, present)
                 by = tuple(changing[k - count] for k in linear)
 
-                def pulled(*arrays: Any) -> list[Any]:
+                def pulled(*arrays: jax.Array) -> list[jax.Array]:
                     part = self._part(arrays[:count], by, tuple(floats[k] for k in present))
                     return list(jax.vjp(part, *(arrays[k] for k in by))[1](list(arrays[-len(present) :])))
 
@@ -118,7 +118,7 @@ class World:
         return self._derivatives[key]
 
     def _pulled_back(self, linear: Places, present: Places) -> Callable[..., list[Any]]:
-        def pulled(*arrays: Any) -> list[Any]:
+        def pulled(*arrays: jax.Array) -> list[jax.Array]:
             others = iter(arrays[: len(self.inputs) - len(linear)])
             zeros = [jnp.zeros(x.shape, x.dtype) for x in self.inputs]
             arguments = [zeros[k] if k in linear else next(others) for k in range(len(self.inputs))]
@@ -130,7 +130,7 @@ class World:
     def _part(self, arrays: Arrays, changing: Places, results: Places) -> Callable[..., list[Any]]:
         """Make some results a function of some arguments."""
 
-        def part(*changed: Any) -> list[Any]:
+        def part(*changed: jax.Array) -> list[jax.Array]:
             arguments = list(arrays)
             for k, value in zip(changing, changed, strict=True):
                 arguments[k] = value
@@ -159,12 +159,12 @@ _simd = Primitive("simd")
 _simd.multiple_results = True
 
 
-def batch_of(world: World, arrays: Arrays, shared: tuple[bool, ...]) -> list[Any]:
+def batch_of(world: World, arrays: Arrays, shared: tuple[bool, ...]) -> list[jax.Array]:
     """Compute the results of a batch: worlds along the first axis of the arguments that are not shared."""
     return list(_simd.bind(*arrays, world=world, shared=shared))
 
 
-def _by_xla(*arrays: Any, world: World, shared: tuple[bool, ...]) -> list[Any]:
+def _by_xla(*arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[jax.Array]:
     return list(jax.vmap(world.evaluate, [None if is_shared else 0 for is_shared in shared])(*arrays))
 
 
@@ -173,7 +173,7 @@ def _compiled_alone(world: World, shared: tuple[bool, ...]) -> Callable[..., lis
     return jax.jit(lambda *arrays: batch_of(world, arrays, shared))
 
 
-def _run(*arrays: Any, world: World, shared: tuple[bool, ...]) -> list[Any]:
+def _run(*arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[jax.Array]:
     return _compiled_alone(world, shared)(*arrays)
 
 

@@ -10,7 +10,7 @@ import collections
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from typing import TypeVar
 
 Result = TypeVar("Result")
 ATTEMPTS = 3  # times that a block is submitted at most, if no answer comes
@@ -29,7 +29,7 @@ def threads(count: int) -> Iterator[ThreadPoolExecutor]:
 def in_order(
     executor: Executor,
     function: Callable[..., Result],
-    blocks: Iterable[tuple[Any, ...]],
+    blocks: Iterable[tuple[object, ...]],
     *,
     ahead: int | Callable[[], int],
     compiles: bool = False,
@@ -52,7 +52,7 @@ def in_order(
         TimeoutError: no answer to a block that was submitted ATTEMPTS times.
         Exception: raised by `function`, at the place of its block; blocks after it are cancelled.
     """
-    jobs: collections.deque[tuple[tuple[Any, ...], list[Future[Result]]]] = collections.deque()
+    jobs: collections.deque[tuple[tuple[object, ...], list[Future[Result]]]] = collections.deque()
 
     def next_result() -> Result:
         block, futures = jobs[0]
@@ -78,7 +78,7 @@ def in_order(
 def _first_answer(
     executor: Executor,
     function: Callable[..., Result],
-    block: tuple[Any, ...],
+    block: tuple[object, ...],
     futures: list[Future[Result]],
     patience: float | None,
 ) -> Result:

@@ -7,7 +7,7 @@ run before anything is loaded. A test compares the tables with the models and mo
 from __future__ import annotations
 
 import difflib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class UsageError(Exception):
@@ -28,6 +28,7 @@ class ModelKind(NamedTuple):
     has_impact: bool = False
 
 
+Summary = dict[str, Any]  # what a command found: names and values that JSON has
 KINDS = {
     "affine_3d": ModelKind(),
     "ant": ModelKind(3, 9),

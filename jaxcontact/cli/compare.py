@@ -7,7 +7,7 @@ import copy
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,9 @@ from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
 from jaxcontact.viz.compliant import LINES, STYLES
+
+if TYPE_CHECKING:
+    pass
 
 PEER = "MuJoCo"
 COLUMNS = ("stepper", "height m", "energy J", "lost J", "deepest m", "apart", "status")
@@ -144,7 +147,7 @@ def _measured(model: Model, paths: dict[str, Any]) -> tuple[list[dict[str, Any]]
     return rows, {name: height for name, (height, _, _) in found.items()}
 
 
-def _text(rows: list[dict[str, Any]], refused: dict[str, str], picture: Path) -> str:
+def _text(rows: list[dict[str, object]], refused: dict[str, str], picture: Path) -> str:
     """Return the rows as a table, why steppers refuse, and where the picture is."""
     cells = [list(COLUMNS)] + [[x if isinstance(x, str) else f"{x:.4g}" for x in r.values()] for r in rows]
     widths = [max(len(row[k]) for row in cells) for k in range(len(COLUMNS))]

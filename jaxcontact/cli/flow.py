@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxcontact import ess, viz
 from jaxcontact.cli import robot_file
+from jaxcontact.cli.catalogue import Summary
 from jaxcontact.cli.file_options import is_file
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.material import stiff_material
@@ -101,7 +102,7 @@ def _flow(options: argparse.Namespace) -> int:
     return int(bool(Status.failed(status)))
 
 
-def _text(summary: dict[str, Any]) -> str:
+def _text(summary: Summary) -> str:
     events = summary["events"]
     shown = ", ".join(f"{event['guard']} at {event['t']:.4g} s" for event in events[:PANELS])
     more = f" and {len(events) - PANELS} more" if len(events) > PANELS else ""

@@ -7,14 +7,15 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
 from jaxcontact import ess, optimize, viz
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_gait
+from jaxcontact.cli.catalogue import Summary
 from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize import GaitProblem, gaits
 from jaxcontact.status import Status
@@ -75,7 +76,7 @@ def _find(options: argparse.Namespace) -> int:
     return 0 if summary["status"] == "SUCCESS" else 1
 
 
-def run_strides(problem: GaitProblem, params: Any, free: Any, strides: int) -> ess.EventTrajectory:
+def run_strides(problem: GaitProblem, params: PyTree, free: PyTree, strides: int) -> ess.EventTrajectory:
     """Integrate the motion over several periods, from the free numbers of one period."""
     launch = problem.launch(free, params)
     settings = problem.settings().replace(
@@ -94,7 +95,7 @@ def _costs(cost: float, residual: float) -> str:
     return f"cost {cost:.5f}  error {residual:.0e}"
 
 
-def _text(summary: dict[str, Any]) -> str:
+def _text(summary: Summary) -> str:
     free = summary["free"]
     return "\n".join(
         [

@@ -165,7 +165,7 @@ def _sampled(
     options: argparse.Namespace,
     model: Model,
     terms: ContactTerms,
-    settings: dict[str, Any],
+    settings: dict[str, object],
     stored: int,
     laps: Laps,
 ) -> tuple[impact.ImpactSamples, Tally]:
@@ -196,7 +196,7 @@ def _sampled(
     return samples, statistics
 
 
-def _is_quick(settings: dict[str, Any], model: Model) -> bool:
+def _is_quick(settings: dict[str, object], model: Model) -> bool:
     """Tell whether further samples take little time: by machine code, or by tabulated modes."""
     if settings["selection"] != "lemke":
         return True
@@ -207,9 +207,9 @@ def _decisions(
     options: argparse.Namespace,
     model: Model,
     terms: ContactTerms,
-    settings: dict[str, Any],
+    settings: dict[str, object],
     bodies: list[str],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Measure which numbers of the robot decide the outcome, and search for the highest energy."""
     law, has_many = law_of(settings), touching(terms) > MANY_CONTACTS
     num_orders = sensitivity.NUM_OF_MANY if has_many else sensitivity.NUM_ORDERS
@@ -253,7 +253,7 @@ def _default_selection(terms: ContactTerms) -> str:
 
 
 def _coverage(
-    options: argparse.Namespace, model: Model, terms: ContactTerms, settings: dict[str, Any]
+    options: argparse.Namespace, model: Model, terms: ContactTerms, settings: dict[str, object]
 ) -> impact.Coverage:
     # With "visited" a sample depends on earlier samples, and coverage needs independent samples.
     selection = "all" if settings["selection"] == "visited" else settings["selection"]

@@ -96,7 +96,7 @@ def _resume_hint(options: argparse.Namespace) -> str:
 def _parser() -> argparse.ArgumentParser:
     import argparse
 
-    from jaxcontact.cli import command_options
+    from jaxcontact.cli import impact_options, motion_options, stability_options, view_options
 
     parser = argparse.ArgumentParser(
         prog="jaxcontact",
@@ -106,14 +106,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     listing = commands.add_parser("models", help="list the ready mechanisms")
     listing.set_defaults(check=lambda _: None, run=_models)
-    command_options.add_impact(commands).set_defaults(run=_impact)
-    command_options.add_simulate(commands).set_defaults(run=_simulate)
-    command_options.add_compare(commands).set_defaults(run=_compare)
-    command_options.add_flow(commands).set_defaults(run=_flow)
-    command_options.add_gait(commands).set_defaults(run=_gait)
-    command_options.add_stability(commands).set_defaults(run=_stability)
-    command_options.add_inspect(commands).set_defaults(run=_inspect)
-    command_options.add_view(commands).set_defaults(run=_view)
+    impact_options.add_impact(commands).set_defaults(run=_impact)
+    motion_options.add_simulate(commands).set_defaults(run=_simulate)
+    motion_options.add_compare(commands).set_defaults(run=_compare)
+    motion_options.add_flow(commands).set_defaults(run=_flow)
+    motion_options.add_gait(commands).set_defaults(run=_gait)
+    stability_options.add_stability(commands).set_defaults(run=_stability)
+    view_options.add_inspect(commands).set_defaults(run=_inspect)
+    view_options.add_view(commands).set_defaults(run=_view)
     return parser
 
 

@@ -5,12 +5,11 @@ This module owns the summary of that command, as data and as text.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
 from jaxcontact import impact
+from jaxcontact.cli.catalogue import Summary
 from jaxcontact.impact.laws.orders import MAX_PERMUTED
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.status import Status
@@ -20,7 +19,7 @@ MAX_OUTCOMES, MAX_REFLECTIONS = 64, 64  # largest numbers of outcomes, and of si
 SAME_OUTCOME = 1e-9  # relative to |v|_M; largest difference of two outcomes that count as equal
 
 
-def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
+def summarise(name: str, terms: ContactTerms, v: jax.Array) -> Summary:
     """Compute outcomes and orders of `propagate_all`, xi, and the theorem of a unique outcome, for JSON."""
     velocities, sequences, valid = impact.propagate_all(
         terms, v, max_outcomes=MAX_OUTCOMES, max_reflections=MAX_REFLECTIONS
@@ -52,7 +51,7 @@ def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
     }
 
 
-def as_text(summary: dict[str, Any]) -> str:
+def as_text(summary: Summary) -> str:
     """Format the summary as text for a reader."""
     outcomes = summary["outcomes"]
     num_outcomes = "1 outcome" if len(outcomes) == 1 else f"{len(outcomes)} outcomes"

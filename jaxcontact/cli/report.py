@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
 
 import numpy as np
 
+from jaxcontact.cli.catalogue import Summary
 from jaxcontact.cli.sensitivity import lines_of
 from jaxcontact.impact.analysis.coverage import Coverage
+from jaxcontact.impact.sampling.binomial_bounds import bound_misses
 from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.impact.sampling.outcomes import contact_names, named_shares
 from jaxcontact.impact.sampling.summary_statistics import Tally
@@ -41,11 +42,11 @@ def summarise(
     name: str,
     terms: ContactTerms,
     tally: Tally,
-    settings: dict[str, Any],
+    settings: dict[str, object],
     samples: ImpactSamples,
     laps: Laps,
     stored: int,
-) -> dict[str, Any]:
+) -> Summary:
     """Collect the numbers of a run, ready for JSON.
 
     Args:
@@ -69,7 +70,7 @@ def summarise(
         "samples": tally.number,
         **settings,
         "complete": samples.complete,
-        "miss_bound": samples.miss_bound,
+        "miss_bound": bound_misses(tally.missed, tally.searched_again),
         "outcomes": dict(named_shares(tally.kinds, terms)),
         "contact_velocity": contacts,
         "energy_ratio": list(tally.energy) if tally.terminated else [],
@@ -83,7 +84,7 @@ def summarise(
     }
 
 
-def as_text(summary: dict[str, Any]) -> str:
+def as_text(summary: Summary) -> str:
     """Format the summary as text for a reader; it must also have `files` and `seconds_spent`."""
     exhaustive = (
         "every solution of every step" if summary["complete"] else NOT_EXHAUSTIVE[summary["selection"]]
@@ -149,7 +150,7 @@ def _short(label: str) -> str:
     return f"all {number} {end.removesuffix('es') if end.endswith('ches') else end.removesuffix('s')}"
 
 
-def _contact_lines(summary: dict[str, Any]) -> list[str]:
+def _contact_lines(summary: Summary) -> list[str]:
     """List the contacts of each body of a robot."""
     by_body: dict[str, list[str]] = {}
     for contact, body in summary.get("contacts", {}).items():
@@ -159,7 +160,7 @@ def _contact_lines(summary: dict[str, Any]) -> list[str]:
     return [f"  {head:16} {' '.join(letters)} of {body}" for head, (body, letters) in zip(heads, bodies)]
 
 
-def _times(summary: dict[str, Any]) -> str:
+def _times(summary: Summary) -> str:
     """Format the durations of the parts of the command as text."""
     laps_text = []
     for part, seconds in summary["seconds_spent"].items():
@@ -172,7 +173,7 @@ def _times(summary: dict[str, Any]) -> str:
     return ", ".join(laps_text)
 
 
-def coverage_summary(coverage: Coverage) -> dict[str, Any]:
+def coverage_summary(coverage: Coverage) -> dict[str, object]:
     """Collect the coverage statement about the largest set; distances in kg^(1/2) m/s."""
     return {
         "samples": int(coverage.num_set[-1]),
@@ -182,7 +183,7 @@ def coverage_summary(coverage: Coverage) -> dict[str, Any]:
     }
 
 
-def _coverage_lines(summary: dict[str, Any]) -> list[str]:
+def _coverage_lines(summary: Summary) -> list[str]:
     if "coverage" not in summary:
         return []
     coverage = summary["coverage"]

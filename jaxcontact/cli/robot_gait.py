@@ -6,13 +6,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import optimize, viz
 from jaxcontact.cli import robot_file
+from jaxcontact.cli.catalogue import Summary
 from jaxcontact.optimize import stride_guess
 from jaxcontact.optimize.robot_gait import simulate_stride
 from jaxcontact.simulate.trajectory import Trajectory
@@ -89,7 +89,7 @@ def _report(phase: str, step: int, cost: float, residual: float) -> None:
         print(f"{phase}, step {step}: cost {cost:.4f}, error {residual:.0e}", file=sys.stderr)
 
 
-def _text(summary: dict[str, Any]) -> str:
+def _text(summary: Summary) -> str:
     names = {
         "cost_of_transport": "cost of transport", "speed": "speed, m/s",
         "periodicity_error": "periodicity error", "duration": "duration, s", "dt": "time step, s",

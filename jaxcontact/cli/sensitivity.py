@@ -48,7 +48,7 @@ class Shift(NamedTuple):
 def measure(
     model: Model, terms: ContactTerms, drawn: np.ndarray, bodies: Sequence[str], law: impact.Routh, seed: int,
     num_orders: int,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, object]:  # fmt: skip
     """Sample the impact with numbers of the robot shifted down and up, by the same impulse orders.
 
     Args:
@@ -205,7 +205,7 @@ def _contact_numbers(landing: Landing) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return rows @ np.linalg.solve(terms.M, rows.T), rows @ np.asarray(landing.v), np.asarray(terms.mu)
 
 
-def _row(shift: Shift, law: impact.Routh, num_orders: int, seed: int) -> dict[str, Any]:
+def _row(shift: Shift, law: impact.Routh, num_orders: int, seed: int) -> dict[str, object]:
     """Compare the outcomes of the same impulse orders at both ends of a shift."""
     labels, energies, good = [], [], np.ones(num_orders, bool)
     for terms, v in shift.ends:

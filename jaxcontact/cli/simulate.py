@@ -16,8 +16,9 @@ import numpy as np
 from jaxcontact import impact, simulate, viz
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
+from jaxcontact.cli.catalogue import Summary
 from jaxcontact.cli.cluster import count_of, executor_of
-from jaxcontact.cli.command_options import KEYFRAME
+from jaxcontact.cli.motion_options import KEYFRAME
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
@@ -184,7 +185,7 @@ def _spread(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _text(summary: dict[str, Any]) -> str:
+def _text(summary: Summary) -> str:
     law = f" under {summary['law']}" if summary["law"] else ""
     return "\n".join(
         [

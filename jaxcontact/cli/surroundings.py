@@ -12,7 +12,7 @@ import sys
 
 TYPE_CHECKING = False  # imports delay the first signal handler
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
 ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 INTERRUPTED = 128 + signal.SIGINT  # exit status, as in shells
@@ -47,7 +47,7 @@ def end_on_signals(hint: str) -> None:
     A signal that is ignored, as in the background of a script, stays ignored.
     """
 
-    def end(number: int, _: Any) -> NoReturn:
+    def end(number: int, _: object) -> NoReturn:
         os.write(2, ending(number, hint).encode())
         os._exit(128 + number)
 

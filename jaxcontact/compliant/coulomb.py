@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ MOST_AXES = 3  # rows of a contact that interior points know; more have torsiona
 INTERIOR_STEPS = 200  # most iterations of interior points
 
 
-def cap_of(dtype: Any) -> float:
+def cap_of(dtype: jax.typing.DTypeLike) -> float:
     """Compute the largest slope times mobility of a row that Newton's method takes: eps^-0.5."""
     return float(jnp.finfo(dtype).eps) ** -0.5
 

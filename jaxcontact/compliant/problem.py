@@ -36,6 +36,7 @@ class Problem(Record):
         dt: h, s.
         stretch: (nc, nt) of the friction springs at the start of the step, m; None for none.
         start: (nv,) velocity at the start of the step; None is `v`, and so it is without `ScaledSprings`.
+        beside: (nr,) rates of rows beside G v at the start of the step, of mocap bodies; None is zero.
     """
 
     M: Any
@@ -46,6 +47,7 @@ class Problem(Record):
     dt: Any
     stretch: jax.Array | None = None
     start: jax.Array | None = None
+    beside: jax.Array | None = None
 
 
 class RowMaterial(Record):
@@ -197,7 +199,10 @@ def start_rates(problem: Problem) -> jax.Array:
     """Compute the rates (n,) of all rows but tangents at the start of the step."""
     nb, nl, nc, _ = count_rows(problem.terms.kind)
     velocity = problem.v if problem.start is None else problem.start
-    return apply_rows(columns_of(problem.terms), velocity)[: nb + nl + nc]
+    rates = apply_rows(columns_of(problem.terms), velocity)
+    if problem.beside is not None:
+        rates = rates + by_axis(problem.beside, problem.terms.kind)
+    return rates[: nb + nl + nc]
 
 
 def friction_springs(material: Material, nc: int, dtype: Any) -> tuple[jax.Array, jax.Array]:

@@ -186,9 +186,12 @@ def solve_velocity(
     """v+ (nv,) and StepInfo of a step; see `solve`."""
     check_type("problem", problem, Problem)
     terms = problem.terms
-    if terms.surface is not None:  # a sliding velocity beside G v, as h Gdot v is
-        still = terms.replace(gdot_v=terms.gdot_v + terms.surface / problem.dt, surface=None)
-        v, info = solve_velocity(problem.replace(terms=still), warm_start, settings)
+    if terms.surface is not None:  # a rate beside G v, as h Gdot v is
+        still = terms.replace(
+            gdot_v=terms.gdot_v + terms.surface / problem.dt, surface=None, surface_before=None
+        )
+        problem = problem.replace(terms=still, beside=terms.surface_before)
+        v, info = solve_velocity(problem, warm_start, settings)
         nb, nl, nc, axes = count_rows(terms.kind)
         running = terms.surface[nb + nl :].reshape(nc, axes)[:, 1:]
         return v, info.replace(slip=info.slip + running)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.applied import Applied, applied_rows, apply_wrenches
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
+from jaxcontact.mechanics.mocap import Mocap, MocapRows, apply_mocap, mocap_rows
 from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
@@ -115,6 +116,7 @@ def step(
     settings: Settings = DEFAULT,
     memory: StepMemory = START,
     applied: Applied | None = None,
+    mocap: Mocap | None = None,
 ) -> tuple[State, StepInfo]:
     """Make one step of length dt: v+ from the problem of its constraints, then q+ = q retracted by dt v+.
 
@@ -132,6 +134,9 @@ def step(
         memory: `info.memory` of the step before.
         applied: wrench of each named body during the step, (6,), in the plane (3,): force at its centre of
             mass, N, and torque, N m, along world axes.
+        mocap: poses (2, 7) of named mocap bodies at the start and at the end, position and quaternion; in the
+            plane (2, 3): x, z, m, and the angle from the pose in the file, from x to z, rad. Contacts have
+            the velocity that takes one pose to the other.
 
     Returns:
         The next State, and StepInfo.
@@ -151,6 +156,8 @@ def step(
     check_array("controls", controls, (model.num_controls,))
     memory = start_memory(model, state, memory)
     model = apply_wrenches(model, applied_rows(model, applied))
+    moving = mocap_rows(model, mocap, dt, 1)
+    model = apply_mocap(model, jax.tree.map(lambda rows: rows[0], moving))
     return _step(model, state, controls, dt, settings, memory)
 
 
@@ -279,6 +286,7 @@ def rollout(
     settings: Settings = DEFAULT,
     memory: StepMemory = START,
     applied: Applied | None = None,
+    mocap: Mocap | None = None,
 ) -> tuple[State, StepInfo]:
     """Make steps under the controls (T, nu), each with the memory of the one before.
 
@@ -290,6 +298,7 @@ def rollout(
         settings: cone, program and limits.
         memory: before the first step.
         applied: wrenches (T, 6) of named bodies, in the plane (T, 3), as in `step`.
+        mocap: poses (T + 1, 7) of named mocap bodies, in the plane (T + 1, 3), as in `step`.
 
     Returns:
         States and StepInfos after each step, time first: T rows, the last is the final state.
@@ -306,22 +315,31 @@ def rollout(
     width = model.num_controls
     if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != width:
         raise ValueError(f"controls: expected shape (T, {width}), got {jnp.shape(controls)}")
-    wrenches = applied_rows(model, applied, jnp.shape(controls)[0])
-    return _rollout(model, state, (controls, wrenches), dt, settings, start_memory(model, state, memory))
+    steps = jnp.shape(controls)[0]
+    inputs = _Inputs(controls, applied_rows(model, applied, steps), mocap_rows(model, mocap, dt, steps))
+    return _rollout(model, state, inputs, dt, settings, start_memory(model, state, memory))
+
+
+class _Inputs(NamedTuple):
+    """Controls (T, nu), wrenches on the bodies and the motion of mocap bodies, of T steps."""
+
+    controls: jax.Array
+    wrenches: jax.Array | None
+    mocap: MocapRows | None
 
 
 @functools.partial(jit, static_argnames="settings")
 def _rollout(
     model: Model,
     state: State,
-    inputs: tuple[jax.Array, jax.Array | None],
+    inputs: _Inputs,
     dt: Any,
     settings: Settings,
     memory: StepMemory,
 ) -> tuple[State, StepInfo]:
-    def advance(carry: tuple[State, StepMemory], row: tuple[jax.Array, jax.Array | None]) -> tuple:
-        pushed = apply_wrenches(model, row[1])
-        then, info = step(pushed, carry[0], row[0], dt=dt, settings=settings, memory=carry[1])
+    def advance(carry: tuple[State, StepMemory], row: _Inputs) -> tuple:
+        moved = apply_mocap(apply_wrenches(model, row.wrenches), row.mocap)
+        then, info = step(moved, carry[0], row.controls, dt=dt, settings=settings, memory=carry[1])
         return (then, info.memory), (then, info)
 
     state = _moving_with(state, (model.params, state, inputs))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.arguments import check_number, check_number_leaves, check_some
 from jaxcontact.ess import guard_crossing
@@ -107,7 +107,7 @@ def propagate(
 
     fixed = NumberRates(inputs.params, inputs.control)
 
-    def step(c: _Carry, row: Any) -> _Carry:
+    def step(c: _Carry, row: PyTree) -> _Carry:
         def move(t: jax.Array, x: jax.Array, d: NumberRates) -> tuple[jax.Array, jax.Array]:
             return one_step(es, d.params, d.control, t, x, c.crossed, row)[:2]
 
@@ -115,7 +115,7 @@ def propagate(
         f = field(t, x, c.crossed, fixed)
         return c._replace(t=t, x=x, dx=dx - dt * f)
 
-    def cross(c: _Carry, row: Any) -> _Carry:
+    def cross(c: _Carry, row: PyTree) -> _Carry:
         k = row[1]
         f, df = jax.jvp(lambda x, d: field(c.t, x, c.crossed, d), (c.x, fixed), (c.dx, direction))
         done = guard_crossing.cross(es, inputs.params, inputs.control, c.t, c.x, f, c.crossed, k)
@@ -147,7 +147,7 @@ def propagate(
         c = lax.cond(new, through, lambda c: c, c)
         return c._replace(t=done.t, x=done.x, crossed=done.crossed, until=until, event=c.event + 1)
 
-    def body(c: _Carry, row: Any) -> tuple[_Carry, None]:
+    def body(c: _Carry, row: PyTree) -> tuple[_Carry, None]:
         branch = jnp.where(row[0] == UNUSED, 0, jnp.where(row[0] == CROSS, 1, 2))
         return lax.switch(branch, (lambda c, _: c, cross, step), c, row), None
 
@@ -307,10 +307,10 @@ def numbers_of(inputs: Inputs, direction: Direction) -> NumberRates:
     )
 
 
-def _tangent(name: str, value: Any, change: Any) -> Any:
+def _tangent(name: str, value: object, change: PyTree) -> PyTree:
     """Make a direction with the shapes of `value` from `change`, or zeros; integers have none (float0)."""
 
-    def like(leaf: Any, d: Any) -> Any:
+    def like(leaf: PyTree, d: PyTree) -> PyTree:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return np.zeros(jnp.shape(leaf), jax.dtypes.float0)
         if d is None:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.ess import guard_crossing
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
@@ -49,8 +50,8 @@ class RunState(NamedTuple):
 class FlowSetting(NamedTuple):
     """The arguments of a run: those of `Inputs`, then band widths, method and the mask at its start."""
 
-    params: Any
-    control: Any
+    params: PyTree
+    control: PyTree
     x0: jax.Array
     t0: jax.Array
     t1: jax.Array

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_number, check_type
 from jaxcontact.front_door import checked
@@ -155,7 +156,7 @@ class _Field:
     sprung: _Sprung
 
     def __call__(
-        self, t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: Params
+        self, t: jax.Array, x: jax.Array, signs: jax.Array, control: PyTree, params: Params
     ) -> jax.Array:
         """Compute position rate and acceleration (nq + nv,); a contact pushes if it closed last."""
         q, v = self.sprung.split(x)

@@ -7,13 +7,14 @@ guard the field counts as constant and the guards as planes, so that the next cr
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.roots import safeguarded_newton
@@ -109,8 +110,8 @@ class LevelSet(NamedTuple):
 
 def enter(
     es: EventSystem,
-    params: Any,
-    control: Any,
+    params: PyTree,
+    control: PyTree,
     trial: ode.OdeStep,
     start: jax.Array,
     end: jax.Array,
@@ -157,8 +158,8 @@ class Crossing(NamedTuple):
 
 def cross(
     es: EventSystem,
-    params: Any,
-    control: Any,
+    params: PyTree,
+    control: PyTree,
     t: jax.Array,
     x: jax.Array,
     f: jax.Array,

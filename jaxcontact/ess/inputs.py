@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number, check_type
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.settings import Settings
@@ -25,8 +26,8 @@ from jaxcontact.status import Status, flag
 class Inputs(NamedTuple):
     """The arguments by which the outcome of a run can be differentiated."""
 
-    params: Any
-    control: Any
+    params: PyTree
+    control: PyTree
     x0: jax.Array
     t0: jax.Array
     t1: jax.Array
@@ -44,7 +45,7 @@ def system_of(model: Model) -> EventSystem:
 
 
 def start_mask(
-    es: EventSystem, params: Any, x0: jax.Array, eps: jax.Array, crossed0: jax.Array | None
+    es: EventSystem, params: PyTree, x0: jax.Array, eps: jax.Array, crossed0: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Choose the mask (m,) at the start; return it and whether it is ambiguous or contradicts the guards.
 
@@ -57,15 +58,15 @@ def start_mask(
     return crossed0, jnp.any(~crossed0 & (h > eps))
 
 
-def as_jax(numbers: Any) -> Any:
+def as_jax(numbers: PyTree) -> PyTree:
     """Convert NumPy arrays to arrays of JAX, which a field may index by traced numbers."""
     return jax.tree.map(lambda a: jnp.asarray(a) if isinstance(a, np.ndarray) else a, numbers)
 
 
-def _strong(numbers: Any, dtype: Any) -> Any:
+def _strong(numbers: PyTree, dtype: jax.typing.DTypeLike) -> PyTree:
     """Convert weakly typed floats to the dtype of the state, so that a program is compiled only once."""
 
-    def strengthen(a: Any) -> Any:
+    def strengthen(a: PyTree) -> PyTree:
         loose = isinstance(a, float) or getattr(a, "weak_type", False)
         return jnp.asarray(a, dtype) if loose and jnp.issubdtype(jnp.result_type(a), jnp.floating) else a
 
@@ -73,7 +74,13 @@ def _strong(numbers: Any, dtype: Any) -> Any:
 
 
 def check(
-    model: Model, x0: jax.Array, t0: Any, t1: Any, settings: Settings, control: Any, crossed0: Any
+    model: Model,
+    x0: jax.Array,
+    t0: jax.typing.ArrayLike,
+    t1: jax.typing.ArrayLike,
+    settings: Settings,
+    control: PyTree,
+    crossed0: PyTree,
 ) -> tuple[Inputs, jax.Array]:
     """Check the arguments of a run; return inputs and eps (m,) in one dtype, or raise a named error."""
     es = system_of(model)
@@ -99,7 +106,7 @@ def check(
     return inputs, widths
 
 
-def _known(value: Any) -> bool:
+def _known(value: object) -> bool:
     return not isinstance(value, jax.core.Tracer)
 
 
@@ -135,7 +142,7 @@ def allowed_error(tol: Any, x0: jax.Array) -> jax.Array:
     return jax.lax.stop_gradient(jnp.broadcast_to(jnp.asarray(tol, x0.dtype), x0.shape))
 
 
-def count_guards(name: str, model: Model, x: jax.Array, control: Any) -> int:
+def count_guards(name: str, model: Model, x: jax.Array, control: PyTree) -> int:
     """Count the guards of a model; raise ValueError if its functions take no state like `name`."""
     es, params, control = system_of(model), as_jax(model.params), as_jax(control)
     h = guards_at(name, es, params, x)
@@ -151,7 +158,7 @@ def count_guards(name: str, model: Model, x: jax.Array, control: Any) -> int:
     return int(h.shape[0])
 
 
-def guards_at(name: str, es: EventSystem, params: Any, x: jax.Array) -> jax.ShapeDtypeStruct:
+def guards_at(name: str, es: EventSystem, params: PyTree, x: jax.Array) -> jax.ShapeDtypeStruct:
     """Return shape and dtype of the guards; raise ValueError if the argument `name` is no state for them."""
     try:
         # A lambda: a function that lasts would keep each call in a cache of JAX.
@@ -162,7 +169,7 @@ def guards_at(name: str, es: EventSystem, params: Any, x: jax.Array) -> jax.Shap
         ) from error
 
 
-def check_guards(name: str, m: int, guards: Any) -> jax.Array:
+def check_guards(name: str, m: int, guards: PyTree) -> jax.Array:
     """Decide whether some of `guards` are no indices of m guards; raise ValueError if known ones are not."""
     if not jnp.issubdtype(jnp.result_type(guards), jnp.integer):
         raise ValueError(f"{name}: expected indices of guards, got {jnp.result_type(guards)}")

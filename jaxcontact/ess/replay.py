@@ -8,12 +8,12 @@ the order of crossings carry no derivative. Entries: `replay`, `end_state`.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import CROSS, ENTER, SMOOTH, UNUSED
 from jaxcontact.ess.inputs import Inputs
@@ -25,8 +25,8 @@ from jaxcontact.solvers import ode
 
 def one_step(
     es: EventSystem,
-    params: Any,
-    control: Any,
+    params: PyTree,
+    control: PyTree,
     t: jax.Array,
     x: jax.Array,
     crossed: jax.Array,
@@ -63,7 +63,7 @@ def one_step(
 
 
 def _field(
-    es: EventSystem, params: Any, control: Any, crossed: jax.Array, t: jax.Array, x: jax.Array
+    es: EventSystem, params: PyTree, control: PyTree, crossed: jax.Array, t: jax.Array, x: jax.Array
 ) -> jax.Array:
     return es.xdot(t, x, crossed, control, params)
 
@@ -74,7 +74,7 @@ def rows(plan: Plan) -> tuple[jax.Array, ...]:
 
 
 @functools.partial(jax.checkpoint, static_argnums=0)
-def _repeat(es: EventSystem, inputs: Inputs, carry: Any, row: Any) -> Any:
+def _repeat(es: EventSystem, inputs: Inputs, carry: PyTree, row: PyTree) -> PyTree:
     t, x, crossed = carry
     return one_step(es, inputs.params, inputs.control, t, x, crossed, row)
 
@@ -85,7 +85,7 @@ def replay(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Repeat a run; return its end x1 (n,), and t (N + 1,), x (N + 1, n), crossed (N + 1, m) of all rows."""
 
-    def body(carry: Any, row: Any) -> tuple[Any, Any]:
+    def body(carry: PyTree, row: PyTree) -> tuple[PyTree, PyTree]:
         new = _repeat(es, inputs, carry, row)
         return new, new
 
@@ -111,7 +111,7 @@ def end_state(es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan) 
 
 @end_state.defjvp
 @all_digits
-def _end_state_jvp(es: EventSystem, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _end_state_jvp(es: EventSystem, primals: PyTree, tangents: PyTree) -> tuple[jax.Array, jax.Array]:
     inputs, crossed0, plan = primals
     _, tangent = jax.jvp(lambda i: replay(es, i, crossed0, plan)[0], (inputs,), (tangents[0],))
     return end_state(es, inputs, crossed0, plan), tangent

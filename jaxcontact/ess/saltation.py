@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_entries, check_number, check_number_leaves, check_some
 from jaxcontact.ess.inputs import as_jax, check_guards, count_guards, system_of
 from jaxcontact.front_door import POSITIVE, checked
@@ -66,7 +67,13 @@ def saltation_matrix(
 
 @functools.partial(jit, static_argnums=0, inline=True)
 def _saltation(
-    es: EventSystem, params: Any, x: jax.Array, guard: Any, crossed: jax.Array, t: jax.Array, control: Any
+    es: EventSystem,
+    params: PyTree,
+    x: jax.Array,
+    guard: PyTree,
+    crossed: jax.Array,
+    t: jax.Array,
+    control: PyTree,
 ) -> jax.Array:
     """Compute the saltation matrix of arguments that have been checked."""
     basis = jnp.eye(x.shape[0], dtype=x.dtype)
@@ -138,16 +145,16 @@ def ordering_map(
 @functools.partial(jit, static_argnums=0, inline=True)
 def _saltation_product(
     es: EventSystem,
-    params: Any,
+    params: PyTree,
     x: jax.Array,
     order: jax.Array,
     crossed: jax.Array,
     t: jax.Array,
-    control: Any,
+    control: PyTree,
 ) -> jax.Array:
     """Multiply the saltation matrices of guards crossed in an order, the arguments checked."""
 
-    def across(carry: Any, guard: jax.Array) -> tuple[Any, None]:
+    def across(carry: PyTree, guard: jax.Array) -> tuple[PyTree, None]:
         product, x, mask = carry
         saltation = _saltation(es, params, x, guard, mask, t, control)
         return (saltation @ product, es.after(x, guard, params), es.cross(mask, guard)), None
@@ -157,10 +164,10 @@ def _saltation_product(
 
 @dataclasses.dataclass(frozen=True)
 class _ScaledGuards:
-    guards: Callable[[jax.Array, Any], jax.Array]
+    guards: Callable[[jax.Array, PyTree], jax.Array]
     factors: tuple[float, ...]
 
-    def __call__(self, x: jax.Array, params: Any) -> jax.Array:
+    def __call__(self, x: jax.Array, params: PyTree) -> jax.Array:
         h = self.guards(x, params)
         return h * jnp.asarray(self.factors, h.dtype)
 

@@ -7,12 +7,13 @@ docs/methods/event-selected.md.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.ess.inputs import Inputs
 from jaxcontact.mechanics.event_system import EventSystem
@@ -21,8 +22,8 @@ from jaxcontact.mechanics.event_system import EventSystem
 class NumberRates(NamedTuple):
     """A displacement of the numbers that stay constant along the trajectory."""
 
-    params: Any
-    control: Any
+    params: PyTree
+    control: PyTree
 
 
 class Forced(NamedTuple):
@@ -84,7 +85,7 @@ def across_corner(
     params, control = inputs.params, inputs.control
     (t, x, crossed), m = point, members.shape[0]
 
-    def crossing(i: jax.Array, carry: Any) -> Any:
+    def crossing(i: jax.Array, carry: PyTree) -> PyTree:
         y, s, corner, mask, ahead, order, stuck, leads = carry
         f = es.xdot(t, corner, mask, control, params)
         values, offset = jax.jvp(es.guards, (corner, params), (y, direction.params))

@@ -20,6 +20,7 @@ from jaxcontact.geometry.shapes import (
     WORLD,
     Box,
     Capsule,
+    Constants,
     ConvexMesh,
     Cylinder,
     Disc,
@@ -54,7 +55,7 @@ class Balls(NamedTuple):
     radius: jax.Array  # (n,)
 
 
-def _centres(shape: Shape, dim: int, constants: Mapping[str, Any], dtype: Any) -> jax.Array:
+def _centres(shape: Shape, dim: int, constants: Constants, dtype: jax.typing.DTypeLike) -> jax.Array:
     """Compute the centres (k, dim) in body coordinates of the balls of a shape."""
     assert not isinstance(shape, HalfSpace | Ellipsoid)
     if isinstance(shape, Box):
@@ -85,7 +86,7 @@ def place_balls(
     names: Sequence[str],
     positions: jax.Array,
     orientations: jax.Array,
-    constants: Mapping[str, Any],
+    constants: Constants,
 ) -> Balls:
     """Place the balls of the named shapes in the world."""
     start: dict[str, int] = {}
@@ -112,7 +113,7 @@ Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # point on a, point on
 
 
 def planes_of(
-    planes: Sequence[HalfSpace], constants: Mapping[str, Any], dtype: Any
+    planes: Sequence[HalfSpace], constants: Constants, dtype: jax.typing.DTypeLike
 ) -> tuple[jax.Array, jax.Array]:
     """Collect the normals (n, dim) and offsets (n,) of half-spaces."""
     distinct = list(dict.fromkeys(planes))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,9 @@ FLAT = 3e-3  # sine of the tilt below which the lowest point of a rim moves to t
 RING = math.sqrt(0.5)  # of the radius; a ring of this size resists tilting as an elastic cap does
 
 
-def cap_points(radius: Any, half_length: Any, count: int, dtype: Any) -> jax.Array:
+def cap_points(
+    radius: jax.typing.ArrayLike, half_length: jax.typing.ArrayLike, count: int, dtype: jax.typing.DTypeLike
+) -> jax.Array:
     """Place points (2 count, 3) at equal angles on a ring of each cap, within the rim; the lower cap first.
 
     The points carry a cylinder that stands. Points on the rim itself would brake one that rolls.

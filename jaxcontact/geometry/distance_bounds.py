@@ -6,11 +6,10 @@ Owns `distance_bounds`, which tells the few pairs of a robot that may touch from
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from jaxcontact.geometry.shapes import Box, Capsule, ConvexMesh, Cylinder, Ellipsoid, Shape, Sphere
+from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Cylinder, Ellipsoid, Shape, Sphere
 from jaxcontact.geometry.support import core_in_body
 
 NUM_DIRECTIONS = 512  # along which projections are compared; a distance of d is bounded from below by 0.99 d
@@ -22,7 +21,7 @@ def distance_bounds(
     pairs: tuple[tuple[str, str], ...],
     positions: np.ndarray,
     orientations: np.ndarray,
-    constants: Mapping[str, Any],
+    constants: Constants,
 ) -> np.ndarray:
     """Bound the distances of pairs of shapes in space from below, m.
 
@@ -69,7 +68,7 @@ def _directions() -> np.ndarray:
     return np.concatenate([upper, -upper])
 
 
-def _heights(shape: Any, directions: np.ndarray, constants: Mapping[str, Any]) -> np.ndarray | None:
+def _heights(shape: Shape, directions: np.ndarray, constants: Constants) -> np.ndarray | None:
     """Compute the heights of a shape along directions in its body, None for an unbounded or planar shape."""
     if isinstance(shape, Sphere):
         centre = np.zeros(3) if shape.at is None else np.asarray(constants[shape.at], float)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxcontact.algebra import rotations
 from jaxcontact.front_door import checked
-from jaxcontact.geometry.shapes import WORLD
+from jaxcontact.geometry.shapes import WORLD, Constants
 
 
 @checked()
@@ -79,7 +79,7 @@ def dot(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def pose_in_body(
-    shape: Any, dim: int, constants: Mapping[str, Any], dtype: Any
+    shape: Any, dim: int, constants: Constants, dtype: jax.typing.DTypeLike
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the origin (dim,) and axes (dim, dim) of a shape in its body, from `at` and `rotation`."""
     origin = jnp.zeros(dim, dtype) if shape.at is None else jnp.asarray(constants[shape.at], dtype)

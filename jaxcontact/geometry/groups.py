@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +23,7 @@ from jaxcontact.geometry.polytopes import (
     touching_within,
 )
 from jaxcontact.geometry.separation import reach, segments_apart, separate, touch_polytopes
-from jaxcontact.geometry.shapes import Cylinder, Ellipsoid, HalfSpace, Shape
+from jaxcontact.geometry.shapes import Constants, Cylinder, Ellipsoid, HalfSpace, Shape
 from jaxcontact.geometry.support import Core, Couple, bound_gap, cores_in_bodies, place_core
 
 
@@ -34,10 +34,10 @@ class World(NamedTuple):
     bodies: tuple[str, ...]
     positions: jax.Array
     orientations: jax.Array
-    constants: Mapping[str, Any]
+    constants: Constants
     balls: Balls | None
 
-    def polytopes(self, shapes: Sequence[Any]) -> Polytope:
+    def polytopes(self, shapes: Sequence[Shape]) -> Polytope:
         """Place shapes of one topology in the world; axis 0 is the shape."""
         distinct = list(dict.fromkeys(shapes))
         frames = frames_of(owners(distinct, self.bodies), self.positions, self.orientations)
@@ -126,7 +126,7 @@ class _Cores(NamedTuple):
     orientation: jax.Array
 
 
-def _cores(world: World, shapes: Sequence[Any], count: int) -> _Cores:
+def _cores(world: World, shapes: Sequence[Shape], count: int) -> _Cores:
     distinct = list(dict.fromkeys(shapes))
     index = [distinct.index(shape) for shape in shapes]
     cores, radii = cores_in_bodies(distinct, count, world.constants, world.positions.dtype)
@@ -223,7 +223,7 @@ class _Round(NamedTuple):
         return turned(jnp.swapaxes(self.axes, 1, 2), points - self.origin[:, None])
 
 
-def _sizes(shape: Cylinder | Ellipsoid, constants: Mapping[str, Any], dtype: Any) -> jax.Array:
+def _sizes(shape: Cylinder | Ellipsoid, constants: Constants, dtype: jax.typing.DTypeLike) -> jax.Array:
     if isinstance(shape, Ellipsoid):
         return jnp.asarray(constants[shape.semi_axes], dtype)
     return jnp.stack([jnp.asarray(constants[name], dtype) for name in (shape.radius, shape.half_length)])
@@ -243,7 +243,7 @@ def _place_round(world: World, shapes: Sequence[Any]) -> _Round:
 
 
 def balls_on_round(
-    world: World, index: Sequence[int], shapes: Sequence[Any], kind: type, swapped: bool
+    world: World, index: Sequence[int], shapes: Sequence[Shape], kind: type, swapped: bool
 ) -> Rows:
     """Compute the contacts of balls with cylinders, or with ellipsoids."""
     assert world.balls is not None
@@ -257,7 +257,7 @@ def balls_on_round(
     return _swap(contacts) if swapped else contacts
 
 
-def hulls_on_planes(world: World, shapes: Sequence[Any], planes: Sequence[HalfSpace], count: int) -> Rows:
+def hulls_on_planes(world: World, shapes: Sequence[Shape], planes: Sequence[HalfSpace], count: int) -> Rows:
     """Compute the contacts of hulls of many corners with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     hulls = _cores(world, shapes, count)
@@ -266,7 +266,7 @@ def hulls_on_planes(world: World, shapes: Sequence[Any], planes: Sequence[HalfSp
     )
 
 
-def round_on_planes(world: World, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type) -> Rows:
+def round_on_planes(world: World, shapes: Sequence[Shape], planes: Sequence[HalfSpace], kind: type) -> Rows:
     """Compute the contacts of the lowest points of cylinders (one per rim) or ellipsoids with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     solids = _place_round(world, shapes)

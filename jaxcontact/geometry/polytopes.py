@@ -8,7 +8,7 @@ Entries: `place_polytopes`, `signed_distance`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.geometry.frames import across, dot, pose_in_body, turned, unit
-from jaxcontact.geometry.shapes import Box, Capsule, ConvexMesh, Polygon
+from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Polygon
 
 TOUCHING = 1e-6  # m; features nearer than this count as touching, as in `ContactTerms.active`
 
@@ -80,7 +80,7 @@ def _mesh_edges(
     return tuple(sides), tuple((faces_at_edge[0], faces_at_edge[-1]) for faces_at_edge in sides.values())
 
 
-def _in_body(shape: Any, dim: int, constants: Mapping[str, Any], dtype: Any) -> Polytope:
+def _in_body(shape: Any, dim: int, constants: Constants, dtype: jax.typing.DTypeLike) -> Polytope:
     """Build the polytope of a shape in the axes of its body."""
     zero = jnp.zeros((), dtype)
     if isinstance(shape, Box):
@@ -115,7 +115,7 @@ def place_polytopes(
     shapes: Sequence[Any],
     positions: jax.Array,
     orientations: jax.Array,
-    constants: Mapping[str, Any],
+    constants: Constants,
 ) -> Polytope:
     """Place shapes of one topology in the world, from the frames of their bodies; axis 0 is the shape."""
     local = [_in_body(shape, dim, constants, positions.dtype) for shape in shapes]

@@ -158,6 +158,7 @@ class HalfSpace:
 Shape = (
     Point | Points | Disc | Sphere | Capsule | Box | Cylinder | Ellipsoid | Polygon | ConvexMesh | HalfSpace
 )
+Constants = Mapping[str, Any]  # the named numbers of a mechanism: arrays of any shape
 PLANAR = (Disc, Polygon)  # shapes of the plane alone
 SPATIAL = (Sphere, Cylinder, Ellipsoid, ConvexMesh)  # shapes of space alone
 NUMBERS = ("size", "at", "radius", "offset", "rotation", "ends", "half_length", "semi_axes", "vertices")

@@ -7,7 +7,7 @@ equals it for the best one. Entries: `cores_in_bodies`, `support`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.geometry.frames import dot, pose_in_body, unit
-from jaxcontact.geometry.shapes import Box, Capsule, ConvexMesh, Cylinder, Ellipsoid
+from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Cylinder, Ellipsoid
 
 FLAT_ROUNDING = 64.0  # in units of rounding: sine of the tilt below which a direction is the axis of a disc
 
@@ -34,7 +34,7 @@ def num_vertices(shape: Any) -> int:
     return max(8, 4 ** int(np.ceil(np.log(shape.count) / np.log(4.0) - 1e-9)))
 
 
-def core_in_body(shape: Any, constants: Mapping[str, Any], dtype: Any) -> tuple[Core, jax.Array]:
+def core_in_body(shape: Any, constants: Constants, dtype: jax.typing.DTypeLike) -> tuple[Core, jax.Array]:
     """Build the core of a shape in the axes of its body; also return the radius of its ball."""
     zero, no_ellipsoid = jnp.zeros((), dtype), jnp.zeros((3, 3), dtype)
     if isinstance(shape, ConvexMesh):
@@ -56,7 +56,7 @@ def core_in_body(shape: Any, constants: Mapping[str, Any], dtype: Any) -> tuple[
 
 
 def cores_in_bodies(
-    shapes: Sequence[Any], count: int, constants: Mapping[str, Any], dtype: Any
+    shapes: Sequence[Any], count: int, constants: Constants, dtype: jax.typing.DTypeLike
 ) -> tuple[Core, jax.Array]:
     """Build cores of `count` vertices in the axes of their bodies, and radii; axis 0 is the shape."""
     cores, radii = [], []

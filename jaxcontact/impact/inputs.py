@@ -8,7 +8,6 @@ terms by harmless ones, so that neither a value nor a derivative of another worl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +32,7 @@ def check_terms(terms: ContactTerms) -> None:
     check_type("terms", terms, ContactTerms, "; make them with contact_terms(model, state)")
 
 
-def check_order(name: str, order: Any, num_contacts: int) -> tuple[int, ...]:
+def check_order(name: str, order: object, num_contacts: int) -> tuple[int, ...]:
     """Return `order` as a tuple; raise ValueError unless it is a cycle of contact indices."""
     cycle = tuple(order) if isinstance(order, Sequence | np.ndarray) else ()
     if not cycle or not all(isinstance(i, int | np.integer) and 0 <= i < num_contacts for i in cycle):

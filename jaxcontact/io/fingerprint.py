@@ -37,7 +37,7 @@ def of_program(traced: Any) -> str:
     return hashlib.sha256(traced.lower().as_text().encode()).hexdigest()
 
 
-def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+def differences(stored: Mapping[str, object], current: Mapping[str, object]) -> list[str]:
     """List the items that differ, by name, with both values if they are short."""
     items = []
     for name in dict.fromkeys((*current, *stored)):

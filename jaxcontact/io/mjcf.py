@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +24,9 @@ from jaxcontact.mechanics.material import Material, friction_damping_of
 from jaxcontact.mechanics.robot import tree_system
 from jaxcontact.mechanics.system import Model, Params, State, Structure
 from jaxcontact.mechanics.tree import Tree
+
+if TYPE_CHECKING:
+    import mujoco
 
 
 class IgnoredOptionWarning(UserWarning):
@@ -119,7 +122,7 @@ def _check_options(unsupported: str, max_hull_vertices: int | None) -> None:
         check_integer("max_hull_vertices", max_hull_vertices, FEWEST_CORNERS)
 
 
-def _bodies_params(mj: Any, tree: Any, frames: Frames) -> Params:
+def _bodies_params(mj: mujoco.MjModel, tree: Any, frames: Frames) -> Params:
     """Collect the numbers of bodies and joints."""
     # `device_put`, for `asarray` would compile a program for each shape of these numbers.
     params = Params(
@@ -174,7 +177,7 @@ class _Notes(NamedTuple):
         return ". It ".join(f"{verb} {'; '.join(texts)}" for verb, texts in verbs.items() if texts)
 
 
-def _check_file(mj: Any) -> None:
+def _check_file(mj: mujoco.MjModel) -> None:
     """Raise ValueError if nothing moves, or a number is infinite or negative but must not be."""
     bad = bad_numbers(mj)
     if bad:
@@ -197,7 +200,7 @@ def _check_numbers(params: Params, state: State) -> None:
         raise ValueError(f"source: numbers of the file are NaN, in {', '.join(bad)}")
 
 
-def _reference_frames(mj: Any, planar: bool) -> Frames:
+def _reference_frames(mj: mujoco.MjModel, planar: bool) -> Frames:
     """Compute the frames of the world and all bodies at the reference."""
     mujoco = mujoco_package("load_mjcf")
     data = mujoco.MjData(mj)
@@ -206,11 +209,11 @@ def _reference_frames(mj: Any, planar: bool) -> Frames:
     return Frames(np.array(data.xmat).reshape(-1, 3, 3), np.array(data.xpos), planar)
 
 
-def _gravity(mj: Any) -> np.ndarray:
+def _gravity(mj: mujoco.MjModel) -> np.ndarray:
     return np.zeros(3) if is_disabled(mj, "gravity") else np.array(mj.opt.gravity)
 
 
-def _state(mj: Any, keyframe: str | int | None) -> State:
+def _state(mj: mujoco.MjModel, keyframe: str | int | None) -> State:
     if keyframe is None:
         q, v, t = mj.qpos0, np.zeros(mj.nv), 0.0
     else:

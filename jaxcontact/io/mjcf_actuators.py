@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxcontact.io.mjcf_loops import fixed_tendons, tendon_moments
 from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
+
+if TYPE_CHECKING:
+    import mujoco
 
 KINDS = ("free", "ball", "slide", "hinge")  # joints, in the order of MuJoCo's mjtJoint
 # Supported actuators: their transmission, and MuJoCo's words for dynamics, gain and bias.
@@ -32,7 +35,7 @@ def _as_word(member: Any) -> str:
     return str(member.name.partition("_")[2].lower())
 
 
-def unsupported_reasons(mj: Any, actuator: int) -> Iterator[str]:
+def unsupported_reasons(mj: mujoco.MjModel, actuator: int) -> Iterator[str]:
     """Yield the features of an actuator that the mechanics lacks."""
     transmission = word_of("Trn", mj.actuator_trntype[actuator])
     target = int(mj.actuator_trnid[actuator, 0])
@@ -52,14 +55,14 @@ def unsupported_reasons(mj: Any, actuator: int) -> Iterator[str]:
             yield f"{kind} {word!r}"
 
 
-def supported_actuators(mj: Any) -> np.ndarray:
+def supported_actuators(mj: mujoco.MjModel) -> np.ndarray:
     """Tell for each actuator whether the mechanics applies its force; one with a lag acts without it."""
     lags = {f"dyntype {word!r}" for word in LAGS}
     count = len(mj.actuator_trntype)
     return np.array([set(unsupported_reasons(mj, a)) <= lags for a in range(count)], bool)
 
 
-def control_names(mj: Any) -> tuple[str, ...]:
+def control_names(mj: mujoco.MjModel) -> tuple[str, ...]:
     """Return a name for each control, that of its actuator; several controls of one are numbered from 0."""
     names = [mj.actuator(a).name or f"actuator_{a}" for a in range(len(mj.actuator_trntype))]
     owners = control_owners(mj).tolist()
@@ -68,12 +71,12 @@ def control_names(mj: Any) -> tuple[str, ...]:
     )
 
 
-def control_owners(mj: Any) -> np.ndarray:
+def control_owners(mj: mujoco.MjModel) -> np.ndarray:
     """Return the actuator (nu,) of each control; since MuJoCo 4 an actuator may have several."""
     return np.repeat(np.arange(len(mj.actuator_trntype)), getattr(mj, "actuator_ctrlnum", 1))
 
 
-def actuator_numbers(mj: Any) -> dict[str, np.ndarray]:
+def actuator_numbers(mj: mujoco.MjModel) -> dict[str, np.ndarray]:
     """Return the numbers of the actuators, a row per control; zero if `mjcf_support` refuses the actuator."""
     owners = control_owners(mj)
     active = slice(0, 0 if is_disabled(mj, "actuation") else mj.nu)
@@ -93,12 +96,12 @@ def actuator_numbers(mj: Any) -> dict[str, np.ndarray]:
     }
 
 
-def actuator_armature(mj: Any) -> np.ndarray:
+def actuator_armature(mj: mujoco.MjModel) -> np.ndarray:
     """Return the inertia of every actuator before its gears; an older MuJoCo has none."""
     return np.asarray(getattr(mj, "actuator_armature", np.zeros(len(mj.actuator_trntype))))
 
 
-def transmission(mj: Any) -> np.ndarray:
+def transmission(mj: mujoco.MjModel) -> np.ndarray:
     """Return the generalized force (nu, nv) of each control's actuator at unit force, by joint or tendon."""
     row_of_tendon = dict(zip(fixed_tendons(mj), tendon_moments(mj), strict=True))
     moment, supported = np.zeros((mj.nu, mj.nv)), supported_actuators(mj)
@@ -115,7 +118,7 @@ def transmission(mj: Any) -> np.ndarray:
     return moment
 
 
-def _in_use(mj: Any) -> np.ndarray:
+def _in_use(mj: mujoco.MjModel) -> np.ndarray:
     """Tell for each actuator whether `option actuatorgroupdisable` leaves its group enabled."""
     disabled_groups = [group for group in range(31) if mj.opt.disableactuator >> group & 1]
     return ~np.isin(mj.actuator_group, disabled_groups)

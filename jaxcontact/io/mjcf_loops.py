@@ -5,7 +5,7 @@ Equalities and tendons that the mechanics lacks are not among them; `mjcf_suppor
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -17,6 +17,9 @@ from jaxcontact.mechanics.tree import WORLD, Loop, Tendon
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import BILATERAL
 
+if TYPE_CHECKING:
+    import mujoco
+
 # Numbers that make a spatial tendon pull; one without any of these only measures, and is left out silently.
 PULLS = (
     "tendon_stiffness", "tendon_damping", "tendon_frictionloss", "tendon_limited", "tendon_armature",
@@ -27,41 +30,41 @@ CLOSING_TIME = 5e-4  # s; an open loop closes so, critically damped: motors open
 IMMOBILE = 1e-9  # of the largest mobility of a row; a row that nothing moves
 
 
-def file_kind(mj: Any, equality: int) -> str:
+def file_kind(mj: mujoco.MjModel, equality: int) -> str:
     """Return MuJoCo's word for the kind of an equality."""
     kinds = mujoco_package("load_mjcf").mjtEq
     return kinds(int(mj.eq_type[equality])).name.removeprefix("mjEQ_").lower()
 
 
-def loop_kind(mj: Any, equality: int) -> str:
+def loop_kind(mj: mujoco.MjModel, equality: int) -> str:
     """Return the kind of loop of an equality; a weld with torque scale 0 holds a point only, as connect."""
     kind = file_kind(mj, equality)
     return "connect" if kind == "weld" and mj.eq_data[equality, 10] == 0.0 else kind
 
 
-def active_loops(mj: Any) -> list[int]:
+def active_loops(mj: mujoco.MjModel) -> list[int]:
     """List the indices of the equalities that are active when the model starts."""
     if is_disabled(mj, "equality", "constraint"):
         return []
     return [e for e in range(mj.neq) if mj.eq_active0[e]]
 
 
-def supported_loops(mj: Any) -> list[int]:
+def supported_loops(mj: mujoco.MjModel) -> list[int]:
     """List the indices of the active equalities that become loops."""
     return [e for e in active_loops(mj) if file_kind(mj, e) in LOOPS and not on_spatial_tendon(mj, e)]
 
 
-def on_spatial_tendon(mj: Any, equality: int) -> bool:
+def on_spatial_tendon(mj: mujoco.MjModel, equality: int) -> bool:
     """Tell whether an equality couples a tendon that is not fixed."""
     ends = {int(mj.eq_obj1id[equality]), int(mj.eq_obj2id[equality])}
     return file_kind(mj, equality) == "tendon" and not ends <= {*fixed_tendons(mj), WORLD}
 
 
-def _of_sites(mj: Any, equality: int) -> bool:
+def _of_sites(mj: mujoco.MjModel, equality: int) -> bool:
     return bool(mj.eq_objtype[equality] == mujoco_package("load_mjcf").mjtObj.mjOBJ_SITE)
 
 
-def loops_of(mj: Any) -> tuple[Loop, ...]:
+def loops_of(mj: mujoco.MjModel) -> tuple[Loop, ...]:
     """Return the loops, in the order of the file; body indices do not count the world."""
     loops = []
     tendon_at = {tendon: index for index, tendon in enumerate(fixed_tendons(mj))}
@@ -77,7 +80,7 @@ def loops_of(mj: Any) -> tuple[Loop, ...]:
     return tuple(loops)
 
 
-def loop_numbers(mj: Any) -> dict[str, np.ndarray]:
+def loop_numbers(mj: mujoco.MjModel) -> dict[str, np.ndarray]:
     """Return the anchors, turns and polynomials of the loops."""
     equalities = supported_loops(mj)
     anchors, turns = np.zeros((len(equalities), 2, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (len(equalities), 1))
@@ -106,7 +109,7 @@ def _relative_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return turn
 
 
-def dry_frictions(mj: Any) -> tuple[np.ndarray, np.ndarray]:
+def dry_frictions(mj: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest dry friction of every velocity (nv,) and of every supported tendon (nt,)."""
     factor = 0.0 if is_disabled(mj, "frictionloss", "constraint") else 1.0
     return factor * np.array(mj.dof_frictionloss), factor * np.array(mj.tendon_frictionloss)[
@@ -114,7 +117,7 @@ def dry_frictions(mj: Any) -> tuple[np.ndarray, np.ndarray]:
     ]
 
 
-def fixed_tendons(mj: Any) -> list[int]:
+def fixed_tendons(mj: mujoco.MjModel) -> list[int]:
     """List the indices of the tendons whose length is a sum of joint positions."""
     joint = int(mujoco_package("load_mjcf").mjtWrap.mjWRAP_JOINT)
     starts, counts = np.asarray(mj.tendon_adr), np.asarray(mj.tendon_num)
@@ -125,7 +128,7 @@ def fixed_tendons(mj: Any) -> list[int]:
     ]
 
 
-def is_path(mj: Any, tendon: int) -> bool:
+def is_path(mj: mujoco.MjModel, tendon: int) -> bool:
     """Tell whether a tendon runs straight from site to site, without dry friction or inertia."""
     first = int(mj.tendon_adr[tendon])
     kinds = np.asarray(mj.wrap_type)[first : first + int(mj.tendon_num[tendon])]
@@ -134,26 +137,26 @@ def is_path(mj: Any, tendon: int) -> bool:
     return bool(straight) and not (mj.tendon_frictionloss[tendon] or armature[tendon])
 
 
-def pulls(mj: Any, tendon: int) -> bool:
+def pulls(mj: mujoco.MjModel, tendon: int) -> bool:
     """Tell whether a tendon has a force of its own; one without only measures."""
     return any(np.any(np.asarray(getattr(mj, field))[tendon]) for field in PULLS if hasattr(mj, field))
 
 
-def supported_tendons(mj: Any) -> list[int]:
+def supported_tendons(mj: mujoco.MjModel) -> list[int]:
     """List the indices of the tendons that a tree has: fixed ones, then paths that pull."""
     fixed = fixed_tendons(mj)
     spatial = [t for t in range(mj.ntendon) if t not in fixed and pulls(mj, t) and is_path(mj, t)]
     return [*fixed, *spatial]
 
 
-def _sites_of(mj: Any, tendon: int) -> np.ndarray:
+def _sites_of(mj: mujoco.MjModel, tendon: int) -> np.ndarray:
     """Return the indices of the sites of a path; none for a fixed tendon."""
     first, count = int(mj.tendon_adr[tendon]), int(mj.tendon_num[tendon])
     empty = tendon in fixed_tendons(mj)
     return np.asarray(mj.wrap_objid)[first : first + (0 if empty else count)]
 
 
-def tendons_of(mj: Any) -> tuple[Tendon, ...]:
+def tendons_of(mj: mujoco.MjModel) -> tuple[Tendon, ...]:
     """Return the supported tendons."""
     limits_off = is_disabled(mj, "limit", "constraint")
     rubbing, heavy = dry_frictions(mj)[1], tendon_armature(mj)
@@ -169,12 +172,12 @@ def tendons_of(mj: Any) -> tuple[Tendon, ...]:
     )
 
 
-def tendon_armature(mj: Any) -> np.ndarray:
+def tendon_armature(mj: mujoco.MjModel) -> np.ndarray:
     """Return the inertia (nt,) of the supported tendons; an older MuJoCo has none."""
     return np.asarray(getattr(mj, "tendon_armature", np.zeros(mj.ntendon)))[supported_tendons(mj)]
 
 
-def tendon_moments(mj: Any) -> np.ndarray:
+def tendon_moments(mj: mujoco.MjModel) -> np.ndarray:
     """Return the length (nt, nv) of each fixed tendon per position of each joint."""
     tendons = fixed_tendons(mj)
     moment = np.zeros((len(tendons), mj.nv))
@@ -185,7 +188,7 @@ def tendon_moments(mj: Any) -> np.ndarray:
     return moment
 
 
-def tendon_numbers(mj: Any, springs: float, dampers: float) -> dict[str, np.ndarray]:
+def tendon_numbers(mj: mujoco.MjModel, springs: float, dampers: float) -> dict[str, np.ndarray]:
     """Return the numbers of tendons; `springs`, `dampers` are 0 if the file disables them, else 1."""
     tendons = supported_tendons(mj)
     paths = len(tendons) - len(fixed_tendons(mj))

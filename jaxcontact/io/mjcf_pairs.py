@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jaxcontact.io.mujoco_package import is_disabled, is_enabled, mujoco_package
+
+if TYPE_CHECKING:
+    import mujoco
 
 MOST_GEOMS = 1500  # geoms that may touch, with a million pairs, which take a minute to list
 MAX_NAMES = 12  # largest number of names that a message lists
@@ -36,7 +39,7 @@ class Pair(NamedTuple):
     spins: tuple[float, float]
 
 
-def candidate_pairs(mj: Any) -> list[Pair]:
+def candidate_pairs(mj: mujoco.MjModel) -> list[Pair]:
     """List the pairs of geoms that MuJoCo lets touch: explicit pairs, then the pairs that pass its filters.
 
     The filters are contype and conaffinity, excluded bodies, and geoms of one body or of parent and child.
@@ -73,7 +76,7 @@ def candidate_pairs(mj: Any) -> list[Pair]:
     return explicit + filtered
 
 
-def chosen_pairs(mj: Any, pairs: list[Pair], contacts: Any) -> list[Pair]:
+def chosen_pairs(mj: mujoco.MjModel, pairs: list[Pair], contacts: Any) -> list[Pair]:
     """Select the pairs that the argument `contacts` of `load_mjcf` chooses.
 
     Raises:
@@ -107,7 +110,7 @@ def _pairs_of_names(contacts: Any) -> list[tuple[str, str]]:
     return [(first, second) for first, second in rows]
 
 
-def _geoms_of(mj: Any, name: str) -> set[int]:
+def _geoms_of(mj: mujoco.MjModel, name: str) -> set[int]:
     """Return the geom with a name, and the geoms of the body with that name."""
     geoms = {geom for geom in range(mj.ngeom) if geom_name(mj, geom) == name}
     bodies = {body for body in range(mj.nbody) if (mj.body(body).name or f"body_{body}") == name}
@@ -118,11 +121,13 @@ def _geoms_of(mj: Any, name: str) -> set[int]:
     return geoms | {geom for geom in range(mj.ngeom) if int(mj.geom_bodyid[geom]) in bodies}
 
 
-def _on_world(mj: Any, geom: int) -> bool:
+def _on_world(mj: mujoco.MjModel, geom: int) -> bool:
     return int(mj.body_weldid[mj.geom_bodyid[geom]]) == 0
 
 
-def _may_touch(mj: Any, a: int, b: int, filter_parents: bool, excluded: set[tuple[int, int]]) -> bool:
+def _may_touch(
+    mj: mujoco.MjModel, a: int, b: int, filter_parents: bool, excluded: set[tuple[int, int]]
+) -> bool:
     if not (mj.geom_contype[a] & mj.geom_conaffinity[b] or mj.geom_contype[b] & mj.geom_conaffinity[a]):
         return False
     bodies = int(mj.geom_bodyid[a]), int(mj.geom_bodyid[b])
@@ -137,7 +142,7 @@ def _may_touch(mj: Any, a: int, b: int, filter_parents: bool, excluded: set[tupl
     return True
 
 
-def _contact_numbers(mj: Any, a: int, b: int) -> tuple[Any, ...]:
+def _contact_numbers(mj: mujoco.MjModel, a: int, b: int) -> tuple[Any, ...]:
     """Compute friction, margin, condim, softness and spins of a pair of geoms."""
     order = int(mj.geom_priority[a]) - int(mj.geom_priority[b])
     geoms = [a, b] if order == 0 else [a if order > 0 else b]
@@ -153,7 +158,7 @@ def _contact_numbers(mj: Any, a: int, b: int) -> tuple[Any, ...]:
     return *_overridden(mj, friction, dim, margin), softness, _spins(mj, frictions, dim)
 
 
-def _mixed_softness(mj: Any, geoms: list[int]) -> np.ndarray:
+def _mixed_softness(mj: mujoco.MjModel, geoms: list[int]) -> np.ndarray:
     """Mix solref and solimp of geoms by solmix; take the smaller numbers of references in direct form."""
     weights = np.maximum([mj.geom_solmix[geom] for geom in geoms], 1e-15)
     share = weights / np.sum(weights)
@@ -163,21 +168,21 @@ def _mixed_softness(mj: Any, geoms: list[int]) -> np.ndarray:
     return np.concatenate([reference, share @ impedances])
 
 
-def _softness(mj: Any, numbers: np.ndarray) -> tuple[float, ...]:
+def _softness(mj: mujoco.MjModel, numbers: np.ndarray) -> tuple[float, ...]:
     """Return the numbers of solref and solimp, or those of option `override`."""
     if is_enabled(mj, "override"):
         numbers = np.concatenate([mj.opt.o_solref, mj.opt.o_solimp])
     return tuple(float(x) for x in numbers)
 
 
-def _spins(mj: Any, frictions: np.ndarray, dim: int) -> tuple[float, float]:
+def _spins(mj: mujoco.MjModel, frictions: np.ndarray, dim: int) -> tuple[float, float]:
     """Return torsional and rolling friction of three numbers of a pair, or of `override`, by condim."""
     if is_enabled(mj, "override"):
         frictions = mj.opt.o_friction[[0, 2, 3]]
     return float(frictions[1]) * (dim > 3), float(frictions[2]) * (dim > 4)
 
 
-def _overridden(mj: Any, friction: float, dim: int, margin: float) -> tuple[float, float, int]:
+def _overridden(mj: mujoco.MjModel, friction: float, dim: int, margin: float) -> tuple[float, float, int]:
     """Return friction, margin and condim of a pair; option `override` replaces the first two."""
     if is_enabled(mj, "override"):
         friction, margin = float(mj.opt.o_friction[0]), float(mj.opt.o_margin)
@@ -202,12 +207,12 @@ def _margin_rule() -> str:
     return min(rules, key=lambda rule: abs(rules[rule] - margin))
 
 
-def kind_of(mj: Any, geom: int) -> str:
+def kind_of(mj: mujoco.MjModel, geom: int) -> str:
     """Return MuJoCo's word for the shape of a geom."""
     kinds = mujoco_package("load_mjcf").mjtGeom
     return kinds(int(mj.geom_type[geom])).name.removeprefix("mjGEOM_").lower()
 
 
-def geom_name(mj: Any, geom: int) -> str:
+def geom_name(mj: mujoco.MjModel, geom: int) -> str:
     """Return the name of a geom, or `geom_` and its number if it has no name in the file."""
     return mj.geom(geom).name or f"geom_{geom}"

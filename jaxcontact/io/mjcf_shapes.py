@@ -7,7 +7,7 @@ convex hull.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -33,6 +33,9 @@ from jaxcontact.io.mjcf_tree import body_names, rotation
 from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.mechanics.system import Structure
 from jaxcontact.mechanics.tree import roots
+
+if TYPE_CHECKING:
+    import mujoco
 
 ACROSS = np.array([0.0, 1.0, 0.0])  # a planar robot does not move along this axis
 OF_SHAPE = {Sphere: 1, Disc: 1, Ellipsoid: 1, Capsule: 2}  # contacts of a shape at rest
@@ -82,7 +85,7 @@ class Frames(NamedTuple):
 
 
 def geometry_of(
-    mj: Any, frames: Frames, contacts: Any = "all", max_hull_vertices: int | None = None
+    mj: mujoco.MjModel, frames: Frames, contacts: Any = "all", max_hull_vertices: int | None = None
 ) -> Geometry:
     """Make the shapes that may touch, with their pairs, friction and numbers.
 
@@ -139,7 +142,7 @@ def _spins(pairs: list[Pair], counts: list[int]) -> np.ndarray | None:
     return levers[:, [0, 1, 1]] if np.any(levers[:, 1]) else levers[:, :1]
 
 
-def _surfaces(mj: Any, geoms: list[int], frames: Frames) -> np.ndarray | None:
+def _surfaces(mj: mujoco.MjModel, geoms: list[int], frames: Frames) -> np.ndarray | None:
     """Return the twists (ns, 6) of running surfaces in the axes of their bodies, in the plane (ns, 3).
 
     MuJoCo before version 4 has none. None if no surface runs.
@@ -181,7 +184,11 @@ def suggested_contacts(structure: Structure) -> int | None:
 
 
 def shape_of(
-    mj: Any, geom: int, frames: Frames, constants: dict[str, Any], max_hull_vertices: int | None = None
+    mj: mujoco.MjModel,
+    geom: int,
+    frames: Frames,
+    constants: dict[str, Any],
+    max_hull_vertices: int | None = None,
 ) -> tuple[Shape, float]:
     """Make a shape of a geom; return it and the displacement of its hull, m. Its numbers go to `constants`.
 
@@ -202,7 +209,7 @@ def shape_of(
     return mesh, hull.displacement
 
 
-def _pose(mj: Any, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, str | None]:
+def _pose(mj: mujoco.MjModel, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, str | None]:
     """Return axes (3, 3) and centre (3,) of a geom in its body's frame, and the body, None for the world."""
     body = int(mj.geom_bodyid[geom])
     fixed_to_world = int(mj.body_weldid[body]) == 0
@@ -219,7 +226,7 @@ def _simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any])
     axes, centre, owner = _pose(mj, geom, frames)
     flat = slice(None, None, 2) if planar else slice(None)
 
-    def add_constant(key: str, value: Any) -> str:
+    def add_constant(key: str, value: object) -> str:
         constants[f"{name}/{key}"] = jax.device_put(np.array(value, float))
         return f"{name}/{key}"
 
@@ -269,7 +276,7 @@ def _simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any])
     return None
 
 
-def _hull(mj: Any, geom: int, max_vertices: int | None) -> Hull:
+def _hull(mj: mujoco.MjModel, geom: int, max_vertices: int | None) -> Hull:
     """Compute the convex hull of a mesh, in the axes of its geom."""
     mesh = int(mj.geom_dataid[geom])
     start, number = int(mj.mesh_vertadr[mesh]), int(mj.mesh_vertnum[mesh])
@@ -290,7 +297,7 @@ def _silhouette(name: str, axes: np.ndarray, centre: np.ndarray, size: np.ndarra
     return centre[::2] + np.stack([-first - second, first - second, first + second, second - first])
 
 
-def _oriented(mj: Any, pairs: list[Pair]) -> list[Pair]:
+def _oriented(mj: mujoco.MjModel, pairs: list[Pair]) -> list[Pair]:
     """Return the pairs, with the plane second in each."""
     return [
         pair._replace(first=pair.second, second=pair.first) if kind_of(mj, pair.first) == "plane" else pair
@@ -298,11 +305,13 @@ def _oriented(mj: Any, pairs: list[Pair]) -> list[Pair]:
     ]
 
 
-def _kinds(mj: Any, pair: Pair) -> tuple[str, str]:
+def _kinds(mj: mujoco.MjModel, pair: Pair) -> tuple[str, str]:
     return kind_of(mj, pair.first), kind_of(mj, pair.second)
 
 
-def _missing_pairs(mj: Any, pairs: list[Pair], shapes: dict[int, Shape]) -> dict[tuple[str, str], str]:
+def _missing_pairs(
+    mj: mujoco.MjModel, pairs: list[Pair], shapes: dict[int, Shape]
+) -> dict[tuple[str, str], str]:
     """Describe the kinds of pairs for which the package has no contacts, by kinds."""
     missing: dict[tuple[str, str], str] = {}
     for pair in pairs:

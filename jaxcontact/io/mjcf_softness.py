@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -14,13 +14,16 @@ from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 from jaxcontact.mechanics.scaled_springs import ScaledSprings
 from jaxcontact.mechanics.tree import Tree
 
+if TYPE_CHECKING:
+    import mujoco
+
 SAFE_STEPS = 2.0  # time steps of the file, MuJoCo's smallest time constant (flag refsafe)
 SMOOTHEST = 1e-3  # share of the mobility that a smooth pyramid keeps; MuJoCo's shrinks with the friction
 LOWEST, HIGHEST = 1e-4, 0.9999  # MuJoCo's bounds on impedances and midpoints
 
 
 def scaled_springs(
-    mj: Any, tree: Tree, pairs: Sequence[tuple[Pair, int]], joint_law: tuple[float, float]
+    mj: mujoco.MjModel, tree: Tree, pairs: Sequence[tuple[Pair, int]], joint_law: tuple[float, float]
 ) -> ScaledSprings:
     """Make the springs of all limits and contacts; `pairs` have their numbers of candidates.
 
@@ -52,7 +55,7 @@ def _as_number(values: np.ndarray) -> np.ndarray:
     return np.array(values.flat[0]) if same else values
 
 
-def _spring(mj: Any, reference: np.ndarray, highest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _spring(mj: mujoco.MjModel, reference: np.ndarray, highest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute k (1/s^2) and b (1/s) from solref: time constant and damping ratio, or minus k and b."""
     constant, ratio = np.maximum(reference.T, 1e-15)
     if not is_disabled(mj, "refsafe"):
@@ -63,7 +66,7 @@ def _spring(mj: Any, reference: np.ndarray, highest: np.ndarray) -> tuple[np.nda
     return stiffness, damping
 
 
-def _mobility(mj: Any, pair: Pair) -> float:
+def _mobility(mj: mujoco.MjModel, pair: Pair) -> float:
     """Compute the mobility of a contact's normal, at the centres of bodies; edges of a pyramid share it."""
     bodies = mj.geom_bodyid[[pair.first, pair.second]]
     mobility = float(np.sum(mj.body_invweight0[bodies, 0]))
@@ -74,7 +77,7 @@ def _mobility(mj: Any, pair: Pair) -> float:
     return mobility * max((1.0 + pair.mu**2) * square / (pair.condim - 1), SMOOTHEST)
 
 
-def _limits_of_joints(mj: Any, tree: Tree) -> list[tuple[float, np.ndarray]]:
+def _limits_of_joints(mj: mujoco.MjModel, tree: Tree) -> list[tuple[float, np.ndarray]]:
     """List mobility and softness of joint limits: lower bounds, then upper ones, then balls."""
     limited = [j for j, joint in enumerate(tree.joints) if joint.limited]
     scalar = [j for j in limited if tree.joints[j].kind != "ball"]
@@ -85,7 +88,7 @@ def _limits_of_joints(mj: Any, tree: Tree) -> list[tuple[float, np.ndarray]]:
     ]
 
 
-def _limits_of_tendons(mj: Any, tree: Tree) -> list[tuple[float, np.ndarray]]:
+def _limits_of_tendons(mj: mujoco.MjModel, tree: Tree) -> list[tuple[float, np.ndarray]]:
     """List mobility and softness of the limits of tendons: lower bounds, then upper ones."""
     limited = [t for t, tendon in zip(supported_tendons(mj), tree.tendons, strict=True) if tendon.limited]
     return [

@@ -9,9 +9,12 @@ import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxcontact.io.mujoco_package import mujoco_package
+
+if TYPE_CHECKING:
+    import mujoco
 
 MOST_COPIES = 10_000  # elements that a file repeats; MuJoCo needs minutes for more, and the square of them
 
@@ -19,7 +22,7 @@ MOST_COPIES = 10_000  # elements that a file repeats; MuJoCo needs minutes for m
 class Compiled(NamedTuple):
     """A mujoco.MjModel, and notes on parts that were changed or left out to make it."""
 
-    mj: Any
+    mj: mujoco.MjModel
     notes: tuple[str, ...] = ()
 
 
@@ -106,7 +109,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _compile(spec: Any) -> Any:
+def _compile(spec: mujoco.MjSpec) -> Any:
     return _warnings_in_one_line(spec.compile)
 
 
@@ -156,7 +159,7 @@ def _in_its_package(file: str, start: Path) -> str:
     return file
 
 
-def _set_floating(spec: Any, floating: bool) -> bool:
+def _set_floating(spec: mujoco.MjSpec, floating: bool) -> bool:
     """Free the bases of robots, or fix them to the world; return whether this drops keyframes.
 
     A base is a body on the world, with joints on it or on bodies that it carries. If there are no joints at
@@ -193,7 +196,7 @@ def _carries_joints(body: Any) -> bool:
     return bool(list(body.joints)) or any(_carries_joints(child) for child in body.bodies)
 
 
-def _add_floor(spec: Any, height: float) -> None:
+def _add_floor(spec: mujoco.MjSpec, height: float) -> None:
     """Add a plane at a height, m, across z."""
     mujoco = mujoco_package("load_mjcf")
     if isinstance(height, bool) or not isinstance(height, int | float) or not abs(height) < float("inf"):
@@ -205,7 +208,7 @@ def _add_floor(spec: Any, height: float) -> None:
     )
 
 
-def _without_visuals(spec: Any) -> tuple[Any, list[str]]:
+def _without_visuals(spec: mujoco.MjSpec) -> tuple[Any, list[str]]:
     """Copy a spec without its purely visual elements; return the copy and the names of the geoms left out.
 
     A mesh that touches nothing is left out if its body has an inertia of its own, or the geom has no mass.

@@ -17,6 +17,7 @@ from jaxcontact.io.mjcf_loops import (
     pulls,
     supported_tendons,
 )
+from jaxcontact.io.mjcf_tree import movable_mocap
 from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 
 # Attributes of `<option>` that MuJoCo's solver reads and the methods of this package ignore.
@@ -178,8 +179,10 @@ def ignored(mj: Any, planar: bool = False) -> list[str]:
         left_out.append("the second tangent's friction of pairs")
     if len(active_loops(mj)) < mj.neq and not is_disabled(mj, "equality", "constraint"):
         left_out.append("equalities that are not active")
-    if mj.nmocap:
-        left_out.append("mocap: such bodies stand still")
+    still = sorted({*np.flatnonzero(mj.body_mocapid >= 0)} - {body + 1 for body in movable_mocap(mj)})
+    if still:
+        names = ", ".join(repr(_name(mj, "body", int(body))) for body in still)
+        left_out.append(f"motion of mocap {names}, which has joints or tendons on it")
     return left_out
 
 

@@ -62,7 +62,24 @@ def tree_of(mj: Any) -> Tree:
         rotors=bool(np.any(actuator_armature(mj))),
         lifted=bool(np.any(_gravcomp(mj))),
         drags=bool(np.any(_drag(mj))),
+        mocap=movable_mocap(mj),
     )
+
+
+def movable_mocap(mj: Any) -> tuple[int, ...]:
+    """Return the mocap bodies, without the world, that given poses may move.
+
+    Joints of a body that one carries would feel its acceleration, and so would a tendon that ends on one.
+    """
+    parents, bound = np.asarray(mj.body_parentid), {int(mj.jnt_bodyid[j]) for j in range(mj.njnt)}
+    bound |= {body + 1 for tendon in tendons_of(mj) for body in tendon.path}
+    carriers = set()
+    for body in bound:
+        while body > 0:
+            carriers.add(body)
+            body = int(parents[body])
+    mocap = np.flatnonzero(np.asarray(mj.body_mocapid) >= 0)
+    return tuple(int(body) - 1 for body in mocap if int(body) not in carriers)
 
 
 def tree_numbers(mj: Any) -> TreeParams:

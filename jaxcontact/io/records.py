@@ -47,7 +47,7 @@ def load_record(path: str | os.PathLike[str], expected: type[Record]) -> Any:
     return _restore("", arrays, kinds, _record_classes())
 
 
-def _flatten(name: str, value: Any, arrays: dict[str, np.ndarray], kinds: dict[str, Any]) -> None:
+def _flatten(name: str, value: object, arrays: dict[str, np.ndarray], kinds: dict[str, object]) -> None:
     if isinstance(value, Record):
         fields = [field.name for field in dataclasses.fields(value)]  # type: ignore[arg-type]
         kinds[name] = {"record": type(value).__name__, "fields": fields}
@@ -78,7 +78,7 @@ def _restore(name: str, arrays: dict[str, np.ndarray], kinds: dict[str, Any], cl
     return classes[kind["record"]](**inner)
 
 
-def _record_classes() -> dict[str, Any]:
+def _record_classes() -> dict[str, object]:
     classes: dict[str, Any] = {}
     todo: list[Any] = [Record]
     while todo:

@@ -38,7 +38,7 @@ from jaxcontact.mechanics.spatial import (
     unit,
 )
 from jaxcontact.mechanics.system import FrameMotion, Params, Structure
-from jaxcontact.mechanics.tree import Tree, TreeParams, dofs, nodes, of_kind, roots, scalar_places
+from jaxcontact.mechanics.tree import Tree, TreeParams, dofs, lineage, nodes, of_kind, roots, scalar_places
 from jaxcontact.precision import jit
 
 
@@ -263,4 +263,10 @@ def poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array
     turns = -jnp.asarray(hinges, q.dtype) * jnp.sign(numbers.axis[:, 1])
     first = [dofs(tree).joint.tolist().index(j) for j in range(len(tree.joints))]
     moves = jnp.asarray(dofs(tree).moves[:, first], q.dtype)
-    return kinematics.position[:, ::2], moves @ (turns * scalar_positions(tree, q - numbers.reference))
+    angles = moves @ (turns * scalar_positions(tree, q - numbers.reference))
+    if tree.mocap:
+        places = np.array(tree.mocap, int)
+        w, about_y = numbers.orientation[places, 0], numbers.orientation[places, 2]
+        carries = jnp.asarray(lineage(tree)[:, places], q.dtype)
+        angles = angles - carries @ (2.0 * jnp.arctan2(about_y, w))
+    return kinematics.position[:, ::2], angles

@@ -21,7 +21,7 @@ from jaxcontact.mechanics.scaled_springs import ScaledSprings
 FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
 
-def friction_damping_of(mass: Any) -> Any:
+def friction_damping_of(mass: jax.typing.ArrayLike) -> Any:
     """Compute the friction damping, N s/m, of a mass in kg: by its weight it creeps at 1e-7 m/s at most."""
     return FRICTION_DAMPING * jnp.maximum(jnp.asarray(mass, float), 1.0)
 
@@ -47,17 +47,17 @@ class FrictionSpring(Record):
     damping: Any = 0.0
 
 
-def _check_damping(name: str, value: Any) -> None:
+def _check_damping(name: str, value: object) -> None:
     if not callable(value):
         check_not_negative(name, value)
 
 
-def _check_stiffness(name: str, value: Any) -> None:
+def _check_stiffness(name: str, value: object) -> None:
     if not isinstance(value, ScaledSprings):
         check_not_negative(name, value)
 
 
-def _check_smoothing(name: str, value: Any) -> None:
+def _check_smoothing(name: str, value: object) -> None:
     if value is not None:
         check_positive(name, value)
 

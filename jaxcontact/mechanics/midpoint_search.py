@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.half_turns import spread, turn_back
@@ -21,13 +21,13 @@ RESOLUTION = 16.0  # eps; a relative change of a position that counts as roundin
 
 
 def search(
-    equations: Callable[[jax.Array], tuple[jax.Array, Any]],
+    equations: Callable[[jax.Array], tuple[jax.Array, PyTree]],
     invert: Callable[[jax.Array], jax.Array],
     start: jax.Array,
-    first: tuple[jax.Array, Any],
+    first: tuple[jax.Array, PyTree],
     parts: jax.Array,
     resolution: jax.Array,
-) -> tuple[jax.Array, jax.Array, Any, jax.Array]:
+) -> tuple[jax.Array, jax.Array, PyTree, jax.Array]:
     """Find the rate w (nv,) with misfit zero; return it, its last change, the impulse, and success.
 
     `equations`(w) are the misfit and the impulse, `first` those at `start`; `invert` divides by the Jacobian.
@@ -40,7 +40,7 @@ def search(
     rounding, close, small = (ROUNDING * eps) ** 2, eps**1.25, eps**0.8
     size = jnp.abs(parts @ invert(parts))
 
-    def improve(carry: tuple, values: tuple[jax.Array, Any]) -> tuple:
+    def improve(carry: tuple, values: tuple[jax.Array, PyTree]) -> tuple:
         (k, w, _, last, largest, *_), (residual, impulse) = carry, values
         change = invert(residual)
         energy = jnp.abs(change @ residual)

@@ -60,7 +60,7 @@ def mass_matrix(model: Model, q: jax.Array) -> jax.Array:
     return mass_matrix_at(model, q, kinematics_of(model, q))
 
 
-def mass_matrix_at(model: Model, q: jax.Array, kinematics: Any) -> jax.Array:
+def mass_matrix_at(model: Model, q: jax.Array, kinematics: object) -> jax.Array:
     """Compute `mass_matrix` from the kinematics at q."""
     if model.system.mechanics is not None:
         return model.system.mechanics.mass_matrix(model.structure, kinematics, model.params)
@@ -109,7 +109,7 @@ def bias(model: Model, state: State) -> jax.Array:
     return bias_at(model, state, kinematics_of(model, state.q))
 
 
-def bias_at(model: Model, state: State, kinematics: Any) -> jax.Array:
+def bias_at(model: Model, state: State, kinematics: object) -> jax.Array:
     """Compute `bias` from the kinematics at q."""
     q, v = state.q, state.v
     total = _inertial_bias(model, q, v, kinematics)
@@ -120,7 +120,7 @@ def bias_at(model: Model, state: State, kinematics: Any) -> jax.Array:
     return total if model.params.applied is None else total - applied_forces(model, q, kinematics)
 
 
-def applied_forces(model: Model, q: jax.Array, kinematics: Any) -> jax.Array:
+def applied_forces(model: Model, q: jax.Array, kinematics: object) -> jax.Array:
     """Compute the generalized forces (nv,) of `params.applied` from the kinematics at q."""
     structure, dim = model.structure, model.structure.dim
     if model.system.mechanics is not None:
@@ -135,7 +135,7 @@ def applied_forces(model: Model, q: jax.Array, kinematics: Any) -> jax.Array:
     return jnp.einsum("bd,bdi->i", push, linear) + jnp.einsum("br,bri->i", torque, angular)
 
 
-def _inertial_bias(model: Model, q: jax.Array, v: jax.Array, kinematics: Any) -> jax.Array:
+def _inertial_bias(model: Model, q: jax.Array, v: jax.Array, kinematics: object) -> jax.Array:
     """Compute the Coriolis, gyroscopic and gravity force (nv,)."""
     if model.system.mechanics is not None:
         return model.system.mechanics.bias(model.structure, kinematics, v, model.params)

@@ -25,7 +25,7 @@ def check_leaf(name: str, value: Any) -> None:
 def check_part(kind: type) -> Callable[[str, Any], None]:
     """Make a check of an optional part of a mechanism, which may be an axis of `vmap`."""
 
-    def check(name: str, value: Any) -> None:
+    def check(name: str, value: object) -> None:
         if value is not None and not isinstance(value, int):
             check_type(name, value, kind)
 

@@ -53,7 +53,12 @@ def move_surfaces(model: Model, velocities: Mapping[str, jax.Array]) -> Model:
 
 
 def refuse_surfaces(params: Params) -> None:
-    """Raise ValueError if surfaces run, which only compliant steps know."""
+    """Raise ValueError if surfaces run or mocap bodies move, which only compliant steps know."""
+    if params.mocap_velocity is not None:
+        raise ValueError(
+            "mocap: expected None, for mocap bodies move in compliant steps alone; take `Compliant`, or a "
+            "heavy body that moves in place of the mocap body"
+        )
     if params.surface_velocity is not None:
         raise ValueError(
             "params.surface_velocity: expected None, for surfaces run in compliant steps alone; "

@@ -121,6 +121,7 @@ class Structure:
     gravity=check_leaf,
     margin=check_leaf,
     surface_velocity=check_leaf,
+    mocap_velocity=check_leaf,
     constants=check_mapping,
 )
 class Params(Record):
@@ -140,11 +141,13 @@ class Params(Record):
         spin_friction: (nc, 1) in space, torsional friction over mu, m; (nc, 3) rolling friction, too; None.
         surface_velocity: (ns, 6), in the plane (ns, 3): twist of each shape's surface relative to its body,
             in the axes of the body at its origin, m/s and rad/s; see `move_surfaces`. None is zero.
+        mocap_velocity: (2, nm, 6), in the plane (2, nm, 3): twist of each mocap body at its origin in world
+            axes, before a step and in it; steps set it from given poses. None is zero.
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
         "mass": "nb", "mu": " | nc", "gravity": "dim", "margin": "nc", "spin_friction": "nc 1 | nc 3",
-        "surface_velocity": "ns 6 | ns 3",
+        "surface_velocity": "ns 6 | ns 3", "mocap_velocity": "2 nm 6 | 2 nm 3",
     }  # fmt: skip
 
     mass: jax.Array
@@ -158,6 +161,7 @@ class Params(Record):
     applied: jax.Array | None = None
     spin_friction: jax.Array | None = None
     surface_velocity: jax.Array | None = None
+    mocap_velocity: jax.Array | None = None
 
 
 class State(Record):

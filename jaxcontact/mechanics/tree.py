@@ -81,6 +81,8 @@ class Tree:
         rotors: whether an actuator has an inertia of its own.
         lifted: whether the weight of a body is compensated.
         drags: whether a fluid resists the motion of bodies.
+        mocap: bodies on the world, ascending, that given poses may move; neither they nor the bodies that
+            they carry have joints.
     """
 
     parents: tuple[int, ...]
@@ -93,6 +95,7 @@ class Tree:
     rotors: bool = False
     lifted: bool = False
     drags: bool = False
+    mocap: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if any(not WORLD <= parent < body for body, parent in enumerate(self.parents)):

@@ -113,3 +113,6 @@ class Return:
 
     place: int
     number: int
+
+
+Item = Fill | Put | Largest | Branch | While | Scan  # of a block

@@ -10,8 +10,10 @@ import numpy as np
 
 from jaxcontact.native.kinds import is_float, kind_of, numpy_type
 
+Number = Any  # a NumPy scalar of any dtype, whose operators np.generic does not declare
 
-def _quotient(a: Any, b: Any) -> Any:
+
+def _quotient(a: Number, b: Number) -> Number:
     if is_float(kind_of(a.dtype)):
         return a / b
     if b == 0:
@@ -20,24 +22,24 @@ def _quotient(a: Any, b: Any) -> Any:
     return np.array(quotient & (2 ** (8 * a.dtype.itemsize) - 1), f"u{a.dtype.itemsize}").view(a.dtype)[()]
 
 
-def _remainder(a: Any, b: Any) -> Any:
+def _remainder(a: Number, b: Number) -> Number:
     if is_float(kind_of(a.dtype)):
         return np.fmod(a, b)
     return a if b == 0 else type(a)(0) if b == -1 else np.fmod(a, b)
 
 
-def _shifted_left(a: Any, b: Any) -> Any:
+def _shifted_left(a: Number, b: Number) -> Number:
     return np.left_shift(a, b) if 0 <= b < 8 * a.dtype.itemsize else type(a)(0)
 
 
-def _shifted_right(a: Any, b: Any) -> Any:
+def _shifted_right(a: Number, b: Number) -> Number:
     """Shift the bits of an integer right and fill with zeros; a shift outside its width gives zero."""
     size = a.dtype.itemsize
     moved = int(a.view(f"u{size}")) >> int(b) if 0 <= b < 8 * size else 0
     return np.array(moved, f"u{size}").view(a.dtype)[()]
 
 
-def _shifted_right_signed(a: Any, b: Any) -> Any:
+def _shifted_right_signed(a: Number, b: Number) -> Number:
     """Shift the bits of an integer right and fill with copies of its first bit."""
     size = a.dtype.itemsize
     moved = int(a.view(f"i{size}")) >> (int(b) if 0 <= b < 8 * size else 8 * size - 1)
@@ -95,19 +97,19 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def unary(op: str, a: Any) -> Any:
+def unary(op: str, a: Number) -> Number:
     """Apply the operation `op` to a known number; return the result."""
     with np.errstate(all="ignore"):
         return _UNARY[op](a)
 
 
-def binary(op: str, a: Any, b: Any) -> Any:
+def binary(op: str, a: Number, b: Number) -> Number:
     """Apply the operation `op` to two known numbers; return the result."""
     with np.errstate(all="ignore"):
         return _BINARY[op](a, b)
 
 
-def converted(a: Any, kind: str) -> Any:
+def converted(a: Number, kind: str) -> Number:
     """Convert a known number to another kind; an integer kind takes its nearest number, and zero for NaN."""
     target = numpy_type(kind)
     if is_float(kind_of(a.dtype)) and kind[0] in "iu":

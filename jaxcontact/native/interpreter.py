@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxcontact.native.control import Fill, Table
@@ -52,7 +53,7 @@ class Interpreter:
         """Return whether all numbers are constants."""
         return all(self.ops.is_known(n) for n in numbers.ravel())
 
-    def values(self, numbers: Numbers, dtype: Any) -> np.ndarray:
+    def values(self, numbers: Numbers, dtype: jax.typing.DTypeLike) -> np.ndarray:
         """Return the values of constants."""
         return np.array([self.ops.value[n] for n in numbers.ravel()], dtype).reshape(numbers.shape)
 

@@ -36,7 +36,7 @@ class Array:
 class Known:
     """A known argument of an equation."""
 
-    value: Any
+    value: object
 
 
 @dataclasses.dataclass(eq=False)
@@ -102,7 +102,7 @@ class Function:
     keys: list[bool]  # which results are keys of random numbers
 
 
-def is_key(array: Any) -> bool:
+def is_key(array: object) -> bool:
     """Return whether an array, or the array of a tracer, holds keys of random numbers."""
     dtype = getattr(array, "dtype", None)
     return dtype is not None and bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
@@ -175,7 +175,7 @@ class _Reader:
     def _argument(self, v: Any) -> Variable | Known:
         return Known(np.asarray(v.val, v.aval.dtype)) if hasattr(v, "val") else self._variable(v)
 
-    def _parameter(self, value: Any) -> Any:
+    def _parameter(self, value: object) -> Any:
         if hasattr(value, "consts") and hasattr(value, "jaxpr"):
             return self.closed(value)
         if hasattr(value, "eqns"):

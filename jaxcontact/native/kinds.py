@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 BOOL = "b"
@@ -22,7 +23,7 @@ _NUMPY: dict[str, type] = {
 }
 
 
-def kind_of(dtype: Any) -> str:
+def kind_of(dtype: jax.typing.DTypeLike) -> str:
     """Return the kind of a dtype.
 
     Raises:

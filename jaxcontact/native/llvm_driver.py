@@ -6,14 +6,13 @@ The entry function is `DriverWriter.function`.
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 from jaxcontact.native.control import Branch, Scan
 from jaxcontact.native.kinds import BOOL
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.llvm_text import piece_name
 from jaxcontact.native.operations import CONSTANT, FROM_ROW, INPUT, Operations
-from jaxcontact.native.schedule import Call, Schedule
+from jaxcontact.native.schedule import Call, Schedule, Step
 from jaxcontact.native.storage import Storage, cell_of
 
 _FLUSHED = 0x8040  # bits of an x86's control word: numbers next to zero become zero, as in XLA's programs
@@ -73,7 +72,7 @@ class DriverWriter:
         self.lines.append(f"  {name} = {text}")
         return name
 
-    def _steps(self, steps: list[Any]) -> None:
+    def _steps(self, steps: list[Call | Step]) -> None:
         for step in steps:
             if isinstance(step, Call):
                 self.lines.append(f"  call void @{piece_name(step.piece)}(ptr %memory, ptr %in, ptr %out)")
@@ -83,7 +82,7 @@ class DriverWriter:
                 self._steps(step.body)
                 self.lines += [f"  br label %{end}", f"{end}:"]
             elif isinstance(step.item, Scan):
-                self._counted(step)
+                self._counted(step.item, step.body)
             else:
                 head, run, end = self._new(), self._new(), self._new()
                 self.lines += [f"  br label %{head}", f"{head}:"]
@@ -125,9 +124,9 @@ class DriverWriter:
     def _slot(self, number: int) -> str:
         return self._emit(f"getelementptr i8, ptr %memory, i64 {self.storage.slots[number] * VECTOR_BYTES}")
 
-    def _counted(self, step: Any) -> None:
+    def _counted(self, item: Scan, body: list[Call | Step]) -> None:
         """Write a loop with a counter; the counter lies in memory for the numbers and rows that need it."""
-        item, lanes = step.item, self.lanes
+        lanes = self.lanes
         before, head, run, tail, end = (self._new() for _ in range(5))
         turn, following = f"%{self._new()}", f"%{self._new()}"
         start, change = (item.length - 1, -1) if item.reverse else (0, 1)
@@ -141,7 +140,7 @@ class DriverWriter:
         places = f"<{lanes.count} x i32> zeroinitializer"
         same = self._emit(f"shufflevector {words} {first_lane}, {words} undef, {places}")
         self.lines.append(f"  store {words} {same}, ptr {self._slot(item.counter)}, align {VECTOR_BYTES}")
-        self._steps(step.body)
+        self._steps(body)
         self.lines += [
             f"  br label %{tail}",
             f"{tail}:",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
-from jaxcontact.native.control import Branch, Fill, Largest, Put, Scan, Table, While
+from jaxcontact.native.control import Branch, Fill, Item, Largest, Put, Scan, Table, While
 from jaxcontact.native.operations import CELL, FROM_ROW, FROM_TABLE, Block, Operations
 
 
@@ -18,14 +17,14 @@ class Needed:
     tables: set[Table]
 
 
-def inner_blocks(item: Any) -> tuple[Block, ...]:
+def inner_blocks(item: Item) -> tuple[Block, ...]:
     """Return the blocks of an item, in the order in which they run."""
     if isinstance(item, While):
         return item.condition, item.body
     return (item.body,) if isinstance(item, Branch | Scan) else ()
 
 
-def all_items(block: Block) -> Iterator[Any]:
+def all_items(block: Block) -> Iterator[Item]:
     """Yield the items of control of a block and of those inside it."""
     for item in block.items:
         if not isinstance(item, int):
@@ -34,7 +33,7 @@ def all_items(block: Block) -> Iterator[Any]:
                 yield from all_items(inner)
 
 
-def read_by(item: Any) -> list[int]:
+def read_by(item: Item) -> list[int]:
     """Return the numbers that an item of control reads besides those of its blocks."""
     if isinstance(item, Fill):
         return item.numbers

@@ -9,12 +9,16 @@ number, for zero.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxcontact.native import folding
 from jaxcontact.native.kinds import BOOL, is_float, numpy_type
+
+if TYPE_CHECKING:
+    from jaxcontact.native.control import Item
 
 CONSTANT = "constant"
 INPUT = "input"  # a number of the arguments
@@ -33,8 +37,8 @@ class Block:
     """Operations and control in their order: those of the program, or of the body of a loop or branch."""
 
     parent: Block | None = None
-    items: list[Any] = dataclasses.field(default_factory=list)
-    number_of: dict[Any, int] = dataclasses.field(default_factory=dict)
+    items: list[int | Item] = dataclasses.field(default_factory=list)
+    number_of: dict[Hashable, int] = dataclasses.field(default_factory=dict)
 
 
 class Operations:
@@ -58,9 +62,11 @@ class Operations:
         self.uniform: list[bool] = []
         self.block: list[Block] = []
         self.root = self.now = Block()
-        self._constants: dict[Any, int] = {}
+        self._constants: dict[Hashable, int] = {}
 
-    def new(self, op: str, args: tuple[int, ...], kind: str, value: Any = None, uniform: bool = False) -> int:
+    def new(
+        self, op: str, args: tuple[int, ...], kind: str, value: object = None, uniform: bool = False
+    ) -> int:
         """Append an operation; return its number.
 
         Raises:
@@ -97,7 +103,7 @@ class Operations:
         block.number_of[key] = number
         return number
 
-    def constant(self, value: Any, kind: str) -> int:
+    def constant(self, value: object, kind: str) -> int:
         """Return the number of a constant."""
         exact = numpy_type(kind)(value)
         key = kind, exact.tobytes()
@@ -110,7 +116,7 @@ class Operations:
         """Return whether a number is a constant."""
         return self.op[number] == CONSTANT
 
-    def equals(self, number: int, value: Any) -> bool:
+    def equals(self, number: int, value: object) -> bool:
         """Return whether a number is this constant."""
         return bool(self.op[number] == CONSTANT and self.value[number] == value)
 

@@ -16,8 +16,6 @@ from jaxcontact.native.operations import FROM_TABLE
 from jaxcontact.native.registry import RULES, Numbers, Rule, rule
 from jaxcontact.native.rules_shapes import arranged, fill_of
 
-Mode = Any
-
 
 def _window(shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     """Return the places (sizes) of the entries of an array's first window, in the list of all its entries."""

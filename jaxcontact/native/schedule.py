@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from jaxcontact.native.control import Assign, Branch, Fill, Largest, Put, Return, Scan, While, WriteRow
+from jaxcontact.native.control import Assign, Branch, Fill, Item, Largest, Put, Return, Scan, While, WriteRow
 from jaxcontact.native.needed import Needed, read_by
 from jaxcontact.native.operations import CELL, COUNTER, FROM_ROW, FROM_TABLE, INPUT, READ, Block, Operations
 
@@ -19,11 +19,14 @@ WORLD_BY_WORLD = 8  # operations counted for an entry that is done for each worl
 WITHOUT_CODE = (CELL, READ, INPUT, FROM_ROW, COUNTER)
 
 
+Entry = int | Item | Assign | WriteRow | Return  # of a piece: a number to compute, or an item of control
+
+
 @dataclasses.dataclass
 class Piece:
     """Straight code: numbers to compute, and items of control, in their order."""
 
-    entries: list[Any]
+    entries: list[Entry]
     block: Block
 
 
@@ -39,8 +42,8 @@ class Step:
     """A branch or loop: its item, the steps before its test, and the steps of its body."""
 
     item: Branch | While | Scan
-    condition: list[Any]
-    body: list[Any]
+    condition: list[Call | Step]
+    body: list[Call | Step]
 
 
 @dataclasses.dataclass
@@ -55,12 +58,12 @@ class Schedule:
     """
 
     pieces: list[Piece]
-    steps: list[Any]
+    steps: list[Call | Step]
     spans: dict[int, tuple[int, int]]
     around: dict[int, tuple[Block, Any]]
 
 
-def entries_read(ops: Operations, entry: Any) -> list[int]:
+def entries_read(ops: Operations, entry: Entry) -> list[int]:
     """Return the numbers that an entry of a piece reads."""
     if isinstance(entry, int):
         return list(ops.args[entry])
@@ -84,7 +87,7 @@ class _Maker:
     def __init__(self, ops: Operations, needed: Needed, schedule: Schedule) -> None:
         self.ops, self.needed, self.schedule = ops, needed, schedule
 
-    def add(self, steps: list[Any], entries: list[Any], block: Block) -> None:
+    def add(self, steps: list[Call | Step], entries: list[Entry], block: Block) -> None:
         """Append entries as pieces, and the calls of these to the steps."""
         begin, size = 0, 0
         for k, entry in enumerate(entries):
@@ -94,7 +97,7 @@ class _Maker:
                 self.schedule.pieces.append(Piece(entries[begin : k + 1], block))
                 begin, size = k + 1, 0
 
-    def _size(self, entry: Any) -> int:
+    def _size(self, entry: Entry) -> int:
         """Estimate the number of CPU operations of an entry."""
         if isinstance(entry, Put):
             return WORLD_BY_WORLD
@@ -102,10 +105,10 @@ class _Maker:
             return WORLD_BY_WORLD if self.ops.op[entry] == FROM_TABLE and self.ops.args[entry] else 1
         return len(entries_read(self.ops, entry))
 
-    def steps_of(self, block: Block) -> list[Any]:
+    def steps_of(self, block: Block) -> list[Call | Step]:
         """Make the steps of a block."""
-        steps: list[Any] = []
-        straight: list[Any] = []
+        steps: list[Call | Step] = []
+        straight: list[Entry] = []
         for item in block.items:
             if isinstance(item, int):
                 if item in self.needed.numbers and self.ops.op[item] not in WITHOUT_CODE:
@@ -121,7 +124,7 @@ class _Maker:
         self.add(steps, self._in_order(straight), block)
         return steps
 
-    def _branch_or_loop(self, steps: list[Any], item: Branch | While | Scan, block: Block) -> None:
+    def _branch_or_loop(self, steps: list[Call | Step], item: Branch | While | Scan, block: Block) -> None:
         cells: list[Any] = [cell for cell in item.cells if cell[0] in self.needed.numbers]
         rows = [row for row in item.rows if row[0] in self.needed.tables] if isinstance(item, Scan) else []
         if not cells and not rows:
@@ -146,7 +149,7 @@ class _Maker:
         self.schedule.spans[id(item)] = begin, len(self.schedule.pieces) - 1
         steps.append(Step(item, condition, body))
 
-    def _assign(self, steps: list[Any], pairs: Any, where: int | None, block: Block) -> None:
+    def _assign(self, steps: list[Call | Step], pairs: Any, where: int | None, block: Block) -> None:
         """Write cells; first, all at once, those whose new number is that of another cell."""
         assigned = {cell for cell, _ in pairs}
         moved = [pair for pair in pairs if pair[1] in assigned]
@@ -169,11 +172,11 @@ class _Maker:
                 break
         return number
 
-    def _in_order(self, straight: list[Any]) -> list[Any]:
+    def _in_order(self, straight: list[Entry]) -> list[Entry]:
         """Order straight code so that each number comes just before the first that needs it."""
         inside = {entry for entry in straight if isinstance(entry, int)}
         used = {n for entry in straight for n in entries_read(self.ops, entry)}
-        ordered: list[Any] = []
+        ordered: list[Entry] = []
         done: set[int] = set()
         for entry in straight:
             if not isinstance(entry, int):
@@ -187,7 +190,7 @@ class _Maker:
                 self._place(entry, inside, done, ordered)
         return ordered
 
-    def _place(self, number: int, inside: set[int], done: set[int], ordered: list[Any]) -> None:
+    def _place(self, number: int, inside: set[int], done: set[int], ordered: list[Entry]) -> None:
         """Append a number after those it needs."""
         if number in done or number not in inside:
             return

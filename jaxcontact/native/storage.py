@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Hashable, Iterator
+from typing import Any, TypeVar
 
 from jaxcontact.native.control import Assign, Branch, Fill, Largest, Put, Scan, Table, While, WriteRow
 from jaxcontact.native.needed import all_items
 from jaxcontact.native.operations import CONSTANT, FROM_ROW, FROM_TABLE, INPUT, READ, Block, Operations
 from jaxcontact.native.schedule import Call, Schedule, Step, entries_read
+
+Key = TypeVar("Key")
 
 
 @dataclasses.dataclass
@@ -54,7 +56,7 @@ class _Lives:
             for entry in piece.entries
             if isinstance(entry, int)
         }
-        self._home: dict[Any, Block] = {}
+        self._home: dict[Hashable, Block] = {}
         self._find_homes(ops.root)
         for k, piece in enumerate(schedule.pieces):
             for entry in piece.entries:
@@ -86,7 +88,7 @@ class _Lives:
             for table in (entry.source, entry.values, entry.places):
                 self._keep_table(table, k, block)
 
-    def _visit_tests(self, steps: list[Any]) -> None:
+    def _visit_tests(self, steps: list[Call | Step]) -> None:
         """Keep the numbers that decide over branches and loops, which are read between pieces."""
         for step in steps:
             if not isinstance(step, Step):
@@ -146,12 +148,12 @@ class _Lives:
             block = around[0] if around else None
 
     @staticmethod
-    def _extend(lives: dict[Any, tuple[int, int]], key: Any, first: int, last: int) -> None:
+    def _extend(lives: dict[Key, tuple[int, int]], key: Key, first: int, last: int) -> None:
         before = lives.get(key, (first, last))
         lives[key] = min(first, before[0]), max(last, before[1])
 
 
-def _calls(steps: list[Any]) -> Iterator[Call]:
+def _calls(steps: list[Call | Step]) -> Iterator[Call]:
     for step in steps:
         if isinstance(step, Call):
             yield step

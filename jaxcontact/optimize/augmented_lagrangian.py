@@ -37,7 +37,7 @@ Lagrangian = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, np.ndar
 Derivatives = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 
 
-def _check_bounds(name: str, value: Any) -> None:
+def _check_bounds(name: str, value: object) -> None:
     """Raise TypeError if a leaf of the bounds is no number."""
     if any(np.asarray(leaf).dtype.kind not in "iuf" for leaf in jax.tree.leaves(value)):
         raise TypeError(f"{name}: expected pairs (minimum, maximum) of numbers, got {value!r}")

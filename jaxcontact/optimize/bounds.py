@@ -7,8 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 
-def flat_bounds(bounds: Any, params0: Any, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+
+def flat_bounds(bounds: PyTree, params0: PyTree, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Spread pairs (minimum, maximum) of every leaf over flat numbers (n,); None is no bound.
 
     Raises:
@@ -18,7 +20,7 @@ def flat_bounds(bounds: Any, params0: Any, start: np.ndarray) -> tuple[np.ndarra
         return np.full_like(start, -np.inf), np.full_like(start, np.inf)
     expected = "bounds: expected a pair (least, most) for every leaf of params0"
 
-    def ends(leaf: Any, pair: Any) -> np.ndarray:
+    def ends(leaf: PyTree, pair: Any) -> np.ndarray:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ValueError(f"{expected}, got {pair!r}")
         return np.stack([np.broadcast_to(np.asarray(end, float), np.shape(leaf)).ravel() for end in pair])

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import models
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
@@ -26,7 +27,7 @@ def _tripods(values: jax.Array, legs: int) -> jax.Array:
     return jnp.tile(jnp.broadcast_to(values, (min(legs, 3),)), max(legs // 3, 1))
 
 
-def _launch(free: Any, params: Any) -> Launch:
+def _launch(free: PyTree, params: PyTree) -> Launch:
     """Launch half a stride from an apex at x = 0; both tripods are alike, so that it is a period."""
     legs = params["hips"].shape[0]
     angle = _tripods(free["angle"], legs)
@@ -56,7 +57,9 @@ def _measure(launch: Launch, x1: jax.Array, speed: Any) -> tuple[jax.Array, jax.
     return cost, jnp.concatenate([x1[1:6] - x0[1:6], (distance / duration - speed)[None]])
 
 
-def _measure_hopper(launch: Launch, x1: jax.Array, speed: Any) -> tuple[jax.Array, jax.Array]:
+def _measure_hopper(
+    launch: Launch, x1: jax.Array, speed: jax.typing.ArrayLike
+) -> tuple[jax.Array, jax.Array]:
     """Compute the same as `_measure`, without pitch, which a leg at the centre of mass cannot change.
 
     The leg that swings must land again, so it swings within the flight, which takes twice the fall from the

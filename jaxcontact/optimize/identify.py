@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_count, check_number, check_number_leaves, check_positive, check_rows
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
@@ -188,7 +188,7 @@ def _identify_from(
     return unravel(jnp.asarray(x, flat.dtype)), info
 
 
-def _check_search(score: Any, params0: Any, max_steps: int, tol: float, curvature_step: float) -> None:
+def _check_search(score: object, params0: PyTree, max_steps: int, tol: float, curvature_step: float) -> None:
     """Raise TypeError or ValueError if an argument of `identify` is of another type or out of range."""
     if not callable(score):
         raise TypeError(f"score: expected a function (params, data) -> (m,), got {type(score).__name__}")
@@ -210,10 +210,10 @@ def _scores_at_start(score: Callable[[Any, Any], jax.Array], params: Any, data: 
 
 
 @functools.partial(jit, static_argnums=0)
-def _scores(score: Callable[[Any, Any], jax.Array], params: Any, data: Any) -> tuple[jax.Array, Any]:
+def _scores(score: Callable[[Any, Any], jax.Array], params: PyTree, data: PyTree) -> tuple[jax.Array, PyTree]:
     """Compute scores (m,) and their derivatives by each leaf of the parameters, forward."""
 
-    def twice(params: Any) -> tuple[jax.Array, jax.Array]:
+    def twice(params: PyTree) -> tuple[jax.Array, jax.Array]:
         found = score(params, data)
         return found, found
 
@@ -225,7 +225,7 @@ class _Run:
     """Mean score and its gradient as functions of flat parameters, on the host, and the search."""
 
     def __init__(
-        self, score: Any, unravel: Callable[[jax.Array], Any], data: Any, share: np.ndarray,
+        self, score: Any, unravel: Callable[[jax.Array], PyTree], data: PyTree, share: np.ndarray,
         start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray],
     ) -> None:  # fmt: skip
         self._score, self._unravel, self._data, self._share = score, unravel, data, share

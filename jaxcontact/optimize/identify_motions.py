@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_count, check_float_leaves, check_number_leaves, check_rows
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize.bounds import flat_bounds
@@ -155,10 +155,12 @@ def identify_motions(
 
 
 @functools.partial(jit, static_argnums=0)
-def _with_derivatives(residuals: Residuals, params: Any, per_motion: Any, data: Any, along: Any) -> Any:
+def _with_derivatives(
+    residuals: Residuals, params: PyTree, per_motion: PyTree, data: PyTree, along: PyTree
+) -> PyTree:
     """Compute residuals (m, r) and their derivatives (n, m, r) along n directions (params, per_motion)."""
 
-    def rates_along(direction: Any) -> tuple[jax.Array, jax.Array]:
+    def rates_along(direction: PyTree) -> tuple[jax.Array, jax.Array]:
         return jax.jvp(lambda p, o: residuals(p, o, data), (params, per_motion), direction)
 
     values, rates = jax.vmap(rates_along)(along)
@@ -185,7 +187,9 @@ class _Point:
 class _Problem:
     """The residuals as functions of flat numbers, on the host, and the search."""
 
-    def __init__(self, residuals: Residuals, params0: Any, per_motion0: Any, data: Any, bounds: Any) -> None:
+    def __init__(
+        self, residuals: Residuals, params0: PyTree, per_motion0: PyTree, data: PyTree, bounds: PyTree
+    ) -> None:
         self._residuals, self._data, self._bounds = residuals, data, bounds
         flat, self.params = ravel_pytree(params0)
         count = count_rows("per_motion0", per_motion0)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.arguments import check_float_leaves, check_some
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
@@ -102,7 +102,7 @@ def search_from_starts(search: Search, starts: Any, *, run: Run = DEFAULT_RUN) -
     )  # fmt: skip
 
 
-def count_rows(name: str, tree: Any) -> int:
+def count_rows(name: str, tree: PyTree) -> int:
     """Return the length of the first axis of all leaves; raise ValueError if they differ or are empty."""
     jax.tree.map(lambda leaf: check_some(name, leaf), tree)
     sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}
@@ -112,7 +112,7 @@ def count_rows(name: str, tree: Any) -> int:
     return count
 
 
-def list_starts(params0: Any, starts: Any) -> list[Any]:
+def list_starts(params0: PyTree, starts: PyTree) -> list[PyTree]:
     """Return params0 and the rows of `starts`, or params0 alone; raise ValueError if they do not fit."""
     if starts is None:
         return [params0]
@@ -135,7 +135,7 @@ class _End:
     def __init__(self, search: Search) -> None:
         self.search = search
 
-    def __call__(self, start: Any) -> Row:
+    def __call__(self, start: PyTree) -> Row:
         """Search from one start."""
         flat = np.asarray(ravel_pytree(start)[0])
         try:

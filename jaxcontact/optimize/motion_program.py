@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.io import fingerprint
 from jaxcontact.optimize.descent import one_sided_descent
 from jaxcontact.precision import jit
@@ -32,16 +33,16 @@ class MotionProgram:
 
     def __init__(
         self,
-        outcome: Callable[[Any], tuple[jax.Array, jax.Array]],
-        directional: Callable[[Any, Any], jax.Array] | None,
+        outcome: Callable[[PyTree], tuple[jax.Array, jax.Array]],
+        directional: Callable[[PyTree, PyTree], jax.Array] | None,
         optimizer: optax.GradientTransformation | None,
-        unravel: Callable[[jax.Array], Any],
+        unravel: Callable[[jax.Array], PyTree],
         scale: jax.Array,
         bounds: tuple[np.ndarray, np.ndarray],
     ) -> None:
         self.evaluations = self.corners = 0
         self._scale, self._bounds, self.dtype = scale, bounds, scale.dtype
-        self._rate: Any = None
+        self._rate: PyTree = None
 
         def joined(s: jax.Array, scale: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             cost, r = outcome(unravel(s * scale))
@@ -116,8 +117,8 @@ class MotionProgram:
         return -jnp.asarray(d), calls > 1
 
     def step(
-        self, s: jax.Array, state: Any, gradient: jax.Array, r: jax.Array, a: jax.Array
-    ) -> tuple[jax.Array, Any]:
+        self, s: jax.Array, state: PyTree, gradient: jax.Array, r: jax.Array, a: jax.Array
+    ) -> tuple[jax.Array, PyTree]:
         """Compute a step of the optax transformation; return it with the new state."""
         return self._update(s, state, gradient, r, a)
 
@@ -170,11 +171,11 @@ class MotionProgram:
 def _update(
     optimizer: optax.GradientTransformation,
     s: jax.Array,
-    state: Any,
+    state: PyTree,
     gradient: jax.Array,
     r: jax.Array,
     a: jax.Array,
-) -> tuple[jax.Array, Any]:
+) -> tuple[jax.Array, PyTree]:
     """Compute a step along the constraints r = 0 with Jacobian a (k, n), plus one back to them."""
     updates, state = optimizer.update(gradient - _normal(gradient, a), state, s)
     return updates - _normal(updates, a) + _back(r, a), state
@@ -196,6 +197,6 @@ def _back(r: jax.Array, a: jax.Array) -> jax.Array:
     return d * jnp.minimum(1.0, REACH / jnp.where(length > 0, length, 1.0))
 
 
-def largest(r: Any) -> float:
+def largest(r: PyTree) -> float:
     """Return the largest violation, 0 without constraints."""
     return float(np.max(np.abs(np.asarray(r)), initial=0.0))

@@ -7,14 +7,13 @@ docs/methods/planning.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.batching.simd import simd
 from jaxcontact.compliant.step import step
 from jaxcontact.mechanics.scaled_springs import ScaledSprings
@@ -66,7 +65,7 @@ class Joining:
         def piece(z: jax.Array, pushes: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             first, pushed = state.replace(q=z[:nv], v=z[nv : 2 * nv]), with_pushes(model, pushes)
 
-            def advance(at: Any, _: None) -> tuple[Any, jax.Array]:
+            def advance(at: PyTree, _: None) -> tuple[PyTree, jax.Array]:
                 then, info = step(pushed, at, z[2 * nv : -1], dt=z[-1])
                 return then, info.status
 
@@ -88,7 +87,7 @@ class Joining:
             )
         )  # fmt: skip
 
-    def pieces(self, s: Any) -> Pieces:
+    def pieces(self, s: PyTree) -> Pieces:
         """Read a motion from flat variables."""
         z, nv = s * self._scale, self._nv
         num_states = (self._count + 1) * 2 * nv

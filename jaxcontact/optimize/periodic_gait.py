@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import ess
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number, check_number_leaves, check_rows, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.front_door import POSITIVE, checked
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 class Launch(NamedTuple):
     """Start of a stride: numbers of the system, state (n,), duration (s), control."""
 
-    params: Any
+    params: PyTree
     x0: jax.Array
     duration: jax.Array
-    control: Any
+    control: PyTree
 
 
 @checked(max_steps=check_rows, max_events=check_rows)
@@ -72,7 +73,7 @@ class GaitProblem:
         return jnp.array(self.crossed0)
 
 
-def _launch(problem: GaitProblem, free: Any, params: Any) -> Launch:
+def _launch(problem: GaitProblem, free: PyTree, params: PyTree) -> Launch:
     """Start a stride; raise TypeError for trees that `problem.launch` does not take."""
     try:
         return problem.launch(free, params)

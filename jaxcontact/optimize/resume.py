@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.io.run_store import load_state, save_state
 
 FORMAT = "jaxcontact optimisation, 5"
@@ -32,7 +32,7 @@ class Steps:
         doubtful: whether the next step asks for the one-sided derivative.
     """
 
-    state: Any
+    state: PyTree
     costs: list[float]
     residuals: list[float]
     visited: list[np.ndarray]
@@ -49,14 +49,14 @@ class Steps:
         )
 
 
-def save(path: Path, about: Mapping[str, Any], run: Steps) -> None:
+def save(path: Path, about: Mapping[str, object], run: Steps) -> None:
     """Write the steps of a run to a file, from which it can resume."""
     arrays = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(run.state))}
     arrays |= {name: np.array(getattr(run, name)) for name in ("costs", "residuals", "visited", "doubtful")}
     save_state(path, about, arrays)
 
 
-def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
+def load(path: Path, about: Mapping[str, object], state: PyTree) -> Steps | None:
     """Read the steps that `save` wrote; return None if there is no file.
 
     Args:
@@ -70,7 +70,7 @@ def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
     return None if data is None else _steps(data, state)
 
 
-def _steps(data: Mapping[str, np.ndarray], state: Any) -> Steps:
+def _steps(data: Mapping[str, np.ndarray], state: PyTree) -> Steps:
     leaves, tree = jax.tree.flatten(state)
     stored = [data[f"state_{i}"] for i in range(len(leaves))]
     restored = [

@@ -9,9 +9,11 @@ end is as near as `LAST_RADIUS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from jaxcontact._pytree import PyTree
 
 FIRST_RADIUS = 0.3  # largest change of a scaled variable in the first step
 LARGEST_RADIUS = 1.0  # as `FIRST_RADIUS`
@@ -197,8 +199,8 @@ def _move(
 class _Factors(NamedTuple):
     """Cholesky factors of H and of J H^-1 J^T + GIVE, beside J and H^-1 J^T."""
 
-    outer: Any
-    inner: Any
+    outer: PyTree
+    inner: PyTree
     jacobian: np.ndarray
     lifted: np.ndarray
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_float_leaves, check_positive, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import POSITIVE, checked
@@ -162,8 +162,8 @@ def trajectory(
 
 
 def optimise(
-    outcome: Callable[[Any], tuple[jax.Array, jax.Array]], controls0: Any, search: Search, run: Run
-) -> tuple[Any, TrajectoryInfo]:
+    outcome: Callable[[PyTree], tuple[jax.Array, jax.Array]], controls0: PyTree, search: Search, run: Run
+) -> tuple[PyTree, TrajectoryInfo]:
     """Optimise as `trajectory` a cost and constraints from one motion."""
     check_run(run, unused=("chunk", "devices", "executor"))
     check_float_leaves("controls0", controls0)
@@ -175,12 +175,12 @@ def optimise(
 
 
 def _optimise(
-    outcome: Callable[[Any], tuple[jax.Array, jax.Array]],
-    controls0: Any,
+    outcome: Callable[[PyTree], tuple[jax.Array, jax.Array]],
+    controls0: PyTree,
     search: Search,
     checkpoint: Path | None,
     progress: Progress | None,
-) -> tuple[Any, TrajectoryInfo]:
+) -> tuple[PyTree, TrajectoryInfo]:
     """Optimise with a checkpoint that this process alone has open."""
     num_steps, about, optimizer = search.num_steps, dict(search.about), search.optimizer
     flat, unravel = ravel_pytree(controls0)
@@ -271,14 +271,14 @@ def _report(
     )
 
 
-def _bounds_of(optimizer: Any, controls0: Any) -> tuple[np.ndarray, np.ndarray]:
+def _bounds_of(optimizer: Any, controls0: PyTree) -> tuple[np.ndarray, np.ndarray]:
     """Spread the bounds of an augmented Lagrangian over flat controls (n,); infinite without."""
     bounds = optimizer.bounds if isinstance(optimizer, AugmentedLagrangian) else None
     return flat_bounds(bounds, controls0, np.asarray(ravel_pytree(controls0)[0], float))
 
 
 def _scale_of(
-    scale: Any, controls0: Any, flat: jax.Array, bounds: tuple[np.ndarray, np.ndarray]
+    scale: jax.typing.ArrayLike, controls0: PyTree, flat: jax.Array, bounds: tuple[np.ndarray, np.ndarray]
 ) -> jax.Array:
     """Choose the sizes (n,) of flat controls."""
     if scale is not None:

@@ -263,7 +263,7 @@ def _ball(name: str, at: Any, radius: float) -> str:
     return f'<geom name="{name}" type="sphere" size="{radius:.17g}" pos="{_vector(at)}"/>'
 
 
-def _lifted(at: Any, normal: tuple[float, float], angle: float) -> np.ndarray:
+def _lifted(at: jax.typing.ArrayLike, normal: tuple[float, float], angle: float) -> np.ndarray:
     """Compute the centre, in body axes, of a small sphere that touches a plane at the point `at`."""
     c, s = np.cos(angle), np.sin(angle)
     return np.asarray(at) + SMALL * np.array([[c, s], [-s, c]]) @ np.asarray(normal)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_count, check_number_leaves, check_seed
 from jaxcontact.batching.all_cores import workers
 from jaxcontact.batching.reduction import Reduction, check_reduce, folder
@@ -200,7 +200,7 @@ class _Worlds:
     """Function of a block of worlds, compiled at its first call."""
 
     def __init__(
-        self, model: Model, stepper: Stepper, dt: float, steps: int, control: Any, policy_memory: Any,
+        self, model: Model, stepper: Stepper, dt: float, steps: int, control: PyTree, policy_memory: PyTree,
         seed: int, keep_path: bool,
     ) -> None:  # fmt: skip
         def simulate_world(start: State, world: jax.Array) -> Ensemble:
@@ -236,10 +236,10 @@ class _Worlds:
 class _ChunkParts:
     """Function of the blocks that cover a chunk, which returns the part of a `Reduction`."""
 
-    def __init__(self, shared: tuple[Any, ...], part: Callable[[Ensemble], Any]) -> None:
+    def __init__(self, shared: tuple[Any, ...], part: Callable[[Ensemble], PyTree]) -> None:
         self.worlds, self.part = _Worlds(*shared), part
 
-    def __call__(self, blocks: list[tuple[Any, ...]], begin: int, end: int) -> Any:
+    def __call__(self, blocks: list[tuple[PyTree, ...]], begin: int, end: int) -> PyTree:
         return self.part(_cut(_joined([self.worlds(*block) for block in blocks]), begin, end))
 
 
@@ -262,7 +262,7 @@ class _Blocks:
         begins = range(0, self.total, self.width)[done:]
         yield from self._run(_Worlds, self.shared, map(self.arguments, begins), len(begins))
 
-    def parts(self, size: int, part: Callable[[Ensemble], Any]) -> Iterator[Any]:
+    def parts(self, size: int, part: Callable[[Ensemble], PyTree]) -> Iterator[PyTree]:
         """Compute and yield the part of each chunk of `size` worlds, in order."""
 
         def call(begin: int) -> tuple[Any, ...]:
@@ -274,7 +274,7 @@ class _Blocks:
         yield from self._run(_ChunkParts, (self.shared, part), map(call, begins), len(begins))
 
     def _run(
-        self, make: Any, arguments: tuple[Any, ...], calls: Iterator[tuple], count: int
+        self, make: Any, arguments: tuple[PyTree, ...], calls: Iterator[tuple], count: int
     ) -> Iterator[Any]:
         if not count:
             return iter(())

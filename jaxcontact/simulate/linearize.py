@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_array, check_number
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.configuration import difference, retract
@@ -90,7 +90,7 @@ def _linearize(
         fixed = lax.stop_gradient(after)
         return jnp.concatenate([difference(model.system, fixed.q, after.q), after.v - fixed.v]), (after, info)
 
-    def first(x: jax.Array) -> tuple[jax.Array, Any]:
+    def first(x: jax.Array) -> tuple[jax.Array, PyTree]:
         rates, step = jax.jacfwd(change, has_aux=True)(x)
         return rates, (rates, step)
 

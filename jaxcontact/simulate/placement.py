@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact import geometry
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.front_door import checked
@@ -153,7 +153,7 @@ def _gaps_after(
 
 
 def _newton(
-    groups: Groups, along_gravity: bool, data: Any, steps: jax.Array, residual: jax.Array
+    groups: Groups, along_gravity: bool, data: PyTree, steps: jax.Array, residual: jax.Array
 ) -> jax.Array:
     """Apply J^-1 to a residual, J the Jacobian of the gaps by `steps`; a generalized inverse if singular."""
     jacobian = jax.jacfwd(functools.partial(_gaps_after, groups, along_gravity, data))(steps)

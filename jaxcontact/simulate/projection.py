@@ -5,12 +5,13 @@ Owns the search for it and its derivative; entry `project`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import is_concrete
 from jaxcontact.batching.bounded_loop import bounded_loop
@@ -223,7 +224,7 @@ def _attached(model: Model, q: jax.Array, search: _Search, held: int) -> jax.Arr
     pushes = (search.forces > 0) | (jnp.arange(search.forces.shape[0]) < held)
     holds = (pushes & (search.tries > 0)).astype(q.dtype)
 
-    def residual(data: Any, root: Any) -> Any:
+    def residual(data: PyTree, root: PyTree) -> PyTree:
         (params, q, holds), (d, forces) = data, root
         at_params = model.replace(params=params)
         values, back = jax.vjp(
@@ -232,7 +233,7 @@ def _attached(model: Model, q: jax.Array, search: _Search, held: int) -> jax.Arr
         balance = mass_matrix(at_params, q) @ d - back(forces)[0]
         return balance, jnp.where(holds > 0, values, -forces)
 
-    def correct(data: Any, root: Any, rhs: Any) -> Any:
+    def correct(data: PyTree, root: PyTree, rhs: PyTree) -> PyTree:
         d, forces = root
         nv = d.shape[0]
 

@@ -28,6 +28,7 @@ from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, count_steps
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.applied import Applied, applied_rows, apply_wrenches
+from jaxcontact.mechanics.mocap import Mocap, MocapRows, apply_mocap, mocap_rows
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import Policy, Stepper
@@ -50,6 +51,7 @@ def rollout(
     policy_memory: Any = None,
     checkpoint_every: int | None = None,
     applied: Applied | None = None,
+    mocap: Mocap | None = None,
 ) -> Trajectory:
     """Compute steps of a mechanism under controls or a policy, in one scan; return the trajectory.
 
@@ -70,6 +72,9 @@ def rollout(
             between once more; its memory is smallest near the square root of T. None keeps all of every step.
         applied: wrenches (T, 6), in the plane (T, 3), of bodies by their names: force at the centre of mass,
             N, and torque, N m, along world axes, constant during a step. They are part of `params` in it.
+        mocap: poses (T + 1, 7) of mocap bodies by their names, position and quaternion (w, x, y, z) in the
+            world; in the plane (T + 1, 3): x, z and the angle from the pose in the file, from x to z, rad.
+            Contacts have the velocity that takes one pose to the next. `Compliant` has them.
 
     Returns:
         Trajectory with T + 1 rows of states and contacts, T of inputs, impulses and info.
@@ -81,16 +86,17 @@ def rollout(
 
     Status: of each step, in `trajectory.status`.
 
-    Derivative: that of the stepper, by state, params, controls, applied, numbers of stepper and policy.
+    Derivative: that of the stepper, by state, params, controls, applied, mocap, stepper and policy.
     """
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
     setup, steps = _set_up("controls", model, state, stepper, controls, num_steps, key, policy_memory)
     if checkpoint_every is not None:
         check_rows("checkpoint_every", checkpoint_every)
-    setup = setup._replace(wrenches=applied_rows(model, applied, steps), end=_end(controls, num_steps, steps))
+    pushes = _Pushes(applied_rows(model, applied, steps), mocap_rows(model, mocap, dt, steps))
+    setup = setup._replace(pushes=pushes, end=_end(controls, num_steps, steps))
     rows, _ = _steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
-    return _trajectory(rows, state, stepper.closed(model, state))
+    return _trajectory(rows, state, stepper.closed(_moved_at_start(model, pushes.mocap), state))
 
 
 @checked(duration=POSITIVE, dt=POSITIVE, policy_memory=check_number_leaves)
@@ -108,6 +114,7 @@ def run(
     check: bool = True,
     run: Run = DEFAULT_RUN,
     applied: Applied | None = None,
+    mocap: Mocap | None = None,
 ) -> Trajectory:
     """Compute the motion over a duration, on the host: with progress, and an error if a step fails.
 
@@ -120,7 +127,7 @@ def run(
         control: (T, nu), or a policy; None is zero controls.
         check: raise if a step fails; False leaves it to `trajectory.status`.
         run: progress, called with (steps done, T).
-        applied: as `rollout`.
+        applied, mocap: as `rollout`.
 
     Returns:
         Trajectory with T + 1 rows.
@@ -135,12 +142,12 @@ def run(
     steps = count_steps(duration, dt, num_bytes=bytes_of(state))
     setup, _ = _set_up("control", model, state, stepper, control, steps, key, policy_memory)
     setup = setup._replace(end=jnp.int32(steps))
-    wrenches = applied_rows(model, applied, steps)
+    pushes = _Pushes(applied_rows(model, applied, steps), mocap_rows(model, mocap, dt, steps))
     parts = []
     for first in range(0, steps, CHUNK):
         size = min(CHUNK, steps - first)
-        inputs, pushes = (None if x is None else _block(x, first) for x in (setup.inputs, wrenches))
-        part = setup._replace(inputs=inputs, wrenches=pushes)
+        inputs, pushed = jax.tree.map(lambda x, first=first: _block(x, first), (setup.inputs, pushes))
+        part = setup._replace(inputs=inputs, pushes=pushed)
         rows, carry = _steps(model, part, stepper, dt, jnp.int32(first), CHUNK)
         setup = setup._replace(carry=carry)
         parts.append(jax.tree.map(lambda x, size=size: x[:size], jax.device_get(rows)))
@@ -149,7 +156,7 @@ def run(
         if run.progress is not None:
             run.progress(first + size, steps)
     rows_of_all = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    motion = _trajectory(rows_of_all, state, stepper.closed(model, state))
+    motion = _trajectory(rows_of_all, state, stepper.closed(_moved_at_start(model, pushes.mocap), state))
     return jax.tree.map(jnp.asarray, motion)
 
 
@@ -168,6 +175,21 @@ def _end(controls: Any, num_steps: Any, rows: int) -> jax.Array | None:
     return jnp.asarray(num_steps, jnp.int32)
 
 
+class _Pushes(NamedTuple):
+    """What acts in each of T steps beside controls: wrenches (T, nb, 6 or 3), and mocap bodies that move."""
+
+    wrenches: jax.Array | None
+    mocap: MocapRows | None
+
+
+def _moved_at_start(model: Model, mocap: MocapRows | None) -> Model:
+    """Put the mocap bodies of a model at their first poses."""
+    if mocap is None or not mocap.position.shape[0]:
+        return model
+    at_start = apply_mocap(model, jax.tree.map(lambda rows: rows[0], mocap))
+    return at_start.replace(params=at_start.params.replace(mocap_velocity=None))
+
+
 class _Setup(NamedTuple):
     """The start of the steps of a motion, and their controls or policy."""
 
@@ -175,7 +197,7 @@ class _Setup(NamedTuple):
     inputs: jax.Array | None  # (T, nu), or None with a policy
     policy: Any
     key: jax.Array | None  # of the policy
-    wrenches: jax.Array | None = None  # (T, nb, 6 or 3) on the bodies
+    pushes: _Pushes = _Pushes(None, None)
     end: jax.Array | None = None  # number of steps of the whole motion, None for that of the rows
 
 
@@ -223,13 +245,14 @@ def _steps(
     """Compute the steps; return their (states, inputs, info), and the last carry."""
     dt = jnp.asarray(dt, setup.carry[0].q.dtype)
 
-    def one(carry: Any, row: tuple[jax.Array, Any, Any]) -> tuple[Any, Any]:
+    def one(carry: Any, row: tuple[jax.Array, Any, _Pushes]) -> tuple[Any, Any]:
         state, memory, policy_memory = carry
-        number, u, wrenches = row
+        number, u, pushes = row
         if setup.policy is not None:
             key = None if setup.key is None else jax.random.fold_in(setup.key, number)
             u, policy_memory = setup.policy(model, state, state.t, policy_memory, key)
-        then, memory, info = stepper.step(apply_wrenches(model, wrenches), state, u, memory, dt=dt)
+        moved = apply_mocap(apply_wrenches(model, pushes.wrenches), pushes.mocap)
+        then, memory, info = stepper.step(moved, state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 
     def one_or_none(carry: Any, row: tuple[jax.Array, Any, Any]) -> tuple[Any, Any]:
@@ -239,7 +262,7 @@ def _steps(
         return lax.cond(more, one, lambda carry, _: (carry, (carry[0], u, info)), carry, row)
 
     numbers = first + jnp.arange(num_steps, dtype=jnp.int32)
-    inputs = numbers, setup.inputs, setup.wrenches
+    inputs = numbers, setup.inputs, setup.pushes
     step = one if setup.end is None else one_or_none
     carry, rows = _checkpointed_scan(step, setup.carry, inputs, num_steps, checkpoint_every)
     return rows, carry

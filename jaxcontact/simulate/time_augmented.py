@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import (
     check_array,
     check_count,
@@ -104,7 +105,13 @@ def time_augmented(
 
 
 def _check_arguments(
-    model: Model, state: State, length: Any, rates: Any, max_pieces: Any, longest: Any, rtol: Any
+    model: Model,
+    state: State,
+    length: jax.typing.ArrayLike,
+    rates: PyTree,
+    max_pieces: jax.typing.ArrayLike,
+    longest: jax.typing.ArrayLike,
+    rtol: jax.typing.ArrayLike,
 ) -> None:
     """Raise ValueError for a mechanism that `time_augmented` cannot move, or for bad numbers."""
     check_mechanism(model, state)
@@ -176,7 +183,7 @@ def _path(system: System, max_pieces: int, numbers: _Numbers) -> tuple[Augmented
 
 
 @_path.defjvp
-def _no_derivative(*_: Any) -> Any:
+def _no_derivative(*_: object) -> PyTree:
     raise NotImplementedError("time_augmented has no derivative; differentiate routh_path or variational")
 
 
@@ -193,7 +200,7 @@ def _run(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedP
         residual=zero, status=bad,
     )  # fmt: skip
 
-    def body(carry: _Carry, number: jax.Array) -> tuple[_Carry, tuple[Any, ...]]:
+    def body(carry: _Carry, number: jax.Array) -> tuple[_Carry, tuple[PyTree, ...]]:
         goes_on = (carry.s < numbers.length) & ~Status.failed(carry.status)
         after, row = lax.cond(
             goes_on, lambda c: _piece(system, numbers, number, c), lambda c: (c, _no_row(nc, dtype)), carry
@@ -228,7 +235,7 @@ def _bad_numbers(system: System, numbers: _Numbers, state: State) -> jax.Array:
     return status | flag(~finite, Status.NONFINITE) | flag(finite & ~positive, Status.INVALID)
 
 
-def _no_row(nc: int, dtype: Any) -> _Row:
+def _no_row(nc: int, dtype: jax.typing.DTypeLike) -> _Row:
     return _Row(
         jnp.zeros((nc, 2), dtype),
         jnp.zeros((), dtype),

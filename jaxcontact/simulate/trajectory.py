@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.io.records import load_record, save_record
 from jaxcontact.mechanics.system import State
 from jaxcontact.status import Status
@@ -109,7 +109,7 @@ class Trajectory(Record):
 
 
 def motion_record(
-    start: State, closed: jax.Array, states: State, info: Any, impacts: Any, inputs: Any = None
+    start: State, closed: jax.Array, states: State, info: PyTree, impacts: PyTree, inputs: PyTree = None
 ) -> Trajectory:
     """Make the record of a motion: one row for its start before those of T steps.
 

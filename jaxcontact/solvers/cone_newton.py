@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.algebra import cones
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
+from jaxcontact.solvers.cone_modes import FullStep, foresee, next_modes
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
     Response,
@@ -26,7 +26,6 @@ from jaxcontact.solvers.cone_program import (
     residuals,
     respond,
     solve_linearised,
-    split,
     yielding,
 )
 from jaxcontact.solvers.line_search import SearchDirection, line_search
@@ -187,7 +186,7 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     then = _Search(
         x=jnp.where(solved | choosing, full_step.x, x + a * dx),
         p=jnp.where(solved, full_step.p, jnp.where(choosing, renewed, jnp.where(settled, pushed, p))),
-        base=_next_modes(program, now.base, law.p, full_step),
+        base=next_modes(program, now.base, law.p, full_step),
         level=level,
         decrement=jnp.where(lost | settled | choosing, jnp.inf, decrement),
         tried=jnp.where(lost, 0, tried),
@@ -207,25 +206,9 @@ def _tangent(program: ConeProgram, law: Response, beyond: jax.Array) -> Response
     return law._replace(p=law.p + yielding(law, inverse * beyond))
 
 
-class _FullStep(NamedTuple):
-    """The end of a step of full length that renews the impulses: x (nv,), p (nr,), rates u and z (nr,).
-
-    `law` (nr,) is the law's answer to z. `misfit` is the largest difference of p from it and `imbalance` that
-    of the momenta, as energies.
-    """
-
-    x: jax.Array
-    p: jax.Array
-    u: jax.Array
-    z: jax.Array
-    law: jax.Array
-    misfit: jax.Array
-    imbalance: jax.Array
-
-
 def _take_full_step(
     fixed: _Fixed, now: _Search, tangent: Response, factor: Factor, momentum: jax.Array, dx: jax.Array
-) -> _FullStep:
+) -> FullStep:
     """Take the second step of the method of multipliers for the linear law; dx is the first."""
     program, slope = fixed.program, tangent.slope
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
@@ -238,84 +221,7 @@ def _take_full_step(
     law = respond(program, z, u).p
     misfit = jnp.max(fixed.mobility * (p - law) ** 2, axis=0, initial=0.0)
     left = momentum + multiply(program.M, dx + more) - apply_columns(program.columns, p)
-    return _FullStep(x, p, u, z, law, misfit, left @ (left / fixed.diagonal))
-
-
-def _next_modes(program: ConeProgram, base: jax.Array, law: jax.Array, step: _FullStep) -> jax.Array:
-    """Choose the point (nr,) at which the next step linearises the law.
-
-    This step used the tangent at `base` (nr,), at which the law has the value `law`. For a row that holds the
-    point is its impulse p, which may be more than it can hold; for a row that gives way, z. A row whose rate
-    has reversed while it gave way, as with stiff friction, holds.
-    """
-    ne, singles = program.num_equalities, program.num_equalities + program.num_limits
-    held = step.p[:ne]
-    if program.dry_bound is not None:
-        goes_on = jnp.where(step.u[:ne] * base[:ne] < 0, step.z[:ne], 0.0)
-        held = jnp.where(jnp.abs(base[:ne]) > program.dry_bound, goes_on, held)
-    pushed = jnp.where(base[ne:singles] > 0, step.p[ne:singles], step.z[ne:singles])
-    contacts = _next_contact_modes(program, base, law, step) if program.mu.shape[0] else []
-    return jnp.concatenate([held, pushed, *contacts])
-
-
-def _next_contact_modes(
-    program: ConeProgram, base: jax.Array, law: jax.Array, step: _FullStep
-) -> list[jax.Array]:
-    """Choose the contact entries (nc,) of `_next_modes`: normals, first tangents[, second tangents]."""
-    singles, nc, fixed_bound = program.num_equalities + program.num_limits, program.mu.shape[0], program.bound
-    (_, *rubbing), (pushing, *_) = split(base, singles, nc), split(law, singles, nc)
-    (p_n, *p_t), (z_n, *z_t), (_, *slip) = (split(vector, singles, nc) for vector in (step.p, step.z, step.u))
-    bound, next_bound = (program.mu * n if fixed_bound is None else fixed_bound for n in (pushing, p_n))
-    sizes, units = cones.directions(rubbing, program.pyramid and fixed_bound is None)
-    slides = [size > bound for size in sizes]
-    turned = [sum(a * b for a, b in zip(unit, slip, strict=True)) >= 0 for unit in units]
-    goes_on = [slide & ~(turn & (bound > 0)) for slide, turn in zip(slides, turned, strict=True)]
-    rests = (pushing > 0) & (p_n > 0)
-    tangents = []
-    for j, (pushed, moved) in enumerate(zip(p_t, z_t, strict=True)):
-        at = min(j, len(sizes) - 1)
-        stopped = jnp.where(slides[at], 0.5 * next_bound * units[at][j], pushed)
-        gives = goes_on[at] if fixed_bound is not None else goes_on[at] | ~rests
-        tangents.append(jnp.where(gives, moved, stopped))
-    if fixed_bound is None:  # a cone lifts a contact that slides
-        rests = rests & ~functools.reduce(jnp.logical_or, goes_on)
-    return [jnp.where(rests, p_n, z_n), *tangents]
-
-
-def _slipping(program: ConeProgram, start: jax.Array) -> jax.Array:
-    """Compute rates (nr,) of slip of contacts whose impulse in `start` (nr,) is at its bound; else zero.
-
-    The tangential rates are those of program.v. A cone lifts a contact that slips by mu times its speed.
-    """
-    singles, nc = program.num_equalities + program.num_limits, program.mu.shape[0]
-    normal, *tangent = split(start, singles, nc)
-    _, *rates = split(apply_rows(program.columns, program.v), singles, nc)
-    bound = program.mu * normal if program.bound is None else program.bound
-    pyramid = program.pyramid and program.bound is None
-    sizes, speeds = (cones.directions(tangents, pyramid)[0] for tangents in (tangent, rates))
-    slips = [(normal > 0) & (size >= (1.0 - _margin(start)) * bound) for size in sizes]
-    lift = sum(program.mu * jnp.where(slip, speed, 0.0) for slip, speed in zip(slips, speeds, strict=True))
-    if program.bound is not None:
-        lift = jnp.zeros_like(normal)
-    slip_rates = [jnp.where(slips[min(j, len(slips) - 1)], rate, 0.0) for j, rate in enumerate(rates)]
-    return jnp.concatenate([jnp.zeros(singles, start.dtype), lift, *slip_rates])
-
-
-def _margin(start: jax.Array) -> float:
-    """Compute the fraction by which a tangential impulse may miss its bound and still count as sliding."""
-    return float(jnp.finfo(start.dtype).eps) ** 0.375
-
-
-def _foresee(program: ConeProgram, start: jax.Array) -> jax.Array:
-    """Choose the point (nr,) that linearises the law if every row keeps the mode of its impulse in `start`.
-
-    Rates alone do not determine the mode of a stiff row: the smallest error makes a resting contact slide or
-    lift. Its last impulse (nr,) determines it better.
-    """
-    contacts = program.num_equalities + program.num_limits + program.mu.shape[0]
-    if not program.mu.shape[0]:
-        return start
-    return start.at[contacts:].multiply(1.0 + _margin(start)) - program.slope * _slipping(program, start)
+    return FullStep(x, p, u, z, law, misfit, left @ (left / fixed.diagonal))
 
 
 def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
@@ -325,7 +231,7 @@ def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
     now = _Search(
         x=program.v,
         p=start,
-        base=_foresee(program, start),
+        base=foresee(program, start),
         level=unlimited,
         decrement=unlimited,
         tried=zero,

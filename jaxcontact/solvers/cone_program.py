@@ -144,11 +144,11 @@ def gated(program: ConeProgram) -> jax.Array:
     """Mark the rows (nr,) whose gap is open at the start of the step."""
     if program.touch is None:
         return jnp.zeros(program.offset.shape, bool)
-    heads = _heads(program)
+    heads = row_heads(program)
     return jnp.zeros(program.offset.shape, bool).at[heads].set(jnp.isfinite(program.touch))
 
 
-def _heads(program: ConeProgram) -> slice:
+def row_heads(program: ConeProgram) -> slice:
     """Return the slice of the rows of limits and normals."""
     ne = program.num_equalities
     return slice(ne, ne + program.num_limits + program.mu.shape[0])
@@ -165,7 +165,7 @@ def _gate(
     keep = jnp.broadcast_to(program.keep, z.shape)
     slope = jnp.broadcast_to(program.slope, z.shape)
     assert program.touch is not None and program.stop is not None
-    heads = _heads(program)
+    heads = row_heads(program)
     opens = jnp.isfinite(program.touch)
     line = program.stop * (jnp.where(opens, program.touch, 0.0) - u[heads])
     excess = line - program.offset[heads] + slope[heads] * u[heads]

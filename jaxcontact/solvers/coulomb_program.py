@@ -19,7 +19,7 @@ from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.solvers import cone_program, row_algebra
 from jaxcontact.solvers.cone_newton import ConeSolution
-from jaxcontact.solvers.cone_program import ConeProgram, Response, split, yielding
+from jaxcontact.solvers.cone_program import ConeProgram, Response, row_heads, split, yielding
 from jaxcontact.solvers.friction_law import dot, length, positive
 from jaxcontact.solvers.row_algebra import apply_columns, apply_rows, diagonal, multiply
 
@@ -79,7 +79,7 @@ class _Search(NamedTuple):
 
 def _soften(fixed: _Fixed, level: jax.Array) -> ConeProgram:
     """Soften a program: its solution stays, and slopes are at most `level` times the inverse mobility."""
-    program, heads = fixed.program, _heads(fixed.program)
+    program, heads = fixed.program, row_heads(fixed.program)
     stiff = fixed.mobility * program.slope
     share = jnp.where(stiff > level, level / positive(stiff), 1.0)
     if program.potential is not None:  # it has no multiplier
@@ -94,12 +94,6 @@ def _soften(fixed: _Fixed, level: jax.Array) -> ConeProgram:
     )
 
 
-def _heads(program: ConeProgram) -> slice:
-    """Return the slice of the rows of limits and normals."""
-    ne = program.num_equalities
-    return slice(ne, ne + program.num_limits + program.mu.shape[0])
-
-
 def _toward(p: jax.Array, z: jax.Array, slope: jax.Array, mobility: jax.Array) -> jax.Array:
     """Move impulses p toward what their line asks for, z, by a step of the size of 1 / mobility."""
     stiff = slope * mobility
@@ -108,7 +102,7 @@ def _toward(p: jax.Array, z: jax.Array, slope: jax.Array, mobility: jax.Array) -
 
 def _push(fixed: _Fixed, p: jax.Array, u: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Choose the line of each limit and normal: impulses granted (nu,), at rates u, and their slope."""
-    program, heads = fixed.program, _heads(fixed.program)
+    program, heads = fixed.program, row_heads(fixed.program)
     if program.potential is not None:
         law = cone_program.respond(program, z, u)
         first = program.num_equalities
@@ -176,8 +170,8 @@ def _law_at(fixed: _Fixed, x: jax.Array, p: jax.Array, coupled: jax.Array | floa
         aims.append(jnp.where(slides, sliding, z_t[j]))
         line = [turning * ((j == k) - jnp.where(slides, a * b, 0.0)) for k, b in enumerate(unit)]
         block.append([jnp.where(slides, coupled * program.mu * a * slopes[nl:], 0.0), *line])
-    slope = program.slope.at[_heads(program)].set(
-        jnp.where(slopes > 0, slopes, program.slope[_heads(program)])
+    slope = program.slope.at[row_heads(program)].set(
+        jnp.where(slopes > 0, slopes, program.slope[row_heads(program)])
     )
     response = Response(p, slope, scalar, block, program.keep)
     return _Law(jnp.concatenate([asked, granted, *rubbed]), jnp.concatenate([aim, lines, *aims]), response)

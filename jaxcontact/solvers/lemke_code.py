@@ -451,14 +451,15 @@ def solve_steps(problem, response, v, square, caps, covers, picks, tries, sample
         covers: (samples, steps, n) covering vectors.
         picks: (samples, steps) in [0, 1), each seeds the search of its step and picks among its outcomes.
         tries: number of searches for an outcome of a step, 0 takes the one by the covering vector; number of
-            further ones, in one step of CHECK_EVERY, whose outcomes are counted and not picked.
+            further ones, in one step of CHECK_EVERY, whose outcomes are counted and not picked; number of
+            samples, the first ones, with further ones.
         samples: of each sample its scaled velocities of the contacts (r,), the total of its impulses (r,),
             its squared speed |v|_M^2, residual, state, number of steps, of those searched further, and of
             those of which that finds an outcome more.
         paths: (samples, 1 + all steps, nv) velocities after every step, or none.
     """
     u, totals, squares, residuals, states, counts, checked, missed = samples
-    tries, attempts = tries[0], max(tries[0] + tries[1], 1)
+    tries, attempts, num_checked = tries[0], max(tries[0] + tries[1], 1), tries[2]
     n, r = problem[1].shape[0], u.shape[1]
     integers = np.empty(n, np.int64), np.empty(n + 3, np.int64), np.empty(n, np.int64)
     floats = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -485,7 +486,8 @@ def solve_steps(problem, response, v, square, caps, covers, picks, tries, sample
             _write_problem(problem, rate, cap, user_w)
             if tries > 0:
                 pick = picks[sample, step]
-                further = attempts > tries and int(pick * 2147483645.0) % CHECK_EVERY == 0
+                further = attempts > tries and sample < num_checked
+                further = further and int(pick * 2147483645.0) % CHECK_EVERY == 0
                 last = attempts if further else tries
                 count, every = _search(problem, user_w, pick, space, start, found, tries, last)
                 checked[sample] += further

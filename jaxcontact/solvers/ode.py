@@ -7,14 +7,14 @@ steps belongs to the caller, who knows the end of each step. Entries: `step`, `e
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_not_negative, check_positive, check_positive_or_inf
 from jaxcontact.front_door import checked
 
@@ -104,12 +104,12 @@ def step(
 
 
 def step_and_look(
-    f: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
+    f: Callable[[jax.Array, jax.Array], tuple[jax.Array, PyTree]],
     t: jax.Array,
     x: jax.Array,
     h: jax.Array,
     inner: tuple[float, ...] = (),
-) -> tuple[OdeStep, Any]:
+) -> tuple[OdeStep, PyTree]:
     """Make one step and evaluate its field at inner points of its interpolant, all in one loop.
 
     Args:
@@ -124,7 +124,7 @@ def step_and_look(
     weights = np.concatenate([STAGES, *(_dense_weights(share)[None] for share in inner)])
     rows = jnp.asarray(weights, x.dtype), jnp.asarray([*NODES, *inner], x.dtype), jnp.arange(len(weights))
 
-    def stage(k: jax.Array, row: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, Any]:
+    def stage(k: jax.Array, row: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, PyTree]:
         share, node, i = row
         y = x + h * jnp.sum(share[:, None] * k, axis=0)
         slope, look = f(t + node * h, y)

@@ -165,7 +165,7 @@ class _Rows:
         return np.stack([*_certified(bodies), _diverging(many, *self.arguments[3])])
 
 
-def _axes_of(grid: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
+def _axes_of(grid: Mapping[str, object]) -> list[tuple[str, np.ndarray]]:
     """List name and values of both parameters; raise ValueError if there are not two with finite values."""
     if len(grid) != 2:
         raise ValueError(f"grid: expected the values of two parameters by name, got {list(grid)}")

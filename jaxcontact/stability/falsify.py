@@ -101,7 +101,7 @@ def falsify(
     return summarise(start, end, growth, IMPACT_LAW if law is None else repr(law))
 
 
-def check_starts(num_samples: Any, seed: Any, events: Any, name: str = "max_events") -> None:
+def check_starts(num_samples: object, seed: object, events: object, name: str = "max_events") -> None:
     """Raise ValueError for settings of the falsifier that are not integers, or too small or too large."""
     check_count("num_samples", num_samples)
     check_integer("seed", seed)

@@ -129,7 +129,7 @@ def _motion_path(
 ) -> tuple[Motion, Any]:
     dynamics = zero_order_dynamics(terms, law)
 
-    def advance(motion: Motion, _: Any) -> tuple[Motion, Any]:
+    def advance(motion: Motion, _: object) -> tuple[Motion, Any]:
         after, note = step(dynamics, motion, priority)
         return after, (motion, note)
 

@@ -28,6 +28,8 @@ from jaxcontact.terms import contacts, free_bodies
 from jaxcontact.terms.closed_loops import project_rows
 from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
+from jaxcontact.terms.mocap import rates_beside
+from jaxcontact.terms.moved_frames import frames_moved
 from jaxcontact.terms.records import (
     BILATERAL,
     LIMIT,
@@ -37,7 +39,6 @@ from jaxcontact.terms.records import (
     ContactTerms,
     touch_tolerance,
 )
-from jaxcontact.terms.surfaces import surface_rows
 
 
 class Nearest(Record):
@@ -170,7 +171,7 @@ def constraint_terms_at(
     """Compute `constraint_terms` from the kinematics at q; with `max_contacts`, compute `nearest_terms`."""
     structure, dtype = model.structure, state.q.dtype
     (G, phi, gdot_v), kind, dry = joint_rows(model, state, kinematics)
-    nearest, mu, surface = None, jnp.zeros(0, dtype), None
+    nearest, mu, found_by, num_joint_rows = None, jnp.zeros(0, dtype), None, phi.shape[0]
     if structure.num_contacts:
         moving_contacts, found = contacts_in_motion(model, state, kinematics, max_contacts)
         mu = contacts.friction(model, dtype)
@@ -184,11 +185,7 @@ def constraint_terms_at(
             lever = model.params.spin_friction
             lever = lever if nearest is None else lever[nearest.index]
             rows = jnp.concatenate([rows, lever[:, :, None] * spins[:, : lever.shape[1]]], axis=1)
-        if model.params.surface_velocity is not None:
-            index = None if nearest is None else nearest.index
-            found_by = moving_contacts.bodies, moving_contacts.places, moving_contacts.motion
-            running = surface_rows(model, *found_by, index)
-            surface = jnp.concatenate([jnp.zeros_like(phi), running.ravel()])
+        found_by = moving_contacts.bodies, moving_contacts.places, moving_contacts.motion
         columns = _contact_columns(rows.shape[1], moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi = jnp.concatenate([phi, columns["phi"]])
@@ -197,9 +194,12 @@ def constraint_terms_at(
     # A mechanism may have other constraints than those of its tree.
     uses_tree_rows = structure.tree is not None and model.system.constraints is tree_constraints.constraints
     apart = uses_tree_rows and structure.tree.limits_apart
+    index = None if nearest is None else nearest.index
+    before, surface = rates_beside(model, state.q, num_joint_rows, found_by, index)
     terms = ConstraintTerms(
-        G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, surface=surface, apart=apart
-    )
+        G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, surface=surface, surface_before=before,
+        apart=apart,
+    )  # fmt: skip
     return terms, nearest
 
 
@@ -221,7 +221,7 @@ def contacts_in_motion(
     The geometry is evaluated once. Two polytopes that meet mostly make two contacts or more, so half of
     `max_contacts` pairs are enough; of capsules `place` takes twice as many.
     """
-    motion, motion_rate = contacts.motion_and_rate(model, state.q, state.v, kinematics)
+    motion, motion_rate = frames_moved(model, contacts.motion_and_rate(model, state.q, state.v, kinematics))
     pairs = None if max_contacts is None else (max_contacts + 1) // 2
     place = functools.partial(contacts.place, model, max_pairs=pairs)
     places, place_rates, found = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)

@@ -7,7 +7,7 @@ products of the places with the frames of the bodies.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ def motion(model: Model, q: jax.Array, v: jax.Array) -> FrameMotion:
 
 
 def motion_and_rate(
-    model: Model, q: jax.Array, v: jax.Array, kinematics: Any
+    model: Model, q: jax.Array, v: jax.Array, kinematics: object
 ) -> tuple[FrameMotion, FrameMotion]:
     """Compute `motion`, and its rate of change at constant v."""
     if model.system.mechanics is not None:
@@ -123,7 +123,7 @@ def rows_of(
     q: jax.Array,
     bodies: tuple[Bodies, Bodies],
     places: Places,
-    kinematics: Any,
+    kinematics: object,
 ) -> jax.Array:
     """Compute the velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
     if model.system.poses is free_poses:
@@ -146,7 +146,7 @@ def spin_rows(
     q: jax.Array,
     bodies: tuple[Bodies, Bodies],
     places: Places,
-    kinematics: Any,
+    kinematics: object,
     rows: jax.Array,
 ) -> jax.Array:
     """Compute the Jacobians (nc, 3, nv) of the relative spins about n, t1, t2, from `rows_of` at the places.
@@ -162,7 +162,7 @@ def spin_rows(
     return jnp.stack([beside(first, 2), beside(second, 0), beside(normal, 1)], axis=1)
 
 
-def friction(model: Model, dtype: Any) -> jax.Array:
+def friction(model: Model, dtype: jax.typing.DTypeLike) -> jax.Array:
     """Return the friction coefficient (nc,) of every candidate contact."""
     return jnp.broadcast_to(jnp.asarray(model.params.mu, dtype), (model.structure.num_contacts,))
 

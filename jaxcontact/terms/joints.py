@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian
 from jaxcontact.mechanics.system import FrameMotion, Model, State
+from jaxcontact.terms.moved_frames import frames_moved
 from jaxcontact.terms.records import BILATERAL, DRY, LIMIT, Kind
 
 Rows = tuple[jax.Array, jax.Array, jax.Array]  # G (n, nv), phi (n,), Gdot v (n,)
@@ -55,16 +56,19 @@ def _closure_rows(model: Model, state: State, kinematics: Any) -> Rows:
     def motion_at(v: jax.Array) -> tuple[FrameMotion, FrameMotion]:
         return mechanics.motion(structure, kinematics, v)
 
-    def deviation(positions: jax.Array, orientations: jax.Array) -> jax.Array:
-        return mechanics.closures(structure, positions, orientations, model.params)
-
-    def speed(motion: FrameMotion) -> tuple[jax.Array, jax.Array]:
-        return jax.jvp(deviation, motion[:2], motion[2:])
-
-    body_motion, body_motion_rate = motion_at(state.v)
+    speed = functools.partial(closure_speed, model)
+    body_motion, body_motion_rate = frames_moved(model, motion_at(state.v))
     (phi, _), (_, drift) = jax.jvp(speed, (body_motion,), (body_motion_rate,))
     basis = jnp.eye(structure.num_velocities, dtype=state.q.dtype)
     return jax.vmap(lambda v: speed(motion_at(v)[0])[1], out_axes=-1)(basis), phi, drift
+
+
+def closure_speed(model: Model, motion: FrameMotion) -> tuple[jax.Array, jax.Array]:
+    """Compute the deviations (nb,) of closed loops between bodies that move so, and their rates."""
+    mechanics = model.system.mechanics
+    assert mechanics is not None
+    deviation = functools.partial(mechanics.closures, model.structure, params=model.params)
+    return jax.jvp(deviation, motion[:2], motion[2:])
 
 
 def _holonomic_rows(model: Model, state: State) -> Rows:

@@ -150,7 +150,8 @@ class ConstraintTerms(Record):
         mu: (nc,) friction coefficient of each contact.
         kind: (nr,) the `Kind` of each row (static).
         dry: (nd,) largest force of dry friction of each row `DRY`, N or N m; None without such rows.
-        surface: (nr,) what running surfaces add to the sliding velocities G v of tangents; None if none runs.
+        surface: (nr,) what running surfaces and moving mocap bodies add to the rates G v; None if none does.
+        surface_before: (nr,) the same before the step, where that differs: of mocap bodies; else None.
         apart: True if every limit moves one velocity alone, as those of hinges and slides do (static).
     """
 
@@ -161,4 +162,5 @@ class ConstraintTerms(Record):
     kind: tuple[Kind, ...] = static()
     dry: jax.Array | None = None
     surface: jax.Array | None = None
+    surface_before: jax.Array | None = None
     apart: bool = static(default=False)

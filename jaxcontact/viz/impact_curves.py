@@ -115,7 +115,9 @@ def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
     return np.asarray(velocity)[None] if int(info.status) == 0 else np.zeros((0, velocity.shape[0]))
 
 
-def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict[str, np.ndarray]:
+def sequences_of_two(
+    terms: ContactTerms, v: jax.typing.ArrayLike, labels: Sequence[str]
+) -> dict[str, np.ndarray]:
     """Compute velocities through single impacts one at a time, for either of two contacts first.
 
     The impacts are those of `impact.sequential`, in single steps, because the picture shows the velocities in

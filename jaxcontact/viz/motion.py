@@ -9,21 +9,12 @@ import numpy as np
 
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.viz.compliant import LINES, STYLES
-from jaxcontact.viz.palette import label_curves
+from jaxcontact.viz.palette import label_axes, label_curves
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MARKS = ("o", "s", "^", "D")
-
-
-def _tidy(axes: Axes, xlabel: str, ylabel: str) -> None:
-    axes.set_xlabel(xlabel, fontsize=8.5)
-    axes.set_ylabel(ylabel, fontsize=8.5)
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, linewidth=0.3, alpha=0.6)
 
 
 @checked()
@@ -58,7 +49,7 @@ def plot_cradle_energy(
                 x, y[:, j], linestyle="none" if dotted else "-", marker=MARKS[k % 4] if dotted else None,
                 markersize=3.0, linewidth=1.5, color=LINES[k % len(LINES)], label=label if j == 0 else None,
             )  # fmt: skip
-    _tidy(single_axes, "speed of the first ball (m/s)", "energy after / before one impact")
+    label_axes(single_axes, "speed of the first ball (m/s)", "energy after / before one impact")
     single_axes.set_ylim(0.0, None)
     single_axes.legend(fontsize=7.5, frameon=False, loc="lower right")
     for label, (count, ratio) in repeated.items():
@@ -71,7 +62,7 @@ def plot_cradle_energy(
     repeated_axes.set_yscale("log")
     repeated_axes.yaxis.set_major_formatter(LogFormatter())
     repeated_axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
-    _tidy(repeated_axes, "impacts", "energy / energy at the start")
+    label_axes(repeated_axes, "impacts", "energy / energy at the start")
     repeated_axes.legend(fontsize=7.5, frameon=False)
     if title is not None:
         figure.suptitle(title, fontsize=9.5)
@@ -107,7 +98,7 @@ def plot_order_difference(
             linewidth=1.3,
             label=label,
         )
-    _tidy(axes, "time (s)", "relative difference of momentum")
+    label_axes(axes, "time (s)", "relative difference of momentum")
     label_curves(axes)
     if title is not None:
         axes.set_title(title, fontsize=9.5)

@@ -54,7 +54,7 @@ SIDES = {"F": "front", "R": "rear", "H": "hind"}  # of a leg, in names such as F
 HANDS = {"L": "left", "R": "right"}
 
 
-def _check_terms(name: str, value: Any) -> None:
+def _check_terms(name: str, value: object) -> None:
     """Raise TypeError for what are no contact terms; they may be of some of the contacts."""
     if not isinstance(value, ContactTerms):
         raise TypeError(f"{name}: expected ContactTerms, got {type(value).__name__}")

@@ -56,6 +56,15 @@ def arrow(axes: Axes, start: np.ndarray, along: np.ndarray, colour: str) -> None
     )
 
 
+def label_axes(axes: Axes, xlabel: str, ylabel: str) -> None:
+    """Label axes in small print, with a faint grid and without a frame above and on the right."""
+    axes.set_xlabel(xlabel, fontsize=8.5)
+    axes.set_ylabel(ylabel, fontsize=8.5)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, linewidth=0.3, alpha=0.6)
+
+
 def label_curves(axes: Axes) -> None:
     """Write the label of every curve beside its end, in its colour; near labels move apart."""
     axes.autoscale_view()  # else limits are those before the curves

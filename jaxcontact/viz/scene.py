@@ -92,7 +92,7 @@ def scene_of(model: Model) -> Scene:
     return Scene(structure.dim, structure.bodies, tuple(parts), tuple(planes), joints, structure.num_contacts)
 
 
-def frames_of(model: Model, q: Any, *, contacts: bool = True) -> Frames:
+def frames_of(model: Model, q: jax.typing.ArrayLike, *, contacts: bool = True) -> Frames:
     """Compute frames at configurations q (..., nq), by one vmap of the kinematics, optionally of contacts."""
     shape = np.shape(q)[:-1]
     flat = _places(model, contacts, np.reshape(np.asarray(q), (-1, np.shape(q)[-1])))

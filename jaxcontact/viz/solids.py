@@ -6,7 +6,6 @@ Owns the only place that looks at the class of a shape; a new shape registers wi
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +26,7 @@ from jaxcontact.geometry import (
     Shape,
     Sphere,
 )
+from jaxcontact.geometry.shapes import Constants
 
 ROUND = 48  # points of a drawn circle
 CREASE = 0.8  # cosine between normals of neighbouring faces; below it their edge is visible
@@ -62,7 +62,7 @@ class Mesh(NamedTuple):
 
 
 @functools.singledispatch
-def solids_of(shape: Any, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
+def solids_of(shape: Shape, dim: int, constants: Constants) -> list[Solid | Plane]:
     """List the solids and planes that draw a shape, in the axes of its body.
 
     Raises:
@@ -78,60 +78,60 @@ def of_body(shape: Shape) -> str | None:
 
 
 @solids_of.register
-def _half_space(shape: HalfSpace, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
+def _half_space(shape: HalfSpace, dim: int, constants: Constants) -> list[Solid | Plane]:
     offset = 0.0 if shape.offset is None else float(constants[shape.offset])
     return [Plane(np.array(shape.normal), offset)]
 
 
 @solids_of.register(Point)
 @solids_of.register(Points)
-def _points(shape: Point | Points, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
+def _points(shape: Point | Points, dim: int, constants: Constants) -> list[Solid | Plane]:
     return [Solid(point[None], 0.0) for point in _at(shape, dim, constants).reshape(-1, dim)]
 
 
 @solids_of.register(Disc)
 @solids_of.register(Sphere)
-def _ball(shape: Disc | Sphere, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
+def _ball(shape: Disc | Sphere, dim: int, constants: Constants) -> list[Solid | Plane]:
     return [Solid(_at(shape, dim, constants)[None], float(constants[shape.radius]))]
 
 
 @solids_of.register
-def _capsule(shape: Capsule, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
+def _capsule(shape: Capsule, dim: int, constants: Constants) -> list[Solid | Plane]:
     return [Solid(np.asarray(constants[shape.ends], float), float(constants[shape.radius]))]
 
 
 @solids_of.register
-def _box(shape: Box, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
+def _box(shape: Box, dim: int, constants: Constants) -> list[Solid | Plane]:
     signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(dim)] for k in range(2**dim)])
     return _posed(shape, dim, constants, 0.5 * np.asarray(constants[shape.size], float) * signs)
 
 
 @solids_of.register
-def _cylinder(shape: Cylinder, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
+def _cylinder(shape: Cylinder, dim: int, constants: Constants) -> list[Solid | Plane]:
     ring = np.concatenate([float(constants[shape.radius]) * ball_points(2), np.zeros((ROUND, 1))], axis=1)
     cap = np.array([0.0, 0.0, float(constants[shape.half_length])])
     return _posed(shape, dim, constants, np.concatenate([ring - cap, ring + cap]))
 
 
 @solids_of.register
-def _ellipsoid(shape: Ellipsoid, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
+def _ellipsoid(shape: Ellipsoid, dim: int, constants: Constants) -> list[Solid | Plane]:
     return _posed(shape, dim, constants, np.asarray(constants[shape.semi_axes], float) * ball_points(3, 24))
 
 
 @solids_of.register(Polygon)
 @solids_of.register(ConvexMesh)
-def _vertices(shape: Polygon | ConvexMesh, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
+def _vertices(shape: Polygon | ConvexMesh, dim: int, constants: Constants) -> list[Solid | Plane]:
     return [Solid(np.asarray(constants[shape.vertices], float), 0.0)]
 
 
-def _at(shape: Any, dim: int, constants: Mapping[str, Any]) -> np.ndarray:
+def _at(shape: Any, dim: int, constants: Constants) -> np.ndarray:
     return np.zeros(dim) if shape.at is None else np.asarray(constants[shape.at], float)
 
 
 planar_matrix, quaternion_matrix = jax.jit(rotations.planar_matrix), jax.jit(rotations.quaternion_matrix)
 
 
-def _posed(shape: Any, dim: int, constants: Mapping[str, Any], points: np.ndarray) -> list[Solid | Plane]:
+def _posed(shape: Any, dim: int, constants: Constants, points: np.ndarray) -> list[Solid | Plane]:
     """Make the hull of points in the axes of a shape with `at` and `rotation`."""
     turn = np.eye(dim)
     if shape.rotation is not None:

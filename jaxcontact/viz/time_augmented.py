@@ -12,6 +12,7 @@ from jaxcontact.front_door import checked
 from jaxcontact.impact import Paradox
 from jaxcontact.simulate import AugmentedPath, PieceKind
 from jaxcontact.viz.compliant import LINES
+from jaxcontact.viz.palette import label_axes
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ def plot_path(path: AugmentedPath, coordinate: int, *, name: str = "q", title: s
     for axes, x, label in ((over_t, t, "t (s)"), (over_s, s, "s (s and N s)")):
         axes.plot(x, q[:, coordinate], color=LINES[0], linewidth=1.3, label=name)
         axes.plot(x, v[:, coordinate], color=LINES[1], linewidth=1.1, label=f"rate of {name}")
-        _axes_of(axes, label, "")
+        label_axes(axes, label, "")
     edges = np.append(np.asarray(path.t_rate)[rows], np.nan)
     rates.step(s, edges, where="post", color="black", linewidth=1.0, label="dt/ds")
     normal = np.asarray(path.lam)[rows, :, 0]
@@ -61,7 +62,7 @@ def plot_path(path: AugmentedPath, coordinate: int, *, name: str = "q", title: s
             s, np.append(normal[:, i], np.nan), where="post", color=LINES[i % len(LINES)], linewidth=1.0,
             label=f"impulse {i}",
         )  # fmt: skip
-    _axes_of(rates, "s (s and N s)", "by unit of s")
+    label_axes(rates, "s (s and N s)", "by unit of s")
     lines = [*over_t.get_lines(), *rates.get_lines()]
     handles: list[Any] = [*lines, Patch(color=FROZEN, label="impact: time stands still")]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
@@ -95,7 +96,7 @@ def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None =
         axes.plot(phi, rate, color=LINES[k % len(LINES)], linewidth=1.3, label=label)
     axes.axvspan(axes.get_xlim()[0], 0.0, color="0.9", linewidth=0, zorder=0)
     axes.axhline(0.0, color="0.6", linewidth=0.5)
-    _axes_of(axes, "gap (m)", "its rate (m/s)")
+    label_axes(axes, "gap (m)", "its rate (m/s)")
     axes.legend(fontsize=8, frameon=False)
     if title is not None:
         axes.set_title(title, fontsize=9.5)
@@ -188,14 +189,6 @@ def plot_paradox(
     if title is not None:
         axes.set_title(title, fontsize=9.5)
     return figure
-
-
-def _axes_of(axes: Axes, xlabel: str, ylabel: str) -> None:
-    axes.set_xlabel(xlabel, fontsize=8.5)
-    axes.set_ylabel(ylabel, fontsize=8.5)
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, linewidth=0.3, alpha=0.6)
 
 
 def _in_use(path: AugmentedPath) -> slice:

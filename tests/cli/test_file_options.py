@@ -2,16 +2,10 @@
 
 import pytest
 
-from jaxcontact.cli.command_options import (
-    add_compare,
-    add_flow,
-    add_gait,
-    add_impact,
-    add_inspect,
-    add_simulate,
-    add_view,
-)
+from jaxcontact.cli.impact_options import add_impact
 from jaxcontact.cli.main import main
+from jaxcontact.cli.motion_options import add_compare, add_flow, add_gait, add_simulate
+from jaxcontact.cli.view_options import add_inspect, add_view
 from jaxcontact.models.robots import file_of
 
 pytest.importorskip("mujoco")

@@ -21,6 +21,7 @@ from jaxcontact.impact.analysis.necessary import friction_fan
 from jaxcontact.impact.analysis.order_search import (
     Starts,
     draw_starts,
+    reach_along,
     resolve_fractions,
     search_orders,
     searchable,
@@ -125,16 +126,12 @@ def _reach(
     terms: ContactTerms, v: jax.Array, direction: jax.Array, law: FittedRouth, starts: Starts, num_iters: int
 ) -> tuple[jax.Array, jax.Array]:
     """Search for the outcome farthest along a direction; return it and whether its impact ended."""
-
-    def value(order: jax.Array) -> tuple[jax.Array, jax.Array]:
-        _, v_plus, info = resolve_fractions(terms, v, law, order)
-        return direction @ v_plus, info.status
-
+    along = functools.partial(reach_along, terms, v, law, direction)
     if num_iters:
-        order, values = search_orders(value, starts, num_iters)
+        order, values = search_orders(along, starts, num_iters)
     else:
         order = starts.orders.reshape(-1, *starts.orders.shape[2:])
-        reached, status = jax.lax.map(value, order, batch_size=starts.orders.shape[1])
+        reached, status = jax.lax.map(along, order, batch_size=starts.orders.shape[1])
         values = jnp.where(status == 0, reached, -jnp.inf)
     best = jnp.argmax(values)
     return resolve_fractions(terms, v, law, order[best])[1], jnp.isfinite(values[best])

@@ -107,7 +107,7 @@ class InvariantSubspace(Record):
         return self.directions[:, : self.dimension] @ self.covectors[: self.dimension]
 
 
-def _check_outcomes(name: str, value: Any) -> None:
+def _check_outcomes(name: str, value: object) -> None:
     """Raise TypeError unless a value is a record of samples, which has been checked, or velocities."""
     if not isinstance(value, ImpactSamples):
         check_number(name, value)

@@ -17,6 +17,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.order_search import (
     Starts,
     draw_starts,
+    reach_along,
     resolve_fractions,
     search_orders,
     searchable,
@@ -147,12 +148,8 @@ def _search(
     num_iters: int,
 ) -> Extreme:
     """Search from the starts of all rounds."""
-
-    def along_direction(order: jax.Array) -> tuple[jax.Array, jax.Array]:
-        _, v_plus, info = resolve_fractions(terms, v, law, order)
-        return direction @ v_plus, info.status
-
-    order, values = search_orders(along_direction, starts, num_iters)
+    along = functools.partial(reach_along, terms, v, law, direction)
+    order, values = search_orders(along, starts, num_iters)
     winner = jnp.argmax(values)
     draws, v_plus, info = resolve_fractions(terms, v, law, order[winner])
     nothing_ended = ~jnp.isfinite(values[winner])

@@ -82,6 +82,14 @@ def resolve_fractions(terms: ContactTerms, v: jax.Array, law: FittedRouth, order
     return draws, *routh.resolve_unchecked(terms, v, draws, law.steps, law.restitution)
 
 
+def reach_along(
+    terms: ContactTerms, v: jax.Array, law: FittedRouth, direction: jax.Array, order: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Compute how far the outcome of an order reaches along a direction (nv,), and its status."""
+    _, v_plus, info = resolve_fractions(terms, v, law, order)
+    return direction @ v_plus, info.status
+
+
 def search_orders(
     objective: Callable[[jax.Array], tuple[jax.Array, jax.Array]], starts: Starts, num_iters: int
 ) -> _Ends:

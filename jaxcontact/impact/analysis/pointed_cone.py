@@ -17,7 +17,7 @@ from jaxcontact.front_door import checked
 _RESOLUTION = 1e-9
 
 
-def _check_terms(name: str, value: Any) -> None:
+def _check_terms(name: str, value: object) -> None:
     """Raise TypeError for an object without the matrices of contacts."""
     missing = [field for field in ("M", "J_n", "J_t", "mu", "active") if not hasattr(value, field)]
     if missing:

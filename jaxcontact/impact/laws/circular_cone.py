@@ -12,11 +12,11 @@ from jax import lax
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     friction_directions,
-    outcome,
     residual,
     residual_limit,
     residual_status,
 )
+from jaxcontact.impact.laws.outcome_of_modes import outcome
 from jaxcontact.impact.laws.pivoting import solve_by_pivoting
 from jaxcontact.solvers.friction_newton import FrictionInfo, solve_coulomb
 from jaxcontact.solvers.friction_search import COULOMB_NEWTON, CoulombNewton

@@ -24,9 +24,9 @@ from jaxcontact.impact.laws.contact_space import (
     contact_space,
     friction_directions,
     mass_norm,
-    outcome,
     residual_status,
 )
+from jaxcontact.impact.laws.outcome_of_modes import outcome
 from jaxcontact.impact.laws.routh_law import RouthStep
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_choice

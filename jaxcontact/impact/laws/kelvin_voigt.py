@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_rows
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
@@ -151,7 +152,7 @@ def kelvin_voigt(
         return _outcome(impact, end, keep_path, dtype)
 
 
-def _check_call(model: Model, state: State, numbers: Any, method: str, max_steps: int) -> None:
+def _check_call(model: Model, state: State, numbers: PyTree, method: str, max_steps: int) -> None:
     """Raise ValueError or TypeError if an argument of `kelvin_voigt` is traced or out of range."""
     if not inputs.is_concrete(model.params, state, numbers):
         raise ValueError("kelvin_voigt: a driver for the host, not traceable by jit, vmap or grad")
@@ -161,12 +162,14 @@ def _check_call(model: Model, state: State, numbers: Any, method: str, max_steps
     inputs.check_count("max_steps", max_steps)
 
 
-def _tolerances(rtol: Any, atol: Any) -> dict[str, float]:
+def _tolerances(rtol: jax.typing.ArrayLike, atol: jax.typing.ArrayLike) -> dict[str, float]:
     """Check the tolerances of the solver."""
     return {"rtol": float(_positive("rtol", rtol)), "atol": float(_positive("atol", atol))}
 
 
-def _outcome(impact: _Impact, end: _End, keep_path: bool, dtype: Any) -> tuple[jax.Array, CompliantInfo]:
+def _outcome(
+    impact: _Impact, end: _End, keep_path: bool, dtype: jax.typing.DTypeLike
+) -> tuple[jax.Array, CompliantInfo]:
     """Make the last velocity and the info of an integrated impact."""
     time, path, status, evaluations = end
     q, v, impulses = impact.split(path)
@@ -198,7 +201,11 @@ def _terms_and_mass(model: Model, state: State, mass: float | None) -> tuple[Con
 
 
 def _contact_law(
-    terms: ContactTerms, stiffness: Any, damping_ratio: Any, mass: np.ndarray, slip_speed: float
+    terms: ContactTerms,
+    stiffness: jax.typing.ArrayLike,
+    damping_ratio: jax.typing.ArrayLike,
+    mass: np.ndarray,
+    slip_speed: float,
 ) -> Law:
     """Check the numbers of the contact law and make it."""
     phi = np.asarray(terms.phi)
@@ -354,7 +361,7 @@ def _first_share(impulses: np.ndarray) -> float:
     return float(impulses[second - 1, first] / total[first])
 
 
-def _double(leaf: Any) -> jax.Array:
+def _double(leaf: PyTree) -> jax.Array:
     array = np.asarray(leaf)
     return jnp.asarray(array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array)
 
@@ -368,7 +375,7 @@ def _check_state(params: Params, state: State) -> None:
         raise ValueError("params: expected numbers, got NaN")  # a force range of a robot may be infinite
 
 
-def _positive(name: str, value: Any, shape: tuple[int, ...] = (), zero: bool = False) -> np.ndarray:
+def _positive(name: str, value: object, shape: tuple[int, ...] = (), zero: bool = False) -> np.ndarray:
     """Return `value` as float64 of shape `shape`, a number repeated; raise ValueError with its name."""
     if not np.issubdtype(np.asarray(value).dtype, np.number):
         raise TypeError(f"{name}: expected a number, got {value!r}")

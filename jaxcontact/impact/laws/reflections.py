@@ -8,7 +8,7 @@ the Gram matrix G.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ Order = str | tuple[int, ...]
 ORDERS = ("most_violated", "least_violated")
 
 
-def check_order_word(name: str, value: Any) -> None:
+def check_order_word(name: str, value: object) -> None:
     """Raise an error if a value is neither a rule of `ORDERS` nor a sequence of contact indices."""
     cycle = isinstance(value, list | tuple) and all(isinstance(k, int | np.integer) for k in value)
     if not cycle and value not in ORDERS:

@@ -246,7 +246,7 @@ def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> FittedRouth:
     )
 
 
-def step_sizes(impulse_step: Any, num_contacts: int) -> np.ndarray:
+def step_sizes(impulse_step: jax.typing.ArrayLike, num_contacts: int) -> np.ndarray:
     """Return `impulse_step` as an array () or (nc,); raise ValueError unless it is finite and positive."""
     try:
         sizes = np.asarray(impulse_step, float)

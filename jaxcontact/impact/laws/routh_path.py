@@ -22,13 +22,12 @@ from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
-    KnownModes,
     contact_space,
     energy_ratio,
     mass_norm,
-    mode_impulse,
     slowest_approach,
 )
+from jaxcontact.impact.laws.outcome_of_modes import KnownModes, mode_impulse
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag

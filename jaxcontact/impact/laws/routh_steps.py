@@ -23,10 +23,10 @@ from jaxcontact.impact.laws.contact_space import (
     contact_space,
     friction_directions,
     mass_norm,
-    outcome,
     residual_status,
     slowest_approach,
 )
+from jaxcontact.impact.laws.outcome_of_modes import outcome
 from jaxcontact.impact.laws.pivoting import random_cover, solve_by_pivoting
 from jaxcontact.impact.laws.spatial_restitution import give_back_in_space
 from jaxcontact.impact.laws.turned_polygon import random_angles, turn_rows, turned

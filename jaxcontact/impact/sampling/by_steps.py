@@ -20,7 +20,6 @@ from jaxcontact.impact.laws.contact_space import ImpactInfo, residual_limit
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.impact.sampling import lemke_on_host
-from jaxcontact.impact.sampling.binomial_bounds import binomial_upper
 from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
@@ -30,11 +29,7 @@ from jaxcontact.terms import ContactTerms
 LANES = 32  # problems that are solved together
 LEMKE_MEMORY = 2**30  # bytes at most of the problems that Lemke's method solves together
 TRIES = 4  # searches for an outcome of each step, of contacts that cannot be enumerated
-CHECKED, FURTHER = (
-    64,
-    32,
-)  # samples of whose steps that many further searches count what the first ones missed
-CONFIDENCE = 0.95  # of the bound of the share of steps that miss an outcome
+CHECKED = 64  # samples, the first ones, of which some steps are searched further
 LEMKE_LANES = {1: 1024, 2: 64}  # problems at most, in the plane and in space: a call pays for all of them
 
 
@@ -60,8 +55,10 @@ class BySteps:
         if by_lemke and _runs_on_host(v, law, devices):
             self.on_host = lemke_on_host.LemkeOnHost(terms, v, law.num_directions, tries)
 
-    def resolve(self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device) -> ImpactSamples:
-        """Resolve the samples `numbers` of `draws`, in batches of one size."""
+    def resolve(
+        self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device, num_checked: int = 0
+    ) -> ImpactSamples:
+        """Resolve the samples `numbers` of `draws`, in batches of one size; check the first `num_checked`."""
         law, size = self.law, self.lanes
         terms, draws, step, v, e = jax.device_put(
             (self.terms, draws, law.impulse_step, self.v, law.restitution), device
@@ -71,8 +68,9 @@ class BySteps:
         for begin in range(0, len(numbers), size):
             piece = numbers[begin : begin + size]
             orders = _orders(draws, jax.device_put(np.resize(piece, size), device), step, law.max_steps)
-            parts.append(self._resolve_batch(terms, start, orders, e, piece.size))
-        v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+            checked = min(max(num_checked - begin, 0), piece.size)
+            parts.append(self._resolve_batch(terms, start, orders, e, piece.size, checked))
+        v_plus, info, path, searched = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
         return ImpactSamples(
             v_minus=self.v,
             v_plus=v_plus,
@@ -82,15 +80,9 @@ class BySteps:
             energy_ratio=info.energy_ratio,
             residual=info.residual,
             path=path,
+            searched_again=searched[:, 0],
+            missed=searched[:, 1],
         )
-
-    def miss_bound(self, draws: Sobol | Iid | Shaped, num_samples: int) -> float | None:
-        """Bound the share of steps of which further searches find an outcome more."""
-        if self.on_host is None or not self.on_host.tries:
-            return None
-        law, numbers = self.law, jnp.arange(min(num_samples, CHECKED))
-        orders = _orders(draws, numbers, law.impulse_step, law.max_steps)
-        return float(binomial_upper(*self.on_host.count_missed(orders, FURTHER), CONFIDENCE))
 
     def resolve_orders(self, impulse_max: np.ndarray, pick: np.ndarray) -> ImpactInfo:
         """Resolve orders (n, N, nc), N s, with picks (n, N); return the info of each, by machine code alone.
@@ -110,27 +102,33 @@ class BySteps:
         return info
 
     def _resolve_batch(
-        self, terms: ContactTerms, start: jax.Array, orders: ImpactDraws, e: Any, count: int
+        self, terms: ContactTerms, start: jax.Array, orders: ImpactDraws, e: Any, count: int, checked: int
     ) -> Any:
-        """Resolve the first `count` samples by machine code, if offered; by XLA what that cannot solve."""
+        """Resolve the first `count` samples by machine code, if offered; by XLA what that cannot solve.
+
+        Return also (count, 2) how many steps of each are searched further, and how many miss an outcome.
+        """
         part: Any = None
+        searched = np.zeros((count, 2), np.int32)
         if self.on_host is not None:
-            part = self.on_host.resolve(orders, count, self.keep_path)
+            *part, numbers = self.on_host.resolve(orders, count, self.keep_path, checked)
+            part, searched = tuple(part), numbers.T
             is_solved = part[1].residual <= residual_limit(self.v.dtype)
             if is_solved.all():
-                return part
+                return *part, searched
         if self.keep_path:
             by_xla: Any = routh.resolve_many(terms, start, orders, self.law.steps, True, e)
         else:
             by_xla = routh.resolve_until_all_end(terms, start, orders, self.law.steps, e)
         by_xla = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], by_xla)
         if part is None:
-            return by_xla
-        return jax.tree.map(
+            return *by_xla, searched
+        merged = jax.tree.map(
             lambda quick, slow: np.where(is_solved.reshape(-1, *[1] * (quick.ndim - 1)), quick, slow),
             part,
-            by_xla,
+            tuple(by_xla),
         )
+        return *merged, searched
 
 
 def searches_steps(

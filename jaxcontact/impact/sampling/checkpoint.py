@@ -20,8 +20,18 @@ from jaxcontact.impact.sampling.stream import Stream
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import load_store, open_store
 
-FORMAT = "jaxcontact impact samples, 3"  # a new number when the same draws lead to other bits
-FIELDS = ("v_plus", "impulse", "status", "num_iters", "energy_ratio", "residual", "path")
+FORMAT = "jaxcontact impact samples, 4"  # a new number when the same draws lead to other bits
+FIELDS = (
+    "v_plus",
+    "impulse",
+    "status",
+    "num_iters",
+    "energy_ratio",
+    "residual",
+    "path",
+    "searched_again",
+    "missed",
+)
 
 
 @checked()
@@ -50,7 +60,6 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
         raise ValueError(f"{folder}: no chunk is finished yet")
     settings = {name: manifest[name] for name in ("complete", "independent")}
     v_minus: Any = np.array(manifest["v"], manifest["dtype"])
-    settings["miss_bound"] = manifest.get("miss_bound")
     return ImpactSamples(v_minus=v_minus, **settings, **store.mapped())  # type: ignore[arg-type]
 
 
@@ -83,8 +92,6 @@ def describe(
     }
     if stream.law.restitution is not None:
         described["restitution"] = np.asarray(stream.law.restitution).tolist()
-    if stream.miss_bound is not None:
-        described["miss_bound"] = stream.miss_bound
     if stream.law.turn_polygon:
         described["turn_polygon"] = True
     return described

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.impact.sampling.binomial_bounds import bound_misses
 
 
 class ImpactSamples(Record):
@@ -29,9 +30,9 @@ class ImpactSamples(Record):
             False: outcomes may be missing and frequencies biased, with "lemke" whole families may be missing.
         independent: whether the samples are independent draws of one distribution: drawn with a `key`, and
             not with "visited", where a sample depends on the modes that earlier ones met.
-        miss_bound: of steps that are searched, the 95 % upper bound of the share of steps of which 32 further
-            searches find an outcome that the own four missed: Clopper and Pearson's, from one in eight steps
-            of at most 64 samples, as if they were independent. None where nothing is searched.
+        searched_again: (n,) number of steps that are searched 32 times more, where steps are searched: one in
+            eight of the first 64 samples. None is zero.
+        missed: (n,) number of those of which that finds an outcome that the own four searches missed.
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
@@ -50,7 +51,18 @@ class ImpactSamples(Record):
     path: jax.Array | None = None
     complete: bool = static(default=False)
     independent: bool = static(default=False)
-    miss_bound: float | None = static(default=None)
+    searched_again: jax.Array | None = None
+    missed: jax.Array | None = None
+
+    @property
+    def miss_bound(self) -> float | None:
+        """The 95 % upper bound of the share of steps that miss an outcome; None where none is searched again.
+
+        Clopper and Pearson's, as if steps were independent.
+        """
+        if self.searched_again is None or self.missed is None:
+            return None
+        return bound_misses(int(np.sum(self.missed)), int(np.sum(self.searched_again)))
 
 
 class Knowledge(NamedTuple):

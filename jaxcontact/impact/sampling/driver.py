@@ -128,7 +128,6 @@ def sample(
     _check_call(terms, v, law, num_samples, reduce, run, num_processes=(share := processes.share())[1])
     stream = _stream(terms, jnp.asarray(v), fitted_law(terms, v, law), seed, keep_path, run)
     total, size = int(num_samples), _chunk_size(run)
-    stream.bound_misses(total)
     if isinstance(reduce, Reduction) and run.checkpoint is None:
         stream.part = reduce.part
     if run.checkpoint is not None:

@@ -29,6 +29,7 @@ from jaxcontact.solvers.machine_code import load_machine_code
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.terms import ContactTerms
 
+FURTHER = 32  # searches of a step that is checked, which count what its own searches missed
 ROUND = 8  # steps for which covering vectors are drawn together; most impacts end within
 
 
@@ -64,17 +65,14 @@ class LemkeOnHost:
             facets=cone_facets(directions),
         )
 
-    def resolve(self, draws: ImpactDraws, count: int, keeps_path: bool) -> tuple[np.ndarray, ImpactInfo, Any]:
-        """Resolve the first `count` samples, as `routh.resolve_many`; one not solved has a large residual."""
-        return self._resolve(draws, count, keeps_path, 0)[0]
+    def resolve(
+        self, draws: ImpactDraws, count: int, keeps_path: bool, num_checked: int = 0
+    ) -> tuple[np.ndarray, ImpactInfo, Any, np.ndarray]:
+        """Resolve the first `count` samples, as `routh.resolve_many`; one not solved has a large residual.
 
-    def count_missed(self, draws: ImpactDraws, further: int) -> tuple[int, int]:
-        """Search some steps `further`; return the number of those with an outcome more, and of all."""
-        return self._resolve(draws, len(draws.pick), False, further)[1]
-
-    def _resolve(
-        self, draws: ImpactDraws, count: int, keeps_path: bool, further: int
-    ) -> tuple[tuple[np.ndarray, ImpactInfo, Any], tuple[int, int]]:
+        Some steps of the first `num_checked` samples are searched `FURTHER`; return last, (2, count), how
+        many of each sample are, and how many of these have an outcome more.
+        """
         assert self.code is not None
         impulse_max, pick = np.asarray(draws.impulse_max)[:count], draws.pick
         limit, (nv, r), rows = pick.shape[1], self.space.response.shape, 1 + self.space.num_tangents
@@ -90,7 +88,8 @@ class LemkeOnHost:
         for begin in range(0, limit, ROUND):
             now = slice(begin, min(begin + ROUND, limit))
             covers = np.array(_covers(pick[:, now], *sizes))[:count]
-            orders = caps[:, now].copy(), covers, picks[:, now].copy(), (self.tries, further)
+            tries = self.tries, FURTHER if num_checked else 0, num_checked
+            orders = caps[:, now].copy(), covers, picks[:, now].copy(), tries
             self.code.solve_steps(self.problem, self.space.response, self.v, square, *orders, samples, paths)
             if np.all(states != self.code.RUNNING):
                 break
@@ -104,12 +103,12 @@ class LemkeOnHost:
             "num_iters": counts.astype(np.int32),
             "complete": np.zeros(count, bool),
         }
-        info = ImpactInfo(**fields)
+        info, searched = ImpactInfo(**fields), np.stack([checked, missed]).astype(np.int32)
         if not keeps_path:
-            return (v_plus, info, None), (int(missed.sum()), int(checked.sum()))
+            return v_plus, info, None, searched
         ends = np.minimum(np.arange(1 + limit), counts[:, None])
         paths = np.take_along_axis(paths, ends[..., None], axis=1)
-        return (v_plus, info, paths), (int(missed.sum()), int(checked.sum()))
+        return v_plus, info, paths, searched
 
 
 @functools.partial(jit, static_argnums=(2,))

@@ -25,7 +25,7 @@ from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
-from jaxcontact.impact.sampling.by_steps import BySteps, searches_steps
+from jaxcontact.impact.sampling.by_steps import CHECKED, BySteps, searches_steps
 from jaxcontact.impact.sampling.chunks import (
     Chunk,
     ImpactSamples,
@@ -90,12 +90,6 @@ class Stream:
         self.pilot = SHORT_PILOT if huge else PILOT
         known_all = law.selection == "all" and self.enumerates and self.by_modes.holds_all
         self.complete = not self.collides or known_all
-        self.miss_bound: float | None = None
-
-    def bound_misses(self, num_samples: int) -> None:
-        """Search steps of some samples for longer, for `ImpactSamples.miss_bound`."""
-        if self.collides and not self.enumerates:
-            self.miss_bound = self.by_steps.miss_bound(self.draws, num_samples)
 
     def chunks(
         self,
@@ -226,7 +220,8 @@ class Stream:
         if not self.enumerates:
             if not self.collides:
                 return Chunk(begin, end, self.unmoved(end - begin), NO_FACTS)
-            samples = self._placed(self.by_steps.resolve(numbers, draws, device))
+            checked = max(CHECKED - begin, 0)
+            samples = self._placed(self.by_steps.resolve(numbers, draws, device, checked))
             return Chunk(begin, end, samples.replace(independent=self.independent), NO_FACTS)
         results, facts = self.by_modes.resolve(numbers, draws, visited, device)
         samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
@@ -255,14 +250,12 @@ class Stream:
             "num_iters": np.zeros(n, np.int32),
             "energy_ratio": np.ones(n, v.dtype),
             "residual": np.zeros(n, v.dtype),
+            "searched_again": np.zeros(n, np.int32),
+            "missed": np.zeros(n, np.int32),
         }
         if self.keep_path:
             arrays["path"] = np.broadcast_to(v, (n, self.law.max_steps + 1, nv))
-        knowledge = {
-            "complete": self.complete,
-            "independent": self.independent,
-            "miss_bound": self.miss_bound,
-        }
+        knowledge = {"complete": self.complete, "independent": self.independent}
         return ImpactSamples(v_minus=self.v, **knowledge, **arrays)  # type: ignore[arg-type]
 
 
@@ -321,6 +314,7 @@ def _physical(
     for i in range(start.size):
         for j in range(start.size):
             energy += mass[i, j] * v_plus[:, i] * v_plus[:, j]
+    none_searched: Any = np.zeros(v_plus.shape[0], np.int32)
     path: Any = None
     if results.path is not None:
         through = velocities(np.moveaxis(results.path, 1, 0))  # (N + 1, n, nv)
@@ -336,4 +330,6 @@ def _physical(
         residual=results.residual,
         path=path,
         complete=complete,
+        searched_again=none_searched,
+        missed=none_searched,
     )

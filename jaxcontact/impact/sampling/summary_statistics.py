@@ -28,6 +28,7 @@ class Tally:
         status: all status bits that occur.
         failed: number of samples that failed for another reason than too few steps.
         first_failed: (sample, step) of the first of them, or None.
+        searched_again, missed: numbers of steps, as in `ImpactSamples`.
     """
 
     number: int
@@ -41,6 +42,8 @@ class Tally:
     status: int
     failed: int
     first_failed: tuple[int, int] | None
+    searched_again: int = 0
+    missed: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         first = self.first_failed
@@ -58,6 +61,8 @@ class Tally:
             status=self.status | other.status,
             failed=self.failed + other.failed,
             first_failed=first,
+            searched_again=self.searched_again + other.searched_again,
+            missed=self.missed + other.missed,
         )
 
 
@@ -82,4 +87,6 @@ def tally(samples: ImpactSamples, terms: ContactTerms) -> Tally:
         status=int(np.bitwise_or.reduce(status)),
         failed=failed.size,
         first_failed=(int(failed[0]), int(np.asarray(samples.num_iters)[failed[0]])) if failed.size else None,
+        searched_again=int(np.sum(samples.searched_again)) if samples.searched_again is not None else 0,
+        missed=int(np.sum(samples.missed)) if samples.missed is not None else 0,
     )

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.replay_rule import differentiate_by_replay
 from jaxcontact.arguments import check_array, check_number, check_positive, check_rows
 from jaxcontact.front_door import POSITIVE, checked
@@ -112,7 +113,7 @@ def augmented_motion(
 
 @functools.partial(jit, static_argnums=(0, 1, 2))
 def _motion(
-    system: System, max_pieces: int, rows: int, inputs: StepInputs, length: jax.Array, key: Any
+    system: System, max_pieces: int, rows: int, inputs: StepInputs, length: jax.Array, key: jax.Array | None
 ) -> tuple[AugmentedPath, AugmentedInfo]:
     path, info = _paired(system, max_pieces, rows)(inputs, length, key)
     return path, info
@@ -127,16 +128,16 @@ class _Found(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _paired(system: System, max_pieces: int, rows: int) -> Callable[..., Any]:
+def _paired(system: System, max_pieces: int, rows: int) -> Callable[..., PyTree]:
     @all_digits
-    def search(inputs: StepInputs, length: jax.Array, key: Any) -> tuple[Any, _Found]:
+    def search(inputs: StepInputs, length: jax.Array, key: jax.Array | None) -> tuple[PyTree, _Found]:
         return _search(system, max_pieces, rows, inputs, length, key)
 
     return differentiate_by_replay(search, functools.partial(_replay, system, rows))
 
 
 def _search(
-    system: System, max_pieces: int, rows: int, inputs: StepInputs, length: jax.Array, key: Any
+    system: System, max_pieces: int, rows: int, inputs: StepInputs, length: jax.Array, key: jax.Array | None
 ) -> tuple[tuple[AugmentedPath, AugmentedInfo], _Found]:
     memory = EventMemory(key, no_chatter(inputs.state, rows), jnp.int32(0))
     found = run(system, max_pieces, inputs, memory)
@@ -169,7 +170,7 @@ def _join(start: State, ends: State) -> State:
 def _sums(pieces: EventPieces, t: jax.Array, impulse: jax.Array) -> jax.Array:
     """Sum time and normal impulses at the nodes (K + 1,); a chatter ends at the limit of its series."""
 
-    def one(carry: tuple[jax.Array, ...], row: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
+    def one(carry: tuple[jax.Array, ...], row: tuple[jax.Array, ...]) -> tuple[PyTree, jax.Array]:
         s, times, sums = carry
         kind, turns, breaks, begin, end, push = row
         after = s + (end - begin) + jnp.sum(push[:, 0])
@@ -250,7 +251,7 @@ def _path(pieces: EventPieces, states: State, impulse: jax.Array) -> AugmentedPa
 
 
 def _replay(
-    system: System, rows: int, inputs: StepInputs, length: jax.Array, key: Any, found: _Found
+    system: System, rows: int, inputs: StepInputs, length: jax.Array, key: jax.Array | None, found: _Found
 ) -> tuple[AugmentedPath, AugmentedInfo]:
     """Repeat the pieces; the duration follows from s = length at the end by one step of Newton's method."""
     memory = EventMemory(key, no_chatter(inputs.state, rows), jnp.int32(0))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.system import State
 from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import Chatter
@@ -67,7 +68,7 @@ class EventMemory(NamedTuple):
 class StepInputs(NamedTuple):
     """The arguments of a step; it can be differentiated by all of these but `rtol`."""
 
-    params: Any
+    params: PyTree
     state: State
     controls: jax.Array
     dt: jax.Array

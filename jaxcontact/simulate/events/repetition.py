@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.replay_rule import End, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.events.accumulation import ahead
@@ -57,8 +58,8 @@ def event_step(
 
 
 @functools.lru_cache(maxsize=64)
-def _paired(system: System, max_events: int) -> Callable[..., Any]:
-    def search(inputs: StepInputs, memory: EventMemory) -> tuple[Any, EventRun]:
+def _paired(system: System, max_events: int) -> Callable[..., PyTree]:
+    def search(inputs: StepInputs, memory: EventMemory) -> tuple[PyTree, EventRun]:
         found = run(system, max_events, inputs, memory)
         return found[:3], found
 
@@ -96,7 +97,7 @@ def repeat_pieces(
     """
     branches = _branches(system, pieces.rests.shape[1] > 0)
 
-    def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[Any, Any]:
+    def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[PyTree, PyTree]:
         carry, rests = start
         state, terms = branches.settle(inputs.params, carry.state, rests)
         after, *row = lax.switch(
@@ -120,8 +121,8 @@ class _Branches(NamedTuple):
     A kind is (given, key, carry, piece, terms) -> (carry, impulses (nc, dim) of an impact and of a move).
     """
 
-    settle: Callable[..., Any]
-    kinds: tuple[Callable[..., Any], ...]
+    settle: Callable[..., PyTree]
+    kinds: tuple[Callable[..., PyTree], ...]
 
 
 @functools.lru_cache(maxsize=64)
@@ -138,12 +139,12 @@ def _branches(system: System, has_contacts: bool) -> _Branches:
     return _Branches(differentiate_by_replay(read, settle), tuple(kinds))
 
 
-def _read_settled(system: System, params: Params, state: State, rests: jax.Array) -> tuple[Any, Any]:
+def _read_settled(system: System, params: Params, state: State, rests: jax.Array) -> tuple[PyTree, PyTree]:
     return (state, terms_at(Model(system=system, params=params), state.q, state.t)), ()
 
 
 def _settle(
-    system: System, params: Params, state: State, rests: jax.Array, log: Any
+    system: System, params: Params, state: State, rests: jax.Array, log: PyTree
 ) -> tuple[State, ContactTerms]:
     return settled(Model(system=system, params=params), state, rests)
 
@@ -152,39 +153,51 @@ def _settle(
 
 
 def _read_nothing(
-    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any
-) -> tuple[Any, ...]:
+    inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
+) -> tuple[PyTree, ...]:
     return carry, jnp.zeros_like(piece.push), jnp.zeros_like(piece.push)
 
 
-def _read_move(inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any) -> tuple[Any, Any]:
+def _read_move(
+    inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
+) -> tuple[PyTree, PyTree]:
     return (carry._replace(state=piece.end), jnp.zeros_like(piece.push), piece.impulse), ()
 
 
 def _read_impact(
-    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any
-) -> tuple[Any, Any]:
+    inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
+) -> tuple[PyTree, PyTree]:
     after = behind_impact(carry, piece.end.v, piece.participants, piece.breaks)
     return (after._replace(state=piece.end), piece.impulse, jnp.zeros_like(piece.push)), ()
 
 
 def _read_chatter(
-    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: Any
-) -> tuple[Any, Any]:
+    inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
+) -> tuple[PyTree, PyTree]:
     return _read_nothing(inputs, key, behind_chatter(carry, piece.end), piece, terms), ()
 
 
 def _collide(
-    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: ContactTerms, log: Any
-) -> tuple[Any, ...]:
+    inputs: StepInputs,
+    key: jax.Array | None,
+    carry: Carry,
+    piece: EventPieces,
+    terms: ContactTerms,
+    log: PyTree,
+) -> tuple[PyTree, ...]:
     blow = impact(terms, carry, inputs.law, key, piece.participants, piece.dead, True, False)
     after = behind_impact(carry, blow.v, piece.participants, piece.breaks)
     return after, blow.impulse, jnp.zeros_like(piece.push)
 
 
 def _jam(
-    inputs: StepInputs, key: Any, carry: Carry, piece: EventPieces, terms: ContactTerms, log: Any
-) -> tuple[Any, ...]:
+    inputs: StepInputs,
+    key: jax.Array | None,
+    carry: Carry,
+    piece: EventPieces,
+    terms: ContactTerms,
+    log: PyTree,
+) -> tuple[PyTree, ...]:
     state = carry.state
     before = arrive(terms, state.q, terms.M @ state.v, state.t)
     after, push, _ = jolt(before, piece.participants, piece.push, True)
@@ -194,12 +207,12 @@ def _jam(
 def _skip(
     system: System,
     inputs: StepInputs,
-    key: Any,
+    key: jax.Array | None,
     carry: Carry,
     piece: EventPieces,
     terms: ContactTerms,
-    log: Any,
-) -> tuple[Any, ...]:
+    log: PyTree,
+) -> tuple[PyTree, ...]:
     after = behind_chatter(carry, ahead(system, carry.chatter, piece.turns))
     return after, jnp.zeros_like(piece.push), jnp.zeros_like(piece.push)
 
@@ -207,13 +220,13 @@ def _skip(
 def _move(
     system: System,
     inputs: StepInputs,
-    key: Any,
+    key: jax.Array | None,
     carry: Carry,
     piece: EventPieces,
     terms: ContactTerms,
-    log: Any,
+    log: PyTree,
     late: jax.Array,
-) -> tuple[tuple[Any, ...], End]:
+) -> tuple[tuple[PyTree, ...], End]:
     """Repeat a stretch. The log has its length; an event keeps the value that ends the stretch at zero."""
     state, h = carry.state, piece.h + late
     motion = StretchMotion(inputs.params, inputs.controls, piece.modes, inputs.dt)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.algebra.replay_rule import differentiate_at_once
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space
@@ -196,7 +197,7 @@ def settled(model: Model, state: State, kind: jax.Array) -> tuple[State, Contact
             q, v = lax.cond(last, lambda: (q, v), lambda: _at_rest(model, q, v, terms, kind))
         return q, v, terms
 
-    def correct(carry: tuple[jax.Array, jax.Array], last: jax.Array) -> tuple[Any, ContactTerms]:
+    def correct(carry: tuple[jax.Array, jax.Array], last: jax.Array) -> tuple[PyTree, ContactTerms]:
         q, v = carry
         q, v, terms = lax.cond(rests | last, evaluate, lambda q, v, _: (q, v, nothing), q, v, last)
         return (q, v), terms

@@ -7,7 +7,7 @@ Page: docs/methods/motion.md.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +96,7 @@ class _StepContext(NamedTuple):
 
     system: System
     inputs: StepInputs
-    key: Any
+    key: jax.Array | None
     t_end: jax.Array
     solver: ode.DormandPrince
     unused: EventPieces

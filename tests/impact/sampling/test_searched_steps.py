@@ -8,6 +8,7 @@ import pytest
 import jaxcontact as jc
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.impact.sampling import by_steps, lemke_on_host
+from jaxcontact.impact.sampling.summary_statistics import tally
 
 pytestmark = pytest.mark.skipif(not lemke_on_host.is_offered(np.zeros(1)), reason="needs machine code")
 
@@ -62,23 +63,49 @@ def test_six_contacts_in_space_are_sampled(rng):
 
 
 @pytest.mark.long
-def test_a_bound_says_how_many_steps_miss_an_outcome(tmp_path, rng):
+def test_a_bound_says_how_many_steps_miss_an_outcome(tmp_path, rng, monkeypatch):
     """Without friction a step has one outcome and nothing is missed: p <= 1 - 0.05^(1/n) of n steps."""
     terms, v = random_terms(rng, 6, nv=12)
     law = jc.impact.Routh(selection="visited", num_directions=4)
 
-    def bound(mu, **more):
+    def drawn(mu, count=80, **more):
         at = terms.replace(mu=jnp.full(6, mu))
-        return jc.impact.sample(at, v, law, num_samples=64, **more).miss_bound
+        return jc.impact.sample(at, v, law, num_samples=count, **more)
 
-    few, many = bound(0.0), bound(3.0)
-    assert 0.0 < few < 0.3 and many > 1.5 * few
-    assert bound(3.0, run=jc.Run(checkpoint=tmp_path / "kept")) == many
-    assert jc.impact.load_samples(tmp_path / "kept").miss_bound == many
+    few, many = drawn(0.0), drawn(3.0)
+    np.testing.assert_allclose(few.miss_bound, 1.0 - 0.05 ** (1.0 / np.sum(few.searched_again)))
+    assert not np.any(few.missed) and many.miss_bound > 1.5 * few.miss_bound
+    assert np.any(many.searched_again[:64]) and not np.any(many.searched_again[64:])
+    assert np.all(many.missed <= many.searched_again)
+    both = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), few, many)
+    assert few.miss_bound < both.miss_bound < many.miss_bound
+    assert jax.tree.structure(few) == jax.tree.structure(many)  # one program for both
+
+    kept = jc.Run(checkpoint=tmp_path / "kept", chunk=32)
+    np.testing.assert_array_equal(drawn(3.0, run=kept).missed, many.missed)
+    monkeypatch.setattr(by_steps.BySteps, "resolve", None)  # a finished checkpoint needs no search
+    again = drawn(3.0, run=kept)
+    assert again.miss_bound == jc.impact.load_samples(tmp_path / "kept").miss_bound == many.miss_bound
+    summed = tally(again, terms)
+    assert summed.missed == np.sum(many.missed) and (summed + summed).searched_again > summed.searched_again
+
+
+@pytest.mark.long
+def test_further_searches_change_no_outcome(rng):
+    terms, v = random_terms(rng, 6, nv=12)
+    host = lemke_on_host.LemkeOnHost(terms.replace(mu=jnp.full(6, 3.0)), v, 4, tries=by_steps.TRIES)
+    caps, picks = jnp.full((32, 6, 6), 0.3), jnp.asarray(rng.uniform(size=(32, 6)))
+    plain = host.resolve(ImpactDraws(caps, picks), 32, keeps_path=True)
+    checked = host.resolve(ImpactDraws(caps, picks), 32, keeps_path=True, num_checked=20)
+    jax.tree.map(np.testing.assert_array_equal, plain[:3], checked[:3])
+    assert not np.any(plain[3]) and np.any(checked[3][0, :20]) and not np.any(checked[3][:, 20:])
+
+
+def test_enumerated_steps_are_not_searched_again():
     model = jc.models.compass_gait()
     state = model.initial_state()
     known = jc.impact.sample(jc.contact_terms(model, state), state.v, jc.impact.Routh(), num_samples=8)
-    assert known.miss_bound is None
+    assert known.miss_bound is None and not np.any(known.searched_again)
 
 
 def test_without_machine_code_six_contacts_are_refused(rng, monkeypatch):

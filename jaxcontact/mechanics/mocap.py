@@ -1,0 +1,116 @@
+"""Motion of mocap bodies by given poses, as the numbers of each step: `mocap_rows`, `apply_mocap`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.algebra import rotations
+from jaxcontact.arguments import check_array, check_type
+from jaxcontact.mechanics.system import Model
+from jaxcontact.mechanics.tree import Tree, TreeParams, lineage
+
+# Poses (T + 1, 7) of bodies by their names: position, m, quaternion; in the plane (T + 1, 3): x, z, angle.
+Mocap = Mapping[str, jax.Array]
+
+
+class MocapRows(NamedTuple):
+    """The motion of the nm mocap bodies in each of T steps.
+
+    Attributes:
+        position: (T, nm, 3) at the start of the step, m.
+        orientation: (T, nm, 4) quaternion there.
+        velocity: (T, 2, nm, 6), in the plane (T, 2, nm, 3): twists before the step and in it.
+    """
+
+    position: jax.Array
+    orientation: jax.Array
+    velocity: jax.Array
+
+
+def mocap_rows(model: Model, mocap: Mocap | None, dt: Any, num_steps: int) -> MocapRows | None:
+    """Compute the motion of named bodies from their poses at the start of each step and at the end.
+
+    A body moves in a step at the constant velocity that takes it from one pose to the next; it starts
+    without a jump of velocity. Bodies without a name here stay at their pose in the file. None stays None.
+
+    Raises:
+        TypeError: no mapping from names to arrays.
+        ValueError: no such mocap body, or an array of another shape.
+
+    Derivative: exact by poses and dt.
+    """
+    if mocap is None:
+        return None
+    check_type("mocap", mocap, Mapping, '; expected such as {"table": poses}')
+    tree: Tree | None = model.structure.tree
+    bodies = () if tree is None else tree.mocap
+    names, dim = [model.structure.bodies[body] for body in bodies], model.structure.dim
+    if not bodies:
+        raise ValueError("mocap: expected None, for the model has no mocap body that can move")
+    numbers: TreeParams = model.params.tree
+    dtype, places = numbers.position.dtype, np.array(bodies, int)
+    position = jnp.tile(numbers.position[places], (num_steps + 1, 1, 1))
+    orientation = jnp.tile(numbers.orientation[places], (num_steps + 1, 1, 1))
+    for name, poses in mocap.items():
+        if name not in names:
+            raise ValueError(f"mocap: expected names of mocap bodies, {', '.join(names)}; got {name!r}")
+        check_array(f"mocap[{name!r}]", poses, (num_steps + 1, 7 if dim == 3 else 3))
+        at, poses = names.index(name), jnp.asarray(poses, dtype)
+        if dim == 3:
+            position = position.at[:, at].set(poses[:, :3])
+            orientation = orientation.at[:, at].set(poses[:, 3:])
+        else:  # an angle from x to z turns about -y
+            half, zero = 0.5 * poses[:, 2], jnp.zeros(num_steps + 1, dtype)
+            position = position.at[:, at, ::2].set(poses[:, :2])
+            turn = jnp.stack([jnp.cos(half), zero, -jnp.sin(half), zero], axis=1)
+            orientation = orientation.at[:, at].set(turn)
+    linear = jnp.diff(position, axis=0) / dt
+    turned = jax.vmap(jax.vmap(_turn))(orientation[:-1], orientation[1:]) / dt
+    twist = jnp.concatenate([linear, turned], axis=2)
+    if dim == 2:
+        twist = jnp.stack([twist[..., 0], twist[..., 2], -twist[..., 4]], axis=-1)
+    before = jnp.concatenate([twist[:1], twist[:-1]])
+    return MocapRows(position[:-1], orientation[:-1], jnp.stack([before, twist], axis=1))
+
+
+def _turn(start: jax.Array, end: jax.Array) -> jax.Array:
+    """Compute the rotation vector (3,) in world axes from one quaternion (4,) to another."""
+    return rotations.quaternion_log(rotations.quaternion_product(end, rotations.quaternion_conjugate(start)))
+
+
+def apply_mocap(model: Model, row: MocapRows | None) -> Model:
+    """Put the mocap bodies of a model at the poses of one step, with their velocities; None changes none."""
+    if row is None:
+        return model
+    places, numbers = np.array(model.structure.tree.mocap, int), model.params.tree
+    numbers = numbers.replace(
+        position=numbers.position.at[places].set(row.position),
+        orientation=numbers.orientation.at[places].set(row.orientation),
+    )
+    return model.replace(params=model.params.replace(tree=numbers, mocap_velocity=row.velocity))
+
+
+def body_twists(
+    model: Model, positions: jax.Array, velocity: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return of each body the velocity and spin of the mocap body that carries it, and its lever from there.
+
+    `velocity` (nm, 6), in the plane (nm, 3), are the twists of the mocap bodies at their origins. Bodies that
+    none carries have zeros.
+    """
+    dim, places = model.structure.dim, np.array(model.structure.tree.mocap, int)
+    carries = jnp.asarray(lineage(model.structure.tree)[:, places], velocity.dtype)  # (nb, nm)
+    lever = jnp.sum(carries, axis=1, keepdims=True) * positions - carries @ positions[places]
+    return carries @ velocity[:, :dim], carries @ velocity[:, dim:], lever
+
+
+def across(spin: jax.Array, lever: jax.Array) -> jax.Array:
+    """Compute the velocities (..., dim) of levers that turn at spins (..., 3), in the plane (..., 1)."""
+    if lever.shape[-1] == 3:
+        return jnp.cross(spin, lever)
+    return spin * jnp.stack([-lever[..., 1], lever[..., 0]], axis=-1)
