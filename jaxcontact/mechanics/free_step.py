@@ -17,19 +17,13 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics import tendons
 from jaxcontact.mechanics.configuration import position_rate, retract
-from jaxcontact.mechanics.half_turns import by_spin, skew_blocks, spin_places, spread, turn_back
-from jaxcontact.mechanics.mass_centres import Centres, centres_at, retract_centres
+from jaxcontact.mechanics.half_turns import by_spin, skew_blocks, spread, turn_back
+from jaxcontact.mechanics.mass_centres import Centres, centres_at, linear_places, retract_centres
 from jaxcontact.mechanics.midpoint_search import resolution_of, search, turn_free_bodies
-from jaxcontact.mechanics.motion_equations import (
-    applied_forces,
-    energies,
-    free_masses,
-    kinematics_of,
-    mass_matrix_at,
-)
+from jaxcontact.mechanics.motion_equations import applied_forces, energies, free_masses, mass_matrix_at
 from jaxcontact.mechanics.system import Model, Params, State, System, free_poses
 from jaxcontact.mechanics.tree import dofs, of_kind, roots
-from jaxcontact.mechanics.turned_momentum import TurnedMomentum
+from jaxcontact.mechanics.turned_momentum import FreeJoints, TurnedMomentum, momentum_of_tree
 
 STIFFEST = 1e6  # largest mass that a stiff spring adds to its joint, relative to that of the joint
 
@@ -124,32 +118,22 @@ def free_step(
     midway = by_spin(structure, turn_back, data.p, half)
     momentum = by_spin(structure, turn_back, midway + impulse, half)
     q, kinematics = retract_centres(model, state.q, centre, dt * w)
-    rate, at_end = w, None
+    rate, at_end, joints = w, None, None
     if centres is not None:
         at_end = centres_at(model.system, kinematics)
         assert at_end is not None
         momentum = at_end.force_at_joints(momentum)
         rate = _rate_of_joints(model.system, state.q, q, w, dt)
+        joints = FreeJoints(centres.centre, centres.drift_rows(), rate - centres.velocity_of_joints(w))
     divide_by_mass = implicit.positive_solver(mass_matrix_at(model, q, kinematics))
     v = ahead = divide_by_mass(momentum)
     turned = None
     if structure.quaternions:
-        places = spin_places(structure)
-        rows, end, lag = dense, v, None
-        mobility = jax.vmap(jax.vmap(divide_by_mass))(jnp.eye(v.size, dtype=v.dtype)[places])
+        rows, momenta = dense, (data.p, midway, impulse)
         if centres is not None:
             rows = jax.vmap(centres.force_at_centres, 1, 1)(dense)
-            end, lag = at_end.velocity_of_centres(v), rate - centres.velocity_of_joints(w)
-            mobility = jax.vmap(jax.vmap(at_end.velocity_of_centres))(mobility)
-        turned = TurnedMomentum(
-            start=data.p[places],
-            midway=midway[places],
-            impulse=impulse[places],
-            rows=rows[places],
-            mobility=mobility,
-            centres=centres,
-            lag=lag,
-        )
+        turned = momentum_of_tree(structure, momenta, rows, divide_by_mass, joints)
+        end = v if at_end is None else at_end.velocity_of_centres(v)
         ahead = turned.velocity_ahead(structure, end, half)
     push = jnp.zeros_like(v)
     if springs is not None:
@@ -175,8 +159,7 @@ def _rate_of_joints(system: System, q: jax.Array, end: jax.Array, w: jax.Array, 
     tree = system.structure.tree
     free = of_kind(tree, "free")
     places = np.array(tree.position_starts)[free][:, None] + np.arange(3)
-    linear = np.array(tree.velocity_starts)[free][:, None] + np.arange(3)
-    return w.at[linear].set((end[places] - q[places]) / dt)
+    return w.at[linear_places(system.structure)].set((end[places] - q[places]) / dt)
 
 
 def take_free_step(
@@ -197,8 +180,10 @@ def take_free_step(
     rate = jnp.where(moved, v, free.rate)
     if turned is not None:
         v = turned.velocity_at_end(system.structure, v, free.ahead, dt)
-        if turned.centres is not None:
-            at_end = centres_at(system, kinematics_of(model, retract(system, q, dt * rate)))
+        if turned.joints is not None:
+            moves = turned.joints.velocity_of_centres(system.structure, rate)
+            end, kinematics = retract_centres(model, q, turned.joints.centre, dt * moves)
+            rate, at_end = _rate_of_joints(system, q, end, rate, dt), centres_at(system, kinematics)
             assert at_end is not None
             v = at_end.velocity_of_joints(v)
     return jnp.where(moved, v, free.v), rate

@@ -116,7 +116,7 @@ def unilateral_terms(model: Model, state: State) -> tuple[ContactTerms, jax.Arra
     Dry friction of joints is not among them. Loops and joints held by `constraints` are rigid.
 
     Returns:
-        The terms of n = nc + nl contacts and limits, and the rates (n, 1 + nt) of their velocities at constant v.
+        Terms of n = nc + nl contacts and limits, and the rates (n, dim) of their velocities at constant v.
 
     Raises:
         ValueError: as `contact_terms`.

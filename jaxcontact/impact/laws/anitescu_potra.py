@@ -55,8 +55,8 @@ def anitescu_potra(
         solver: settings of its search, `CoulombNewton` for the circular cone, `Lemke` for sides; None is
             the default.
         clearance: (nc,) speed >= 0 at which each contact may still approach, m/s: J_n v_plus >= -clearance
-            replaces J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996). Of all
-            directions (nc, 1 + nt), J v_plus + clearance replaces J v_plus: surfaces that move. None is zero.
+            replaces J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996).
+            With (nc, 1 + nt), J v_plus + clearance replaces J v_plus: surfaces that move. None is zero.
 
     Returns:
         v_plus (nv,) and ImpactInfo.

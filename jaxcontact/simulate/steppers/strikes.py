@@ -45,8 +45,8 @@ class Answer(NamedTuple):
 class Progress(NamedTuple):
     """A step so far: state and terms after its last strike, and the account of all laws.
 
-    `terms` has no gap below zero; `drift` (nu, 1 + nt) are rates of contact velocities at
-    constant v, not counted after a strike. `left` is what is left of dt; `more` is False at the end of the step.
+    `terms` has no gap below zero; `drift` (nu, 1 + nt) are rates of contact velocities at constant v, zero
+    after a strike. `left` is what is left of dt; `more` is False at the end of the step.
     """
 
     state: State
