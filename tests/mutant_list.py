@@ -229,8 +229,8 @@ MUTANTS = [
     Mutant(
         "laws: a sample cut short says nothing",
         "impact/laws/routh_steps.py",
-        "status = at.status | flag(left, Status.UNTERMINATED)",
-        "status = at.status",
+        "status = so_far.status | flag(left, Status.UNTERMINATED)",
+        "status = so_far.status",
         "tests/impact/laws/test_routh.py::test_too_few_steps_are_unterminated",
     ),
     Mutant(

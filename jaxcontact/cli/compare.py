@@ -26,7 +26,7 @@ from jaxcontact.terms import contact_terms
 from jaxcontact.viz.compliant import LINES, STYLES
 
 if TYPE_CHECKING:
-    pass
+    from matplotlib.figure import Figure
 
 PEER = "MuJoCo"
 COLUMNS = ("stepper", "height m", "energy J", "lost J", "deepest m", "apart", "status")
@@ -52,13 +52,13 @@ def command(options: argparse.Namespace) -> int:
             refused[name] = str(error).splitlines()[0]
             continue
         paths[name] = (np.asarray(run.states.q), np.asarray(run.states.v), np.asarray(run.status))
-    paths[PEER] = _by_mujoco(model, options)
-    rows, heights = _measured(model, paths)
+    paths[PEER] = _move_by_mujoco(model, options)
+    rows, heights = _measure(model, paths)
     options.out.mkdir(parents=True, exist_ok=True)
     stem = Path(options.model).stem
     picture = options.out / f"{stem}_compare.png"
     times = np.arange(len(heights[PEER])) * options.dt
-    _picture(times, heights, stem, model.structure.bodies[0]).savefig(picture, dpi=110)
+    _draw(times, heights, stem, model.structure.bodies[0]).savefig(picture, dpi=110)
     summary = {
         "model": stem,
         "dt": options.dt,
@@ -69,12 +69,12 @@ def command(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(summary | {"files": [str(picture)]}, indent=2))
     else:
-        print(_text(rows, refused, picture))
+        print(_as_text(rows, refused, picture))
     failed = [np.bitwise_or.reduce(status) for _, _, status in paths.values()]
     return int(any(bool(Status.failed(bits)) for bits in failed))
 
 
-def _picture(times: np.ndarray, heights: dict[str, np.ndarray], stem: str, body: str) -> Any:
+def _draw(times: np.ndarray, heights: dict[str, np.ndarray], stem: str, body: str) -> Figure:
     """Draw the heights over time, and below their differences from MuJoCo's."""
     from matplotlib.figure import Figure
 
@@ -98,7 +98,7 @@ def _picture(times: np.ndarray, heights: dict[str, np.ndarray], stem: str, body:
     return figure
 
 
-def _by_mujoco(model: Model, options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _move_by_mujoco(model: Model, options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Move the robot by MuJoCo's own steps from the same state; return q, v and a status for each step."""
     mujoco = mujoco_package("jaxcontact compare")
     mj = copy.copy(compile_source(options.model, options.floating, options.floor).mj)
@@ -119,17 +119,19 @@ def _by_mujoco(model: Model, options: argparse.Namespace) -> tuple[np.ndarray, n
     return q, v, np.array(status, np.uint32)
 
 
-def _measured(model: Model, paths: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Return a row for each stepper, and the heights of the first body over time."""
+def _measure(
+    model: Model, paths: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
+) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """Make a row of each motion (q, v, status), by stepper; return also the heights of the first body."""
 
-    def at(q: jax.Array, v: jax.Array) -> tuple[jax.Array, ...]:
+    def measure_state(q: jax.Array, v: jax.Array) -> tuple[jax.Array, ...]:
         terms = contact_terms(model, model.initial_state().replace(q=q, v=v))
         height = body_frames(model, q)[0][0, -1]
         return height, sum(energies(model, q, v), jnp.zeros(())), jnp.min(terms.phi, initial=jnp.inf)
 
-    over_time = jax.jit(jax.vmap(at))
-    found = {name: tuple(map(np.asarray, over_time(q, v))) for name, (q, v, _) in paths.items()}
-    peer = found[PEER][0]
+    over_time = jax.jit(jax.vmap(measure_state))
+    measures = {name: tuple(map(np.asarray, over_time(q, v))) for name, (q, v, _) in paths.items()}
+    peer = measures[PEER][0]
     rows = [
         dict(
             zip(
@@ -142,12 +144,12 @@ def _measured(model: Model, paths: dict[str, Any]) -> tuple[list[dict[str, Any]]
                 strict=True,
             )
         )
-        for name, (height, energy, gap) in found.items()
+        for name, (height, energy, gap) in measures.items()
     ]  # fmt: skip
-    return rows, {name: height for name, (height, _, _) in found.items()}
+    return rows, {name: height for name, (height, _, _) in measures.items()}
 
 
-def _text(rows: list[dict[str, object]], refused: dict[str, str], picture: Path) -> str:
+def _as_text(rows: list[dict[str, object]], refused: dict[str, str], picture: Path) -> str:
     """Return the rows as a table, why steppers refuse, and where the picture is."""
     cells = [list(COLUMNS)] + [[x if isinstance(x, str) else f"{x:.4g}" for x in r.values()] for r in rows]
     widths = [max(len(row[k]) for row in cells) for k in range(len(COLUMNS))]

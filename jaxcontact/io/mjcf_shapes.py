@@ -91,7 +91,7 @@ def geometry_of(
 
     Pairs and shapes that the package lacks are not among them, and are named in `left_out`.
     """
-    pairs = _oriented(mj, chosen_pairs(mj, candidate_pairs(mj), contacts))
+    pairs = _orient_pairs(mj, chosen_pairs(mj, candidate_pairs(mj), contacts))
     constants: dict[str, Any] = {}
     shapes: dict[int, Shape] = {}
     left_out: dict[str, None] = {}
@@ -109,9 +109,9 @@ def geometry_of(
                 f"{displacement:.3g} m inside that of the mesh"
             )
     pairs = [pair for pair in pairs if pair.first in shapes and pair.second in shapes]
-    missing = _missing_pairs(mj, pairs, shapes)
+    missing = _describe_missing_pairs(mj, pairs, shapes)
     left_out |= dict.fromkeys(missing.values())
-    shape_pairs = [pair for pair in pairs if _kinds(mj, pair) not in missing]
+    shape_pairs = [pair for pair in pairs if _kinds_of(mj, pair) not in missing]
     used = {geom for pair in shape_pairs for geom in pair[:2]}
     shapes = {geom: shape for geom, shape in shapes.items() if geom in used}
     dim, table = 2 if frames.planar else 3, {shape.name: shape for shape in shapes.values()}
@@ -122,9 +122,9 @@ def geometry_of(
         shapes=tuple(shapes.values()),
         pairs=names,
         mu=np.repeat([pair.mu for pair in shape_pairs], counts),
-        spins=None if frames.planar else _spins(shape_pairs, counts),
+        spins=None if frames.planar else _spin_levers(shape_pairs, counts),
         margin=margin if np.any(margin) else None,
-        surfaces=_surfaces(mj, list(shapes), frames),
+        surfaces=_surface_twists(mj, list(shapes), frames),
         constants={key: value for key, value in constants.items() if key.rpartition("/")[0] in table},
         counted=tuple(zip(shape_pairs, counts, strict=True)),
         left_out=tuple(left_out),
@@ -132,7 +132,7 @@ def geometry_of(
     )
 
 
-def _spins(pairs: list[Pair], counts: list[int]) -> np.ndarray | None:
+def _spin_levers(pairs: list[Pair], counts: list[int]) -> np.ndarray | None:
     """Divide torsional and rolling friction of each candidate by its friction; None if no pair has any."""
     rows = np.array([[*pair.spins, pair.mu] for pair in pairs]).reshape(-1, 3)
     spins, mu = np.split(np.repeat(rows, counts, axis=0), [2], axis=1)
@@ -142,7 +142,7 @@ def _spins(pairs: list[Pair], counts: list[int]) -> np.ndarray | None:
     return levers[:, [0, 1, 1]] if np.any(levers[:, 1]) else levers[:, :1]
 
 
-def _surfaces(mj: mujoco.MjModel, geoms: list[int], frames: Frames) -> np.ndarray | None:
+def _surface_twists(mj: mujoco.MjModel, geoms: list[int], frames: Frames) -> np.ndarray | None:
     """Return the twists (ns, 6) of running surfaces in the axes of their bodies, in the plane (ns, 3).
 
     MuJoCo before version 4 has none. None if no surface runs.
@@ -155,7 +155,7 @@ def _surfaces(mj: mujoco.MjModel, geoms: list[int], frames: Frames) -> np.ndarra
         return None
     rows = []
     for geom in geoms:
-        axes, centre, _ = _pose(mj, geom, frames)
+        axes, centre, _ = _place_geom(mj, geom, frames)
         linear, angular = (axes @ part for part in of_geoms[geom].reshape(2, 3))
         linear = linear - np.cross(angular, centre)
         if frames.planar:
@@ -195,12 +195,12 @@ def shape_of(
     Raises:
         ValueError: the package has no shape for the geom.
     """
-    shape = _simple_shape(mj, geom, frames, constants)
+    shape = _make_simple_shape(mj, geom, frames, constants)
     if shape is not None:
         return shape, 0.0
     name = geom_name(mj, geom)
-    hull = _hull(mj, geom, max_hull_vertices)
-    axes, centre, owner = _pose(mj, geom, frames)
+    hull = _hull_of_mesh(mj, geom, max_hull_vertices)
+    axes, centre, owner = _place_geom(mj, geom, frames)
     vertices = hull.corners @ axes.T + centre
     constants[f"{name}/vertices"] = jax.device_put(vertices)
     mesh = ConvexMesh(
@@ -209,7 +209,7 @@ def shape_of(
     return mesh, hull.displacement
 
 
-def _pose(mj: mujoco.MjModel, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, str | None]:
+def _place_geom(mj: mujoco.MjModel, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, str | None]:
     """Return axes (3, 3) and centre (3,) of a geom in its body's frame, and the body, None for the world."""
     body = int(mj.geom_bodyid[geom])
     fixed_to_world = int(mj.body_weldid[body]) == 0
@@ -220,10 +220,10 @@ def _pose(mj: mujoco.MjModel, geom: int, frames: Frames) -> tuple[np.ndarray, np
     return axes, centre, body_names(mj)[body - 1]
 
 
-def _simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any]) -> Shape | None:
+def _make_simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any]) -> Shape | None:
     """Make a shape of a geom that is no mesh; return None for a mesh."""
     name, kind, size, planar = geom_name(mj, geom), kind_of(mj, geom), mj.geom_size[geom], frames.planar
-    axes, centre, owner = _pose(mj, geom, frames)
+    axes, centre, owner = _place_geom(mj, geom, frames)
     flat = slice(None, None, 2) if planar else slice(None)
 
     def add_constant(key: str, value: object) -> str:
@@ -245,7 +245,7 @@ def _simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any])
         return HalfSpace(name=name, normal=unit, offset=add_constant("offset", normal @ centre))
     if kind == "box":
         if planar:
-            silhouette = _silhouette(name, axes, centre, size)
+            silhouette = _silhouette_of_box(name, axes, centre, size)
             return Polygon(name=name, body=owner, vertices=add_constant("vertices", silhouette), count=4)
         return Box(name=name, body=owner, size=add_constant("size", 2.0 * size), **pose())
     half_axis = size[1] * axes[:, 2]
@@ -276,7 +276,7 @@ def _simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any])
     return None
 
 
-def _hull(mj: mujoco.MjModel, geom: int, max_vertices: int | None) -> Hull:
+def _hull_of_mesh(mj: mujoco.MjModel, geom: int, max_vertices: int | None) -> Hull:
     """Compute the convex hull of a mesh, in the axes of its geom."""
     mesh = int(mj.geom_dataid[geom])
     start, number = int(mj.mesh_vertadr[mesh]), int(mj.mesh_vertnum[mesh])
@@ -286,7 +286,7 @@ def _hull(mj: mujoco.MjModel, geom: int, max_vertices: int | None) -> Hull:
         raise ValueError(f"geom {geom_name(mj, geom)!r}: {error}") from None
 
 
-def _silhouette(name: str, axes: np.ndarray, centre: np.ndarray, size: np.ndarray) -> np.ndarray:
+def _silhouette_of_box(name: str, axes: np.ndarray, centre: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Return the four corners (4, 2), counter-clockwise, of a box with one axis normal to the plane."""
     across = np.abs(axes[1])
     if not np.any(np.abs(across - 1.0) < EXACT):
@@ -297,7 +297,7 @@ def _silhouette(name: str, axes: np.ndarray, centre: np.ndarray, size: np.ndarra
     return centre[::2] + np.stack([-first - second, first - second, first + second, second - first])
 
 
-def _oriented(mj: mujoco.MjModel, pairs: list[Pair]) -> list[Pair]:
+def _orient_pairs(mj: mujoco.MjModel, pairs: list[Pair]) -> list[Pair]:
     """Return the pairs, with the plane second in each."""
     return [
         pair._replace(first=pair.second, second=pair.first) if kind_of(mj, pair.first) == "plane" else pair
@@ -305,11 +305,11 @@ def _oriented(mj: mujoco.MjModel, pairs: list[Pair]) -> list[Pair]:
     ]
 
 
-def _kinds(mj: mujoco.MjModel, pair: Pair) -> tuple[str, str]:
+def _kinds_of(mj: mujoco.MjModel, pair: Pair) -> tuple[str, str]:
     return kind_of(mj, pair.first), kind_of(mj, pair.second)
 
 
-def _missing_pairs(
+def _describe_missing_pairs(
     mj: mujoco.MjModel, pairs: list[Pair], shapes: dict[int, Shape]
 ) -> dict[tuple[str, str], str]:
     """Describe the kinds of pairs for which the package has no contacts, by kinds."""
@@ -318,7 +318,7 @@ def _missing_pairs(
         try:
             check_pair(shapes[pair.first], shapes[pair.second])
         except ValueError:
-            a, b = _kinds(mj, pair)
+            a, b = _kinds_of(mj, pair)
             names = f"{geom_name(mj, pair.first)!r} and {geom_name(mj, pair.second)!r}"
             missing.setdefault((a, b), f"contacts between {a} and {b} (such as {names})")
     return missing

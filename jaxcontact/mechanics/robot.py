@@ -203,9 +203,9 @@ def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
 @checked(controls="nu")
 @all_digits
 def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Array:
-    """Compute the generalized forces (nv,) of a robot's actuators under controls (nu,); else the controls.
+    """Compute the generalized forces (nv,) of a robot's actuators under controls (nu,).
 
-    A mechanism without actuators returns its controls.
+    The forces of a mechanism without actuators are its controls.
 
     Derivative: exact by all arguments; zero if a range clips.
 

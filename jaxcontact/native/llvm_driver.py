@@ -1,6 +1,6 @@
 """LLVM's text of the function that runs the pieces of a program: groups of worlds, loops and branches.
 
-The entry function is `DriverWriter.function`.
+The entry function is `DriverWriter.write_function`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class DriverWriter:
         self.lines: list[str] = []
         self._names = 0
 
-    def function(self, schedule: Schedule, num_inputs: int, num_results: int) -> str:
+    def write_function(self, schedule: Schedule, num_inputs: int, num_results: int) -> str:
         """Write the text of `run`."""
         self.lines = [f"declare void @{piece_name(k)}(ptr, ptr, ptr)" for k in range(len(schedule.pieces))]
         self.lines += ["define void @run(ptr %in0, ptr %out0, ptr %memory, i64 %groups) nounwind {", "entry:"]
-        self._flush(True)
+        self._flush_small_numbers(True)
         self.lines += ["  br label %head", "head:", "  %group = phi i64 [0, %entry], [%next, %tail]"]
         self.lines += [
             "  %more = icmp slt i64 %group, %groups",
@@ -40,12 +40,13 @@ class DriverWriter:
         for name, size in (("in", num_inputs), ("out", num_results)):
             self.lines.append(f"  %{name}place = mul i64 %group, {size * VECTOR_BYTES}")
             self.lines.append(f"  %{name} = getelementptr i8, ptr %{name}0, i64 %{name}place")
-        self._steps(schedule.steps)
+        self._write_steps(schedule.steps)
         self.lines += ["  br label %tail", "tail:", "  %next = add i64 %group, 1", "  br label %head", "end:"]
-        self._flush(False)
+        self._flush_small_numbers(False)
         return "\n".join([*self.lines, "  ret void", "}"])
 
-    def _flush(self, begin: bool) -> None:
+    def _flush_small_numbers(self, begin: bool) -> None:
+        """Write that an x86 takes numbers next to zero for zero, from here on or (not begin) no longer."""
         if platform.machine().lower() not in ("x86_64", "amd64"):
             return
         if not begin:
@@ -63,57 +64,61 @@ class DriverWriter:
             "  call void @llvm.x86.sse.ldmxcsr(ptr %during)",
         ]
 
-    def _new(self) -> str:
+    def _new_name(self) -> str:
+        """Return a name that no line has."""
         self._names += 1
         return f"x{self._names}"
 
     def _emit(self, text: str) -> str:
-        name = f"%{self._new()}"
+        """Write a line that gives a number; return its name."""
+        name = f"%{self._new_name()}"
         self.lines.append(f"  {name} = {text}")
         return name
 
-    def _steps(self, steps: list[Call | Step]) -> None:
+    def _write_steps(self, steps: list[Call | Step]) -> None:
+        """Write calls of pieces, branches and loops in their order."""
         for step in steps:
             if isinstance(step, Call):
                 self.lines.append(f"  call void @{piece_name(step.piece)}(ptr %memory, ptr %in, ptr %out)")
             elif isinstance(step.item, Branch):
-                run, end = self._new(), self._new()
-                self._jump_if(self._any(step.item.where), run, end)
-                self._steps(step.body)
+                run, end = self._new_name(), self._new_name()
+                self._jump_if(self._write_test_of_any(step.item.where), run, end)
+                self._write_steps(step.body)
                 self.lines += [f"  br label %{end}", f"{end}:"]
             elif isinstance(step.item, Scan):
-                self._counted(step.item, step.body)
+                self._write_scan(step.item, step.body)
             else:
-                head, run, end = self._new(), self._new(), self._new()
+                head, run, end = self._new_name(), self._new_name(), self._new_name()
                 self.lines += [f"  br label %{head}", f"{head}:"]
-                self._steps(step.condition)
-                self._jump_if(self._any(step.item.going), run, end)
-                self._steps(step.body)
+                self._write_steps(step.condition)
+                self._jump_if(self._write_test_of_any(step.item.going), run, end)
+                self._write_steps(step.body)
                 self.lines += [f"  br label %{head}", f"{end}:"]
 
     def _jump_if(self, bit: str, run: str, end: str) -> None:
+        """Write a jump to the label `run` if a bit is set, else to `end`; what follows is at `run`."""
         self.lines += [f"  br i1 {bit}, label %{run}, label %{end}", f"{run}:"]
 
-    def _any(self, number: int) -> str:
+    def _write_test_of_any(self, number: int) -> str:
         """Write the test whether a bit is set in any world; return its name or a constant."""
         number = cell_of(self.ops, number)
         if self.ops.op[number] == CONSTANT:
             return "true" if self.ops.value[number] else "false"
         words, bits = self.lanes.vector(BOOL, memory=True), self.lanes.vector(BOOL)
-        place = self._place_of(number)
+        place = self._write_place(number)
         loaded = self._emit(f"load {words}, ptr {place}, align {VECTOR_BYTES}")
         value = self._emit(f"trunc {words} {loaded} to {bits}")
         return self._emit(f"call i1 @llvm.vector.reduce.or.v{self.lanes.count}i1({bits} {value})")
 
-    def _place_of(self, number: int) -> str:
+    def _write_place(self, number: int) -> str:
         """Write a pointer to a number in memory, among the arguments or in a row; return its name."""
         lanes, op = self.lanes, self.ops.op[number]
         if op == INPUT:
             return self._emit(f"getelementptr i8, ptr %in, i64 {self.ops.value[number] * VECTOR_BYTES}")
         if op != FROM_ROW:
-            return self._slot(number)
+            return self._write_slot(number)
         counter, table, column, width = self.ops.value[number]
-        turn = self._emit(f"load {lanes.word}, ptr {self._slot(counter)}")
+        turn = self._emit(f"load {lanes.word}, ptr {self._write_slot(counter)}")
         if lanes.word != "i64":
             turn = self._emit(f"sext {lanes.word} {turn} to i64")
         row = self._emit(f"mul i64 {turn}, {width * VECTOR_BYTES}")
@@ -121,14 +126,15 @@ class DriverWriter:
         place = self._emit(f"add i64 {row}, {first}")
         return self._emit(f"getelementptr i8, ptr %memory, i64 {place}")
 
-    def _slot(self, number: int) -> str:
+    def _write_slot(self, number: int) -> str:
+        """Write a pointer to the slot of a number in memory; return its name."""
         return self._emit(f"getelementptr i8, ptr %memory, i64 {self.storage.slots[number] * VECTOR_BYTES}")
 
-    def _counted(self, item: Scan, body: list[Call | Step]) -> None:
+    def _write_scan(self, item: Scan, body: list[Call | Step]) -> None:
         """Write a loop with a counter; the counter lies in memory for the numbers and rows that need it."""
         lanes = self.lanes
-        before, head, run, tail, end = (self._new() for _ in range(5))
-        turn, following = f"%{self._new()}", f"%{self._new()}"
+        before, head, run, tail, end = (self._new_name() for _ in range(5))
+        turn, following = f"%{self._new_name()}", f"%{self._new_name()}"
         start, change = (item.length - 1, -1) if item.reverse else (0, 1)
         relation = "sge" if item.reverse else "slt"
         self.lines += [f"  br label %{before}", f"{before}:", f"  br label %{head}", f"{head}:"]
@@ -139,8 +145,10 @@ class DriverWriter:
         first_lane = self._emit(f"insertelement {words} undef, {lanes.word} {turn}, i32 0")
         places = f"<{lanes.count} x i32> zeroinitializer"
         same = self._emit(f"shufflevector {words} {first_lane}, {words} undef, {places}")
-        self.lines.append(f"  store {words} {same}, ptr {self._slot(item.counter)}, align {VECTOR_BYTES}")
-        self._steps(body)
+        self.lines.append(
+            f"  store {words} {same}, ptr {self._write_slot(item.counter)}, align {VECTOR_BYTES}"
+        )
+        self._write_steps(body)
         self.lines += [
             f"  br label %{tail}",
             f"{tail}:",
@@ -149,7 +157,7 @@ class DriverWriter:
         self.lines += [f"  br label %{head}", f"{end}:"]
 
 
-def largest(kind: str, lanes: Lanes) -> str:
+def write_largest(kind: str, lanes: Lanes) -> str:
     """Write the function that fills two tables with the largest numbers of a third, and their places.
 
     The tables hold the largest numbers so far. Each number is compared with them from the top and takes the

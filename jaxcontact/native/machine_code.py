@@ -9,7 +9,7 @@ from collections.abc import Callable
 from jaxcontact.native import llvm_worker, object_files
 from jaxcontact.native.control import Largest
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
-from jaxcontact.native.llvm_driver import DriverWriter, largest
+from jaxcontact.native.llvm_driver import DriverWriter, write_largest
 from jaxcontact.native.llvm_operations import declarations
 from jaxcontact.native.llvm_text import PieceWriter
 from jaxcontact.native.needed import all_items, find_needed
@@ -53,8 +53,8 @@ class MachineCode:
         writer = PieceWriter(ops, storage, lanes)
         pieces = [writer.function(k, piece) for k, piece in enumerate(schedule.pieces)]
         kinds = sorted({item.source.kind for item in all_items(ops.root) if isinstance(item, Largest)})
-        driver = [DriverWriter(ops, storage, lanes).function(schedule, num_inputs, len(results))]
-        driver += [largest(kind, lanes) for kind in kinds]
+        driver = [DriverWriter(ops, storage, lanes).write_function(schedule, num_inputs, len(results))]
+        driver += [write_largest(kind, lanes) for kind in kinds]
         calls = [f"declare void @largest_{kind}(ptr, ptr, ptr, i64, i64)" for kind in kinds]
         head = declarations(lanes)
         modules = ["\n".join([head, *driver])]

@@ -6,7 +6,7 @@ docs/methods/planning.md.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +61,7 @@ def legs_of(model: Model) -> Legs:
     if not feet:
         raise ValueError("model: expected contacts of feet with the ground at the ends of legs, got none")
     contacts = tuple(np.flatnonzero(bodies == foot) for foot in feet)
-    return Legs(feet, contacts, _mirror(model, feet))
+    return Legs(feet, contacts, _order_mirrored(model, feet))
 
 
 def contact_bodies(model: Model) -> list[int]:
@@ -75,7 +75,8 @@ def contact_bodies(model: Model) -> list[int]:
     return found
 
 
-def _chain(parents: tuple[int, ...], body: int) -> list[int]:
+def _list_chain(parents: tuple[int, ...], body: int) -> list[int]:
+    """List the bodies from the trunk to a body."""
     chain = []
     while body >= 0:
         chain.append(body)
@@ -83,10 +84,10 @@ def _chain(parents: tuple[int, ...], body: int) -> list[int]:
     return chain[::-1]
 
 
-def _mirror(model: Model, feet: tuple[int, ...]) -> np.ndarray | None:
+def _order_mirrored(model: Model, feet: tuple[int, ...]) -> np.ndarray | None:
     """Return the order of velocities with both legs exchanged, None unless two legs have equal masses."""
     tree = model.structure.tree
-    chains = [_chain(tree.parents, foot) for foot in feet]
+    chains = [_list_chain(tree.parents, foot) for foot in feet]
     if len(feet) != 2 or len(chains[0]) != len(chains[1]):
         return None
     first, second = (chain[1:] for chain in chains)
@@ -123,16 +124,15 @@ def guess_stride(
 
     state = place_on_ground(model, model.initial_state())[0]
     q0, count, feet = np.asarray(state.q), len(schedule.stands), jnp.asarray(legs.feet)
-
     share = model.params.mass / jnp.sum(model.params.mass)
 
     @jax.jit
-    def of_feet(q: jax.Array) -> jax.Array:
+    def feet_and_gaps(q: jax.Array) -> jax.Array:
         places = forward_kinematics(model, q)[0][:, 0]
         gaps = contact_terms(model, state.replace(q=q)).phi[np.concatenate(legs.contacts)]
         return jnp.concatenate([places[feet] - share @ places, gaps])
 
-    slopes, reference = jax.jit(jax.jacfwd(of_feet)), np.asarray(of_feet(q0))
+    slopes, reference = jax.jit(jax.jacfwd(feet_and_gaps)), np.asarray(feet_and_gaps(q0))
     reference = (
         reference - np.r_[np.full(feet.size, np.mean(reference[: feet.size])), 0 * reference[feet.size :]]
     )
@@ -144,15 +144,17 @@ def guess_stride(
     sizes = [places.size for places in legs.contacts]
     phase, rows, q = np.linspace(0.0, 1.0, count + 1), [], np.clip(pose, low + 1e-6, high - 1e-6)
     for at in phase:
-        along, lift, raised = _paths(model, schedule, speed, duration, at)
+        along, lift, raised = _plan_feet(model, schedule, speed, duration, at)
         wanted = reference + np.r_[along, np.repeat(lift, sizes) - PRESS]
         aim = pose + np.r_[0.0, raised, np.zeros(q0.size - 2)]
         x = speed * duration * at + q0[0]
 
-        def errors(z: np.ndarray, x: float = x, wanted: np.ndarray = wanted, aim: np.ndarray = aim) -> Any:
-            return np.r_[np.asarray(of_feet(np.r_[x, z])) - wanted, weights * (z - aim[1:])]
+        def errors(
+            z: np.ndarray, x: float = x, wanted: np.ndarray = wanted, aim: np.ndarray = aim
+        ) -> np.ndarray:
+            return np.r_[np.asarray(feet_and_gaps(np.r_[x, z])) - wanted, weights * (z - aim[1:])]
 
-        def rates(z: np.ndarray, x: float = x, wanted: Any = None, aim: Any = None) -> Any:
+        def rates(z: np.ndarray, x: float = x, wanted: object = None, aim: object = None) -> np.ndarray:
             return np.r_[np.asarray(slopes(np.r_[x, z]))[:, 1:], np.diag(weights)]
 
         z = least_squares(errors, q[1:], rates, bounds=(low[1:], high[1:]), max_nfev=40).x
@@ -164,10 +166,10 @@ def guess_stride(
     return Pieces(q=places, v=v, controls=controls, duration=np.asarray(duration))
 
 
-def _paths(
+def _plan_feet(
     model: Model, schedule: Schedule, speed: float, duration: float, at: float
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the way of every foot before the trunk, its height, and that of the trunk, at a phase of 0 to 1.
+    """Plan how far each foot is ahead of the trunk, its height, and that of the trunk, at a phase in 0..1.
 
     The trunk of a robot that hops falls freely while no foot stands.
     """

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from jaxcontact.stability.impact_conditions import impact_end, impacts
+from jaxcontact.stability.impact_conditions import impact_end, list_impacts
 from jaxcontact.stability.intervals import Interval, of_fraction
 from jaxcontact.stability.rational import Rational, directions, inverse, joined, null_space
 from jaxcontact.stability.rational_modes import Exact, Unprovable, mode_accelerations
@@ -102,7 +102,7 @@ def _landings(body: Exact, foot: int, rate: list[Fraction], slip: list[Fraction]
     back = inverse(rows)
     start = joined([-back.T[1][None], back.T[2][None]])  # velocities of w = 1 and of one unit of slip
     found = []
-    for kind in impacts(body, other):
+    for kind in list_impacts(body, other):
         after = start @ impact_end(body, other, kind)
         ends = (after @ joined([body.normal[foot][None], body.tangent[other][None]]).T).fractions()
         holds = (start @ Rational(kind.valid).T).fractions()

@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class Impact:
     valid: Ints
 
 
-def impacts(body: Exact, i: int) -> list[Impact]:
+def list_impacts(body: Exact, i: int) -> list[Impact]:
     """List stick and both slips at contact i, as linear maps of the velocity before.
 
     Raises:
@@ -92,42 +91,45 @@ class _Before:
     function: int = 0
 
 
-def _start(body: Exact, duration: Rational) -> Rational:
+def _start_matrix(body: Exact, duration: Rational) -> Rational:
     """Compute the matrix `_Before.start` from a row that gives the time of the flight."""
     v = identity(len(duration))[:, : body.nv]
     drop = duration[:, None] * body.pull[None]
     return joined([Rational(v) - drop, Rational(2 * v) - drop, duration[:, None]], axis=1)
 
 
-def _row(v: Rational, time: Rational) -> Ints:
+def _row_with_time(v: Rational, time: Rational) -> Ints:
+    """Append the time of a flight to a row over v; return it up to a positive factor."""
     return joined([v, Rational(np.array([time.num], dtype=object), time.den)]).num
 
 
-def _befores(body: Exact, i: int, method: str) -> list[_Before]:
+def _list_befores(body: Exact, i: int, method: str) -> list[_Before]:
+    """List the situations before an impact at contact i that a method distinguishes."""
     nv, n, fall, none = body.nv, body.normal[i], body.fall[i], Rational(0)
-    approach, nothing = -n.num, _start(body, Rational(zeros(nv)))
+    approach, nothing = -n.num, _start_matrix(body, Rational(zeros(nv)))
     time = identity(nv + 1)[nv]
-    flying = [_row(-n, none), time, _row(-(n + n), -fall)]  # the last: 2 |gap'| - g s >= 0
+    within = _row_with_time(-(n + n), -fall)  # 2 |gap'| - g s >= 0
+    flying = [_row_with_time(-n, none), time, within]
     if method == "single" or (method == "full" and not any(body.e.num)):
         return [_Before("any", [], [approach], nothing)]
     if method == "full":
-        return [_Before("any", [], flying, _start(body, Rational(time)))]
+        return [_Before("any", [], flying, _start_matrix(body, Rational(time)))]
     situations = []
     for k in range(body.nc):
         if k == i and body.bounces(i):
             bounce = Rational(-2 * fall.den, fall.num) * n
-            situations.append(_Before(f"bounce {i}", [], [approach], _start(body, bounce), 1 + i))
+            situations.append(_Before(f"bounce {i}", [], [approach], _start_matrix(body, bounce), 1 + i))
         elif k != i:
             situations.append(_Before(f"on {k}", [body.normal.num[k]], [approach], nothing))
             if body.bounces(k):
-                since = _row(body.normal[k], body.fall[k] * Rational(1, 2))
+                since = _row_with_time(body.normal[k], body.fall[k] * Rational(1, 2))
                 situations.append(
-                    _Before(f"from {k}", [], [*flying, since], _start(body, Rational(time)), 1 + k)
+                    _Before(f"from {k}", [], [*flying, since], _start_matrix(body, Rational(time)), 1 + k)
                 )
     return situations
 
 
-def _afters(body: Exact, i: int, method: str) -> list[_After]:
+def _list_afters(body: Exact, i: int, method: str) -> list[_After]:
     """List the forms that V can have after an impact at i."""
     if method != "homogeneous" or not body.bounces(i):
         return [("", [], 0)]
@@ -135,28 +137,28 @@ def _afters(body: Exact, i: int, method: str) -> list[_After]:
     return [("", [], 1 + i), *closed]
 
 
-def jumps(body: Exact, method: str) -> list[Jump]:
+def list_jumps(body: Exact, method: str) -> list[Jump]:
     """List the conditions over every impact with the situations before and after it."""
     conditions = []
     for i in range(body.nc):
-        kinds = impacts(body, i)
+        kinds = list_impacts(body, i)
         ends = [impact_end(body, i, kind) for kind in kinds]
-        afters = _afters(body, i, method)
+        afters = _list_afters(body, i, method)
         for before, (kind, end) in itertools.product(
-            _befores(body, i, method), zip(kinds, ends, strict=True)
+            _list_befores(body, i, method), zip(kinds, ends, strict=True)
         ):
-            conditions += _jumps(
+            conditions += _make_jumps(
                 body, f"impact {i} {kind.kind}, {before.name}", before, kind.valid, end, afters
             )
         n = body.normal.num[i]
         along, across = n @ body.M_inv.num @ n, n @ body.M_inv.num @ body.tangent.num[i]
         ratio = body.mu[i] * Rational(abs(across) * body.normal.den, along * body.tangent.den)
         if ratio.num >= ratio.den and method == "homogeneous":  # jamming without approach
-            sliding = _Before("sliding", [n], [], _start(body, Rational(zeros(body.nv))))
+            sliding = _Before("sliding", [n], [], _start_matrix(body, Rational(zeros(body.nv))))
             for kind, end in zip(kinds, ends, strict=True):
                 if kind.kind == "stick":
                     name = f"impact {i} stick, sliding"
-                    conditions += _jumps(body, name, sliding, kind.valid, end, [("", [], 0)])
+                    conditions += _make_jumps(body, name, sliding, kind.valid, end, [("", [], 0)])
     return conditions
 
 
@@ -166,7 +168,7 @@ def impact_end(body: Exact, i: int, kind: Impact) -> Rational:
     return (Rational(identity(body.nv)) + kind.impulse.T @ (pair @ body.M_inv)).simplified()
 
 
-def _jumps(
+def _make_jumps(
     body: Exact, name: str, before: _Before, valid: Ints, end: Rational, afters: list[_After]
 ) -> list[Jump]:
     """Make a jump for each of `afters` that has generators."""
@@ -205,10 +207,10 @@ def conditions(body: Exact, method: str) -> Conditions:
     """
     if any(fall <= 0 for fall in body.fall.num):
         raise Unprovable("a contact does not close by itself in free flight")
-    return rates(body, flight=method == "single"), jumps(body, method)
+    return rates(body, flight=method == "single"), list_jumps(body, method)
 
 
-def parts(table: Any) -> tuple[Any, Any, Any, Any]:
+def split_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Split the table of a jump, or its floats, into columns (start, end, sum, time)."""
     nv = (table.shape[1] - 1) // 3
     return table[:, :nv], table[:, nv : 2 * nv], table[:, 2 * nv : -1], table[:, -1]
@@ -220,7 +222,7 @@ def jump_forms(jumps: Sequence[Jump], function: Function) -> list[Rational]:
         return []
     den = math.lcm(function.linear.den, *(q.den for q in function.quadratics))
     quadratics = [q.num * (2 * den // q.den) for q in function.quadratics]
-    start, end, total, time = parts(np.concatenate([jump.table for jump in jumps]))
+    start, end, total, time = split_table(np.concatenate([jump.table for jump in jumps]))
     along = total @ (function.linear.num * (den // function.linear.den))
     forms, at = [], 0
     for jump in jumps:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontact.stability.impact_conditions import Conditions, parts
+from jaxcontact.stability.impact_conditions import Conditions, split_table
 from jaxcontact.stability.rational import (
     Ints,
     Rational,
@@ -94,7 +94,7 @@ class Basis:
             den: their denominator.
             pairs: of generators, with the indices of Q before and after the impact.
         """
-        start, end, total, time = parts(table)
+        start, end, total, time = split_table(table)
         first, second, before, after = pairs
         along = total @ lead.T
         rows = [-(time[first, None] * along[second] + time[second, None] * along[first])]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontact.stability.impact_conditions import impacts
+from jaxcontact.stability.impact_conditions import list_impacts
 from jaxcontact.stability.modes import mode_words
 from jaxcontact.stability.program import ConicProgram, Solution, Solver
 from jaxcontact.stability.rational import Ints, directions, null_space, stack
@@ -241,7 +241,7 @@ def _impact(program: _Program, body: Exact, contact: int, monomials: list[tuple[
     to_q = np.concatenate([place[:, None], np.zeros((2, 3))], axis=1)
     before = np.concatenate([np.zeros((3, 1)), np.eye(3)], axis=1)
     other = body.normal[1 - contact].floats()[1:] @ to_q
-    for kind in impacts(body, contact):
+    for kind in list_impacts(body, contact):
         impulse = kind.impulse.floats() @ before
         after = before + back @ (np.outer(n, impulse[0]) + np.outer(t, impulse[1]))
         state_before, state_after = ([_linear(row) for row in [*to_q, *v]] for v in (before, after))
@@ -276,7 +276,7 @@ def _flight(program: _Program, body: Exact, contact: int, monomials: list[tuple[
     arc = _plus(_linear(-2.0 * n @ before), time, -fall[contact])
     weighted = [m for m in _monomials(5, 3) if m[0] + sum(m) <= 3]
     bases = weighted, [m for m in weighted if m[0] + sum(m) <= 2]
-    for kind in impacts(body, contact):
+    for kind in list_impacts(body, contact):
         impulse = kind.impulse.floats() @ before
         after = before + back @ (np.outer(n, impulse[0]) + np.outer(t, impulse[1]))
         state_after = [_linear(row) for row in [*to_q, *after]]

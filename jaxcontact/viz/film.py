@@ -67,11 +67,11 @@ def film_of(
         TypeError: if an argument is no trajectory.
         ValueError: for states of another mechanism, of no world, or not finite.
     """
-    q, t = _states("trajectory", trajectory, model.system)
+    q, t = _check_states("trajectory", trajectory, model.system)
     if q.ndim == 3:
         if ghosts is None:
             ghosts = trajectory
-        trajectory, q, t = _world(trajectory, 0), q[0], t[0]
+        trajectory, q, t = _select_world(trajectory, 0), q[0], t[0]
     if not np.all(np.isfinite(q)):
         bad = int(np.flatnonzero(~np.all(np.isfinite(q), axis=-1))[0])
         raise ValueError(f"trajectory: expected finite states, row {bad} is not")
@@ -79,7 +79,7 @@ def film_of(
     count = min(last, max(1, math.ceil(float(t[-1] - t[0]) * rate - 1e-9)))
     rows = np.unique(np.round(np.linspace(0, last, count + 1)).astype(int))
     scene, frames = scene_of(model), frames_of(model, q[rows])
-    along = _impulses(trajectory, t, rows, scene)
+    along = _sum_impulses(trajectory, t, rows, scene)
     impulse = np.einsum("tcf,tcfd->tcd", along, frames.axes)
     strong = np.linalg.norm(impulse, axis=-1)
     shown = strong[strong > 0.0]
@@ -88,7 +88,7 @@ def film_of(
     low, high = extent(scene, frames)
     first = extent(scene, frames.at(0))
     size = float(np.max(first[1] - first[0]))
-    others = None if ghosts is None else _ghosts(ghosts, model, t[rows], size)
+    others = None if ghosts is None else _select_ghosts(ghosts, model, t[rows], size)
     if others is not None and others.groups:
         wide = extent(scene, others.frames)
         low, high = np.minimum(low, wide[0]), np.maximum(high, wide[1])
@@ -96,7 +96,7 @@ def film_of(
     return Film(scene, t[rows], frames, touching, impulse, full, others, low, high, size)
 
 
-def _states(name: str, trajectory: Any, system: System) -> tuple[np.ndarray, np.ndarray]:
+def _check_states(name: str, trajectory: Any, system: System) -> tuple[np.ndarray, np.ndarray]:
     """Check a trajectory; return positions (T + 1, nq) or (worlds, T + 1, nq) and their times."""
     if not isinstance(trajectory, Trajectory):
         raise TypeError(f"{name}: expected a jc.simulate.Trajectory, got {type(trajectory).__name__}")
@@ -110,28 +110,28 @@ def _states(name: str, trajectory: Any, system: System) -> tuple[np.ndarray, np.
     return q, t
 
 
-def _world(trajectory: Trajectory, index: int) -> Trajectory:
+def _select_world(trajectory: Trajectory, index: int) -> Trajectory:
     import jax
 
     world: Trajectory = jax.tree.map(lambda leaf: leaf[index], trajectory)
     return world
 
 
-def _impulses(trajectory: Trajectory, t: np.ndarray, rows: np.ndarray, scene: Scene) -> np.ndarray:
+def _sum_impulses(trajectory: Trajectory, t: np.ndarray, rows: np.ndarray, scene: Scene) -> np.ndarray:
     """Sum impulses (pictures, nc, dim) since the last picture, along n, t1[, t2], of steps and impacts."""
     total = np.zeros((len(rows), scene.num_contacts, scene.dim))
     picture = np.searchsorted(rows, np.arange(1, len(t)))  # for each step, the picture that it leads to
     if trajectory.impulse is not None:
         np.add.at(total, picture, np.nan_to_num(np.asarray(trajectory.impulse, float)))
     if trajectory.impacts is not None:
-        when = np.asarray(trajectory.impacts.t)
-        there = np.isfinite(when)
-        at = np.minimum(np.searchsorted(t[rows], when[there]), len(rows) - 1)
-        np.add.at(total[:, :, 0], at, np.asarray(trajectory.impacts.impulse, float)[there])
+        times = np.asarray(trajectory.impacts.t)
+        happened = np.isfinite(times)
+        picture = np.minimum(np.searchsorted(t[rows], times[happened]), len(rows) - 1)
+        np.add.at(total[:, :, 0], picture, np.asarray(trajectory.impacts.impulse, float)[happened])
     return total
 
 
-def _ghosts(
+def _select_ghosts(
     ghosts: Trajectory | Mapping[str, Trajectory], model: Model, t: np.ndarray, size: float
 ) -> Ghosts:
     """Select the finite worlds at the times of the pictures, in groups by name or that end alike."""
@@ -139,7 +139,7 @@ def _ghosts(
     if not 1 <= len(motions) <= len(OUTCOMES):
         raise ValueError(f"ghosts: expected 1 to {len(OUTCOMES)} names, got {len(motions)}")
     shown = [
-        _at_times(*_states(f"ghosts[{name!r}]" if name else "ghosts", motion, model.system), t)
+        _select_times(*_check_states(f"ghosts[{name!r}]" if name else "ghosts", motion, model.system), t)
         for name, motion in motions.items()
     ]
     q, finite = (np.concatenate(parts) for parts in zip(*shown, strict=True))
@@ -147,13 +147,15 @@ def _ghosts(
     is_named = isinstance(ghosts, Mapping)
     if is_named:
         number = np.repeat(np.arange(len(shown)), [len(good) for _, good in shown])[finite]
-        groups = _named_groups(tuple(motions), number)
+        groups = _group_by_name(tuple(motions), number)
     else:
-        groups = _groups(frames.centres[:, -1].reshape(len(q[finite]), -1), size) if finite.any() else ()
+        groups = (
+            _group_by_end(frames.centres[:, -1].reshape(len(q[finite]), -1), size) if finite.any() else ()
+        )
     return Ghosts(frames, groups, int(np.sum(~finite)), is_named)
 
 
-def _at_times(q: np.ndarray, times: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _select_times(q: np.ndarray, times: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Select states (worlds, pictures, nq) at the times of the pictures; return which worlds are finite."""
     if q.ndim == 2:
         q, times = q[None], times[None]
@@ -164,7 +166,7 @@ def _at_times(q: np.ndarray, times: np.ndarray, t: np.ndarray) -> tuple[np.ndarr
     return np.stack([q[k, rows] for k, rows in enumerate(at)]), np.all(np.isfinite(q), axis=(1, 2))
 
 
-def _named_groups(names: tuple[str, ...], number: np.ndarray) -> tuple[Group, ...]:
+def _group_by_name(names: tuple[str, ...], number: np.ndarray) -> tuple[Group, ...]:
     """Group worlds by the number of their name; labels have counts if a name has several worlds."""
     members = [np.flatnonzero(number == k) for k in range(len(names))]
     has_counts = len(number) > len(names)
@@ -175,7 +177,7 @@ def _named_groups(names: tuple[str, ...], number: np.ndarray) -> tuple[Group, ..
     )
 
 
-def _groups(ends: np.ndarray, size: float) -> tuple[Group, ...]:
+def _group_by_end(ends: np.ndarray, size: float) -> tuple[Group, ...]:
     """Group rows (worlds, n) by nearest centre; each new centre is the row farthest from all centres."""
     centres = [0]
     distance = np.linalg.norm(ends - ends[0], axis=1)

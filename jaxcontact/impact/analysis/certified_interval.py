@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ CUTS = 60  # tangent planes of the energy ellipsoid at most; each is one linear 
 ENERGY_SLACK = 1e-4  # relative excess of energy at which cutting ends; the bound holds at any excess
 SOLVER_TOLERANCE = 1e-7  # of a linear program, relative to |v|_M; added to its bound
 SLIDE_SIDES = 16  # planes that hold the sliding velocity in space
+Condition = tuple[np.ndarray, float]  # row and limit: row . x <= limit for the total impulses x
 
 
 class OutcomeInterval(Record):
@@ -105,9 +106,9 @@ def bounds(
     inputs.check_count("num_starts", num_starts)
     terms, fitted, _ = searchable(terms, v, law)
     starts, along = draw_starts(fitted, num_starts, seed, v.dtype), jnp.asarray(direction, v.dtype)
-    ends = [_reach(terms, v, sign * along, fitted, starts, num_iters) for sign in (-1, 1)]
-    (v_low, low), (v_high, high) = ((np.asarray(end), bool(ended)) for end, ended in ends)
-    inner = [float(covector @ v_low) if low else math.nan, float(covector @ v_high) if high else math.nan]
+    ends = [_search_farthest(terms, v, sign * along, fitted, starts, num_iters) for sign in (-1, 1)]
+    (v_low, _), (v_high, _) = ends
+    inner = [float(covector @ np.asarray(end)) if ended else math.nan for end, ended in ends]
     relaxation = Relaxation(terms, np.asarray(v, float), fitted)
     outer = [-relaxation.maximise(-covector), relaxation.maximise(covector)]
     return OutcomeInterval(
@@ -122,7 +123,7 @@ def bounds(
 
 
 @functools.partial(jit, static_argnums=5)
-def _reach(
+def _search_farthest(
     terms: ContactTerms, v: jax.Array, direction: jax.Array, law: FittedRouth, starts: Starts, num_iters: int
 ) -> tuple[jax.Array, jax.Array]:
     """Search for the outcome farthest along a direction; return it and whether its impact ended."""
@@ -157,9 +158,13 @@ class Relaxation:
             np.concatenate([n[None], fan @ t]).T for n, t in zip(self.normals, self.tangents, strict=True)
         ]
         self.reach = np.concatenate(self.pushes, axis=1)
-        conditions = [*self._cones(mu, len(fan)), *self._separation(), *self._box()]
+        conditions = [
+            *self._friction_conditions(mu, len(fan)),
+            *self._separation_conditions(),
+            *self._speed_conditions(),
+        ]
         if law.restitution is None or not np.any(np.asarray(law.restitution)):
-            conditions += self._own_contact(mu, fan, law.num_directions)
+            conditions += self._contact_conditions(mu, fan, law.num_directions)
         self.rows = np.array([row for row, _ in conditions])
         self.limits = np.array([limit for _, limit in conditions])
 
@@ -187,25 +192,27 @@ class Relaxation:
             self.limits = np.append(self.limits, 1.0 - tangent @ self.start)
         return bound * size * self.speed
 
-    def _cones(self, mu: np.ndarray, sides: int) -> Any:
+    def _friction_conditions(self, mu: np.ndarray, sides: int) -> Iterator[Condition]:
         """Yield the conditions that friction is within its polygon: sum of its weights at most mu P."""
         for i, friction in enumerate(mu):
             row = np.zeros((len(mu), 1 + sides))
             row[i, 0], row[i, 1:] = -friction, 1.0
             yield row.ravel(), 0.0
 
-    def _separation(self) -> Any:
+    def _separation_conditions(self) -> Iterator[Condition]:
         """Yield the conditions that no contact approaches after the impact."""
         for normal in self.normals:
             yield -normal @ self.reach, normal @ self.start
 
-    def _box(self) -> Any:
+    def _speed_conditions(self) -> Iterator[Condition]:
         """Yield the conditions that no coordinate of the outcome exceeds the speed before."""
         for axis, row in enumerate(self.reach):
             yield row, 1.0 - self.start[axis]
             yield -row, 1.0 + self.start[axis]
 
-    def _own_contact(self, mu: np.ndarray, fan: np.ndarray, num_directions: int) -> Any:
+    def _contact_conditions(
+        self, mu: np.ndarray, fan: np.ndarray, num_directions: int
+    ) -> Iterator[Condition]:
         """Yield the conditions that a contact pushes nothing that separates, and rubs against its slip."""
         number, width = len(mu), 1 + len(fan)
         nt = self.tangents.shape[1]
@@ -218,7 +225,7 @@ class Relaxation:
                 corners[:, 0] = push[:, 0]
                 opens[j] = max(0.0, float(np.max(normal @ corners))) if j != i else 0.0
                 slides[j] = np.max(np.linalg.norm(tangent @ corners, axis=0))
-            slides[i] = self._own_slide(normal, tangent, float(mu[i]), num_directions)
+            slides[i] = self._bound_own_slide(normal, tangent, float(mu[i]), num_directions)
             row = (normal @ self.reach).reshape(number, width)
             row[:, 0] -= opens
             before = float(normal @ self.start)
@@ -229,7 +236,9 @@ class Relaxation:
                 row[:, 0] -= slides
                 yield row.ravel(), float(np.linalg.norm(slip) - side @ slip)
 
-    def _own_slide(self, normal: np.ndarray, tangent: np.ndarray, mu: float, num_directions: int) -> float:
+    def _bound_own_slide(
+        self, normal: np.ndarray, tangent: np.ndarray, mu: float, num_directions: int
+    ) -> float:
         """Bound the growth of a contact's sliding speed per unit of its own normal impulse."""
         off = np.pi / num_directions if len(tangent) == 2 else 0.0  # of a corner from the slip it opposes
         values = np.linalg.eigvalsh(tangent @ tangent.T)

@@ -28,14 +28,9 @@ PARENTS = 16  # number of ends that a round varies
 ALIKE = 1e-4  # difference of two values, relative to the largest, below which their ends count as one
 KINDS = 4  # of starts: two of independent steps, one of equal rates in all steps, one of phases
 PHASES = 8  # largest number of phases of a start in which one contact after the other pushes alone
-FREE_STEPS, FULL_STEPS = (
-    16,
-    16,
-)  # steps with searched caps, then with full ones; for the energy
+FREE_STEPS, FULL_STEPS = 16, 16  # with searched caps, then with full ones; for the energy
 NUM_STARTS, NUM_ITERS = 64, 64  # of a search for one outcome; larger numbers rarely come nearer
-_Ends = tuple[
-    jax.Array, jax.Array
-]  # fractions of `impulse_step` and picks (n, N, nc + 1), and their values (n,)
+_Ends = tuple[jax.Array, jax.Array]  # orders (n, N, nc + 1), as those of `Starts`, and their values (n,)
 Outcome = tuple[ImpactDraws, jax.Array, ImpactInfo]
 
 
@@ -100,14 +95,14 @@ def search_orders(
 
     def next_round(best: _Ends, fresh: tuple[jax.Array, jax.Array]) -> tuple[_Ends, None]:
         drawn, new = fresh
-        begins = jnp.where(new, drawn, best[0][_parents(best[1])])
+        begins = jnp.where(new, drawn, best[0][_choose_parents(best[1])])
         order, value = _climb(objective, begins, -(-num_iters // ROUNDS))
         better = value > best[1]
         order = jnp.where(better[:, None, None], order, best[0])
         return (order, jnp.where(better, value, best[1])), None
 
-    nothing = starts.orders[0], jnp.full(starts.orders.shape[1], -jnp.inf, starts.orders.dtype)
-    return lax.scan(next_round, nothing, (starts.orders, starts.renewed))[0]
+    none = starts.orders[0], jnp.full(starts.orders.shape[1], -jnp.inf, starts.orders.dtype)
+    return lax.scan(next_round, none, (starts.orders, starts.renewed))[0]
 
 
 def nearest_by_orders(terms: ContactTerms, v: jax.Array, law: Routh, targets: np.ndarray) -> np.ndarray:
@@ -118,7 +113,9 @@ def nearest_by_orders(terms: ContactTerms, v: jax.Array, law: Routh, targets: np
     """
     terms, fitted, _ = searchable(terms, v, law)
     starts = draw_starts(fitted, NUM_STARTS, 0, v.dtype)
-    return np.array([float(_distance(terms, v, fitted, starts, jnp.asarray(t, v.dtype))) for t in targets])
+    return np.array(
+        [float(_search_nearest(terms, v, fitted, starts, jnp.asarray(t, v.dtype))) for t in targets]
+    )
 
 
 def highest_energy(terms: ContactTerms, v: jax.Array, law: Routh, num_starts: int, seed: int = 0) -> float:
@@ -138,7 +135,7 @@ def highest_energy(terms: ContactTerms, v: jax.Array, law: Routh, num_starts: in
     is_full = np.arange(fitted.max_steps)[:, None] >= FREE_STEPS  # all contacts push, so that the impact ends
     orders, best = np.asarray(starts.orders[0]), np.full(num_starts, -np.inf)
     for drawn, new in zip(*jax.tree.map(np.asarray, tuple(starts)), strict=True):
-        tried = np.where(new, drawn, orders[np.asarray(_parents(jnp.asarray(best)))])
+        tried = np.where(new, drawn, orders[np.asarray(_choose_parents(jnp.asarray(best)))])
         caps = step * np.where(is_full, 1.0, tried[..., :-1])
         info = by_steps.resolve_orders(caps, tried[..., -1])
         ended = info.residual <= residual_limit(v.dtype)
@@ -150,7 +147,7 @@ def highest_energy(terms: ContactTerms, v: jax.Array, law: Routh, num_starts: in
 
 
 @jit
-def _distance(
+def _search_nearest(
     terms: ContactTerms, v: jax.Array, law: FittedRouth, starts: Starts, target: jax.Array
 ) -> jax.Array:
     """Compute the smallest distance |v_plus - target|_M that the search reaches."""
@@ -188,7 +185,7 @@ def searchable(
 
 
 @jit
-def _parents(values: jax.Array) -> jax.Array:
+def _choose_parents(values: jax.Array) -> jax.Array:
     """Choose for every start of a round (n,) the search whose end it varies: the best ones, cyclically.
 
     Ends with equal values count once.

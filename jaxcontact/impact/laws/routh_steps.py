@@ -121,7 +121,7 @@ class Resolved(NamedTuple):
     complete: jax.Array
 
 
-def _step(
+def _solve_step(
     space: ContactSpace,
     table: contact_modes.ModeMaps | contact_modes.ModeInverses | None,
     directions: np.ndarray,
@@ -179,6 +179,7 @@ class _RouthImpact:
         self.elastic = None if restitution is None else restitution**2
 
     def _tabulate(self, space: ContactSpace) -> contact_modes.ModeMaps | contact_modes.ModeInverses | None:
+        """Tabulate the solutions of all modes, or in the plane their inverses; None without a table."""
         if not self.tabulated:
             return None
         fixed = lax.stop_gradient(space)
@@ -198,16 +199,16 @@ class _RouthImpact:
             stored=None if self.elastic is None else jnp.zeros_like(self.space.mu),
         )
 
-    def unfinished(self, at: ImpactSteps) -> jax.Array:
+    def unfinished(self, so_far: ImpactSteps) -> jax.Array:
         """Tell whether a contact approaches or has energy in store."""
-        left = jnp.any(approaching(self.space, at.v, self.slowest))
-        if at.stored is not None:
-            left |= jnp.any(energetic_restitution.loaded(at.stored, self.slowest))
+        left = jnp.any(approaching(self.space, so_far.v, self.slowest))
+        if so_far.stored is not None:
+            left |= jnp.any(energetic_restitution.loaded(so_far.stored, self.slowest))
         return left
 
-    def step(self, at: ImpactSteps, draw: ImpactDraws) -> ImpactSteps:
+    def step(self, so_far: ImpactSteps, draw: ImpactDraws) -> ImpactSteps:
         """Return the state after one more step; a step that is not needed changes nothing."""
-        settings, original, v = self.settings, self.space, at.v
+        settings, original, v = self.settings, self.space, so_far.v
         needed = (
             jnp.any(approaching(original, v, self.slowest)) if settings.until_separated else jnp.array(True)
         )
@@ -216,15 +217,15 @@ class _RouthImpact:
             angle = random_angles(draw.pick, space.mu.shape[0])
             space = turned(original, angle)
             table = self._tabulate(space)
-        v_next, change, misfit, solver = _step(
+        v_next, change, misfit, solver = _solve_step(
             space, table, self.directions, v, draw, needed, settings.early_exit
         )
         solver = solver | residual_status(misfit)
         # If no contact approaches at all, v stays, but contacts at rest stay at rest to first order.
         held = v_next - v
         held = v + (held - lax.stop_gradient(held))
-        v_next = jnp.where(needed, v_next, jnp.where(at.num_steps == 0, held, v))
-        moved, stored = needed, at.stored
+        v_next = jnp.where(needed, v_next, jnp.where(so_far.num_steps == 0, held, v))
+        moved, stored = needed, so_far.stored
         if stored is not None:
             assert self.elastic is not None
             moved |= jnp.any(energetic_restitution.loaded(stored, self.slowest))
@@ -244,20 +245,20 @@ class _RouthImpact:
         holds_all = jnp.array(False) if table is None else ~jnp.any(table.unresolved)
         return ImpactSteps(
             v=v_next,
-            impulse=jnp.where(moved, at.impulse + change, at.impulse),
-            status=at.status | jnp.where(needed, solver, jnp.uint32(0)),
-            worst=jnp.maximum(at.worst, jnp.where(needed, misfit, 0.0)),
-            num_steps=at.num_steps + moved.astype(jnp.int32),
-            complete=at.complete & (~needed | holds_all),
+            impulse=jnp.where(moved, so_far.impulse + change, so_far.impulse),
+            status=so_far.status | jnp.where(needed, solver, jnp.uint32(0)),
+            worst=jnp.maximum(so_far.worst, jnp.where(needed, misfit, 0.0)),
+            num_steps=so_far.num_steps + moved.astype(jnp.int32),
+            complete=so_far.complete & (~needed | holds_all),
             stored=stored,
         )
 
-    def end(self, at: ImpactSteps) -> Resolved:
+    def end(self, so_far: ImpactSteps) -> Resolved:
         """Convert the state after the last step to the result of the impact."""
-        left = self.unfinished(at) & self.settings.until_separated
-        impulse = (self.space.scale * at.impulse).reshape(self.space.mu.shape[0], -1)
-        status = at.status | flag(left, Status.UNTERMINATED)
-        return Resolved(at.v, impulse, status, at.worst, at.num_steps, at.complete)
+        left = self.unfinished(so_far) & self.settings.until_separated
+        impulse = (self.space.scale * so_far.impulse).reshape(self.space.mu.shape[0], -1)
+        status = so_far.status | flag(left, Status.UNTERMINATED)
+        return Resolved(so_far.v, impulse, status, so_far.worst, so_far.num_steps, so_far.complete)
 
 
 def all_steps(
@@ -270,9 +271,9 @@ def all_steps(
     """
     impact = _RouthImpact(terms, v, restitution, clearance, draws.solutions is not None, settings)
 
-    def step(at: ImpactSteps, draw: ImpactDraws) -> tuple[ImpactSteps, jax.Array]:
-        at = impact.step(at, draw)
-        return at, at.v
+    def step(so_far: ImpactSteps, draw: ImpactDraws) -> tuple[ImpactSteps, jax.Array]:
+        so_far = impact.step(so_far, draw)
+        return so_far, so_far.v
 
     end, path = lax.scan(step, impact.start(v, status), draws)
     return impact.end(end), jnp.concatenate([v[None], path])
@@ -289,8 +290,8 @@ def needed_steps(
     impact = _RouthImpact(terms, v, restitution, clearance, False, settings)
 
     def body(carry: tuple[ImpactSteps, jax.Array]) -> tuple[ImpactSteps, jax.Array]:
-        at, k = carry
-        return impact.step(at, draw(k)), k + 1
+        so_far, k = carry
+        return impact.step(so_far, draw(k)), k + 1
 
     def unfinished(carry: tuple[ImpactSteps, jax.Array]) -> jax.Array:
         return (carry[1] < number) & impact.unfinished(carry[0])
