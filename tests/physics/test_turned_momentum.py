@@ -34,8 +34,8 @@ def test_a_smooth_floor_keeps_the_vertical_angular_momentum(name, above):
     q, v = np.asarray(motion.states.q), np.asarray(motion.states.v)
     R = np.stack([rolling_body.rotation(each / np.linalg.norm(each)) for each in q[:, 3:]])
     vertical = (R @ (inertia * v[:, 3:])[:, :, None])[:, 2, 0]
-    # The removal of depth turns the body a little.
-    np.testing.assert_allclose(vertical, vertical[0], rtol=1e-10 if name == "Compliant" else 1e-4)
+    removes_depth = name == "TimeStepping"  # which moves the body a little
+    np.testing.assert_allclose(vertical, vertical[0], rtol=1e-4 if removes_depth else 1e-10)
     assert np.max(np.abs(R[:, 2, 2] - R[0, 2, 2])) > 0.01  # it nods
     centre = q[:, :3] + R @ arm
-    np.testing.assert_allclose(centre[:, :2], 0.0, atol=1e-12)
+    np.testing.assert_allclose(centre[:, :2], 0.0, atol=1e-5 if removes_depth else 1e-12)
