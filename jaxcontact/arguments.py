@@ -153,7 +153,7 @@ def check_probability(name: str, value: object) -> None:
         raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
 
 
-def check_choice(*choices: str) -> Callable[[str, Any], None]:
+def check_choice(*choices: str) -> Callable[[str, object], None]:
     """Make a check that raises ValueError if a value is none of the choices."""
 
     def check(name: str, value: Any) -> None:
@@ -183,7 +183,7 @@ def check_mapping(name: str, value: object) -> None:
         raise TypeError(f"{name}: expected a mapping, got {type(value).__name__}")
 
 
-def check_names(*names: str) -> Callable[[str, Any], None]:
+def check_names(*names: str) -> Callable[[str, object], None]:
     """Make a check that raises TypeError or ValueError if a value is no mapping that has these names."""
 
     def check(name: str, value: Any) -> None:

@@ -46,12 +46,12 @@ class Status(enum.IntFlag):
     )  # fmt: skip
 
     @classmethod
-    def failed(cls, status: Any) -> PyTree:
+    def failed(cls, status: jax.typing.ArrayLike) -> jax.Array:
         """Tell which results are not to be trusted: bool, of the shape of `status`, traceable."""
         return (jnp.asarray(status) & jnp.uint32(int(cls.FAILURES))) != 0
 
     @classmethod
-    def describe(cls, status: Any) -> str:
+    def describe(cls, status: jax.typing.ArrayLike) -> str:
         """List the names of the bits set in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
         bits = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(status)).ravel().astype(np.uint32)))
         names = [m.name for m in cls if m.value and bits & m.value and m.name is not None]

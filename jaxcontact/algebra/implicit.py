@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,10 @@ from jaxcontact.algebra import cholesky, small_dense
 from jaxcontact.batching.batch_axes import batch_last
 from jaxcontact.native import registry
 from jaxcontact.precision import all_digits
+
+if TYPE_CHECKING:
+    from jaxcontact.native.interpreter import Interpreter
+    from jaxcontact.native.jaxprs import Equation
 
 
 # Called op by op, JAX would compile a linear solve again at each call.
@@ -230,7 +234,9 @@ def _root_batched(
 
 
 @registry.rule(_root.name)
-def _root_in_lanes(program: Any, equation: Any, inputs: list[registry.Numbers]) -> list[registry.Numbers]:
+def _root_in_lanes(
+    program: Interpreter, equation: Equation, inputs: list[registry.Numbers]
+) -> list[registry.Numbers]:
     """Return the root: machine code of one world has no derivatives."""
     return inputs[: equation.params["count"]]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.precision import all_digits
 
 
-def batch_last(function: Callable[..., Any], *arguments: PyTree) -> PyTree:
+def batch_last(function: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
     """Call function(*arguments); under `vmap` once, with the batch as last axis of all arrays.
 
     Nested batches become one batch. `function` takes any pytrees and returns arrays with the same last axis.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +51,7 @@ def _lanes(
     nothing = jax.tree.map(lambda x: jnp.zeros((count, *x.shape), x.dtype), shapes)
 
     def in_tiles(width: int) -> Callable[[jax.Array, PyTree, PyTree], PyTree]:
-        def run(case: jax.Array, arguments: Any, results: Any) -> PyTree:
+        def run(case: jax.Array, arguments: PyTree, results: PyTree) -> PyTree:
             for number, branch in enumerate(branches):
                 in_case = case == number
                 # The lanes of this case come first; after them an index out of bounds, whose result is

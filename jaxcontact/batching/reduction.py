@@ -36,11 +36,12 @@ def check_reduce(reduce: object) -> None:
         raise TypeError(f"reduce: expected a function or jc.Reduction, got {type(reduce).__name__}")
 
 
-def folder(reduce: Any, *, has_parts: bool) -> Callable[[Any, Any], Any]:
+def folder(
+    reduce: Callable[[PyTree, PyTree], PyTree] | Reduction, *, has_parts: bool
+) -> Callable[[PyTree, PyTree], PyTree]:
     """Return the function (accumulated, chunk) -> accumulated; `has_parts`: a `Reduction` gets parts."""
     if not isinstance(reduce, Reduction):
-        function: Callable[[Any, Any], Any] = reduce
-        return function
+        return reduce
 
     def add(accumulated: PyTree, chunk: PyTree) -> PyTree:
         part = chunk if has_parts else reduce.part(chunk)

@@ -84,7 +84,7 @@ class _Program:
             self.check = hashlib.sha256(_dumps(self.function(*check))).hexdigest()
         self.lock = threading.Lock()
 
-    def run(self, call: tuple[Any, ...]) -> Any:
+    def run(self, call: tuple[object, ...]) -> Any:
         if self.is_compiled:
             return self.function(*call)
         with self.lock:
@@ -156,14 +156,14 @@ def remote_queue(
 
 def run_blocks(
     run: Run,
-    make: Callable[..., Callable[..., Any]],
-    arguments: tuple[Any, ...],
-    calls: Iterable[tuple[Any, ...]],
+    make: Callable[..., Callable[..., object]],
+    arguments: tuple[object, ...],
+    calls: Iterable[tuple[object, ...]],
     *,
     count: int,
     num_threads: int,
     compiles: bool = False,
-    check: tuple[Any, ...] | None = None,
+    check: tuple[object, ...] | None = None,
 ) -> Generator[Any]:
     """Yield the results of `count` calls of make(*arguments), by threads or by the executor of a run.
 

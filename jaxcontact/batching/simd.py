@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,9 @@ from jaxcontact.native.jaxprs import function_of, is_key, keys_of, numbers_of
 from jaxcontact.native.kinds import BOOL, kind_of
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.machine_code import MachineCode, check_llvmlite
+
+if TYPE_CHECKING:
+    import jax.extend
 
 SHARE = 64  # groups of worlds whose arguments and results are laid out at once; limits the memory of a share
 
@@ -69,15 +72,15 @@ def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any
 class _Batched:
     """The function of batches that `simd` returns: a program for each kind of batch."""
 
-    def __init__(self, function: Callable[..., Any], nan: bool) -> None:
+    def __init__(self, function: Callable[..., PyTree], nan: bool) -> None:
         self._function, self._nan = function, nan
         self._jitted = jax.jit(lambda *world: function(*world))  # traces again if the settings of JAX change
         self._by_xla = on_all_cores(jax.vmap(function))
-        self._programs: dict[Any, _Program | None] = {}
-        self._worlds: dict[Any, tuple[World, list[Any]]] = {}
-        self._kinds: dict[Any, list[Any]] = {}
+        self._programs: dict[Hashable, _Program | None] = {}
+        self._worlds: dict[Hashable, tuple[World, list[Any]]] = {}
+        self._kinds: dict[Hashable, list[Any]] = {}
 
-    def __call__(self, *batch: Any) -> Any:
+    def __call__(self, *batch: PyTree) -> PyTree:
         leaves, structure = jax.tree.flatten(batch)
         is_traced = [isinstance(leaf, jax.core.Tracer) for leaf in leaves]
         pairs = zip(leaves, is_traced, strict=True)
@@ -99,7 +102,7 @@ class _Batched:
             results = program.run([numbers_of(leaf) for leaf in leaves])
         return jax.tree.unflatten(jax.tree.structure(trace.out_info), results)
 
-    def _compiled(self, jaxpr: Any) -> _Program | None:
+    def _compiled(self, jaxpr: jax.extend.core.ClosedJaxpr) -> _Program | None:
         """Compile a function; return its program, or None, with a warning at the first time."""
         try:
             return _Program.of(jaxpr, self._nan)
@@ -108,7 +111,9 @@ class _Batched:
                 warnings.warn(f"{error}; it runs as jc.on_all_cores(jax.vmap(function))", stacklevel=3)
             return None
 
-    def _inside_a_trace(self, trace: Any, leaves: list[Any], structure: Any) -> list[Any]:
+    def _inside_a_trace(
+        self, trace: Any, leaves: list[jax.Array], structure: jax.tree_util.PyTreeDef
+    ) -> list[jax.Array]:
         """Run a batch as one operation of the program that is being traced; return its results."""
         arrays = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in leaves]
         world, closed_over = self._worlds.get(trace.jaxpr, (None, []))
@@ -128,7 +133,9 @@ class _Batched:
 class _Flat:
     """A function of the numbers of its arguments that returns those of its results."""
 
-    def __init__(self, function: Callable[..., Any], structure: Any, kinds: list[Any]) -> None:
+    def __init__(
+        self, function: Callable[..., PyTree], structure: jax.tree_util.PyTreeDef, kinds: list[Any]
+    ) -> None:
         self._function, self._structure, self._kinds = function, structure, kinds
         self.kinds_of_results: list[Any] = []  # generators of keys, None for other arrays
 
@@ -155,11 +162,11 @@ class _Program:
 
     code: MachineCode
     lanes: Lanes
-    results: list[tuple[tuple[int, ...], Any]]
+    results: list[tuple[tuple[int, ...], PyTree]]
     keys: list[bool]
 
     @staticmethod
-    def of(jaxpr: Any, nan: bool) -> _Program:
+    def of(jaxpr: jax.extend.core.ClosedJaxpr, nan: bool) -> _Program:
         """Compile a function; return its program."""
         function = function_of(jaxpr)
         code, lanes = compiled(function, nan, len(workers(jax.local_devices(backend="cpu")[:1])))

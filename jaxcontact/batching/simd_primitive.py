@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -37,16 +37,22 @@ class World:
     """
 
     def __init__(
-        self, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any], nan: bool
+        self,
+        function: Callable[..., list[jax.Array]],
+        inputs: Sequence[jax.ShapeDtypeStruct],
+        outputs: Sequence[jax.ShapeDtypeStruct],
+        nan: bool,
     ) -> None:
         self.inputs, self.outputs, self.nan = inputs, outputs, nan
         self._function = function
-        self._derivatives: dict[Any, World] = {}
+        self._derivatives: dict[Hashable, World] = {}
         self._targets: dict[tuple[bool, ...], str | None] = {}
-        self._pull_back: Callable[[Places, Places], Callable[..., list[Any]]] = self._pulled_back
+        self._pull_back: Callable[[Places, Places], Callable[..., list[jax.Array]]] = self._pulled_back
 
     @staticmethod
-    def of(function: Callable[..., list[Any]], inputs: list[Any], nan: bool) -> tuple[World, list[Any]]:
+    def of(
+        function: Callable[..., list[jax.Array]], inputs: Sequence[jax.ShapeDtypeStruct], nan: bool
+    ) -> tuple[World, list[Any]]:
         """Make a world of a function; return it and the traced values it closes over, its first arguments."""
         closed = jax.make_jaxpr(function)(*inputs)
         is_traced = [isinstance(constant, jax.core.Tracer) for constant in closed.consts]
@@ -91,7 +97,7 @@ class World:
             inputs = [*self.inputs, *(self.inputs[k] for k in changing)]
             world = World(pushed, inputs, [self.outputs[k] for k in floats], self.nan)
 
-            def pull_back(linear: Places, present: Places) -> Callable[..., list[Any]]:
+            def pull_back(linear: Places, present: Places) -> Callable[..., list[jax.Array]]:
                 """Differentiate the function itself, so that its own rules of the reverse mode hold."""
                 if min(linear) < count:
                     return world._pulled_back(linear, present)
@@ -117,7 +123,7 @@ class World:
             self._derivatives[key] = World(function, inputs, [self.inputs[k] for k in linear], self.nan)
         return self._derivatives[key]
 
-    def _pulled_back(self, linear: Places, present: Places) -> Callable[..., list[Any]]:
+    def _pulled_back(self, linear: Places, present: Places) -> Callable[..., list[jax.Array]]:
         def pulled(*arrays: jax.Array) -> list[jax.Array]:
             others = iter(arrays[: len(self.inputs) - len(linear)])
             zeros = [jnp.zeros(x.shape, x.dtype) for x in self.inputs]
@@ -127,7 +133,7 @@ class World:
 
         return pulled
 
-    def _part(self, arrays: Arrays, changing: Places, results: Places) -> Callable[..., list[Any]]:
+    def _part(self, arrays: Arrays, changing: Places, results: Places) -> Callable[..., list[jax.Array]]:
         """Make some results a function of some arguments."""
 
         def part(*changed: jax.Array) -> list[jax.Array]:
@@ -169,7 +175,7 @@ def _by_xla(*arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled_alone(world: World, shared: tuple[bool, ...]) -> Callable[..., list[Any]]:
+def _compiled_alone(world: World, shared: tuple[bool, ...]) -> Callable[..., list[jax.Array]]:
     return jax.jit(lambda *arrays: batch_of(world, arrays, shared))
 
 
@@ -177,12 +183,12 @@ def _run(*arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[jax
     return _compiled_alone(world, shared)(*arrays)
 
 
-def _shapes(*arrays: Any, world: World, shared: tuple[bool, ...]) -> list[Any]:
+def _shapes(*arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[jax.core.ShapedArray]:
     size = next(a.shape[0] for a, is_shared in zip(arrays, shared, strict=True) if not is_shared)
     return [jax.core.ShapedArray((size, *output.shape), output.dtype) for output in world.outputs]
 
 
-def _lower_for_cpu(context: Any, *arrays: Any, world: World, shared: tuple[bool, ...]) -> Any:
+def _lower_for_cpu(context: Any, *arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> Any:
     target = world.target(shared)
     if target is None:
         return mlir.lower_fun(_by_xla, multiple_results=True)(context, *arrays, world=world, shared=shared)
@@ -207,7 +213,7 @@ def _tangents(
     return outputs, changes
 
 
-def _transposed(cotangents: Arrays, *arrays: Any, world: World, shared: tuple[bool, ...]) -> list[Any]:
+def _transposed(cotangents: Arrays, *arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[Any]:
     linear = tuple(k for k, array in enumerate(arrays) if ad.is_undefined_primal(array))
     present = tuple(k for k, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero))
     found: list[Any] = [None] * len(arrays)
@@ -225,7 +231,7 @@ def _transposed(cotangents: Arrays, *arrays: Any, world: World, shared: tuple[bo
 
 def _batched(
     arrays: Arrays, axes: Arrays, *, world: World, shared: tuple[bool, ...]
-) -> tuple[list[Any], list[int]]:
+) -> tuple[list[jax.Array], list[int]]:
     """Fold the new axis and that of the worlds into one; return the results and their batch axes."""
     folded, keep = [], []
     (count,) = {array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -11,6 +11,10 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from jaxcontact.native import registry
+
+if TYPE_CHECKING:
+    from jaxcontact.native.interpreter import Interpreter
+    from jaxcontact.native.jaxprs import Equation
 
 
 def compiles_one_world() -> jax.Array:
@@ -25,5 +29,5 @@ mlir.register_lowering(_one_world, mlir.lower_fun(lambda: jax.numpy.asarray(Fals
 
 
 @registry.rule(_one_world.name)
-def _true(program: Any, equation: Any, inputs: list[registry.Numbers]) -> Any:
+def _true(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> Any:
     return program.constants(np.asarray(True))

@@ -121,7 +121,7 @@ def _move_by_mujoco(model: Model, options: argparse.Namespace) -> tuple[np.ndarr
 
 def _measure(
     model: Model, paths: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
-) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+) -> tuple[list[dict[str, object]], dict[str, np.ndarray]]:
     """Make a row of each motion (q, v, status), by stepper; return also the heights of the first body."""
 
     def measure_state(q: jax.Array, v: jax.Array) -> tuple[jax.Array, ...]:

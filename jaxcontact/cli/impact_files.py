@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from jaxcontact.terms.contact_list import contacts
 from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
 from jaxcontact.viz.outcome_panels import body_names
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 MOST_IN_SET = 2  # contacts whose velocities fit in one picture; of more the kinds of outcomes are drawn
 MOST_PANELS = 8  # contacts; above, a panel for each would hide what happens
 MANY_MODES = 4  # smallest number of contacts for which samples over all modes (7^4) are expensive
@@ -37,7 +40,7 @@ def write(
     model: Model,
     terms: ContactTerms,
     samples: impact.ImpactSamples,
-    settings: dict[str, Any],
+    settings: dict[str, object],
     covered: impact.Coverage | None,
 ) -> list[Path]:
     """Write pictures, and the samples unless a checkpoint has them; return the paths.
@@ -95,7 +98,7 @@ def _contact_pictures(
     model: Model,
     terms: ContactTerms,
     samples: impact.ImpactSamples,
-    settings: dict[str, Any],
+    settings: dict[str, object],
     peer: np.ndarray | None,
 ) -> dict[str, Any]:
     """Draw the mechanism with the velocities of its contacts; of a model with two also the set of these."""
@@ -127,7 +130,7 @@ def _set_picture(
     simultaneous: np.ndarray,
     sequences: dict[str, np.ndarray],
     peer: np.ndarray | None,
-) -> Any:
+) -> Figure:
     title = f"{_heading(options, samples)}: dark dots are the outcomes of its impact"
     if samples.path is None:
         samples = samples.replace(path=_paths(model, terms, settings))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import impact
+from jaxcontact.cli.catalogue import Summary
 from jaxcontact.impact.sampling.outcomes import LABELS, contact_names, outcome_labels
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.system import Model
@@ -77,7 +78,7 @@ def measure(
 
 def differentiate(
     model: Model, terms: ContactTerms, drawn: np.ndarray, bodies: Sequence[str], law: impact.Routh, seed: int
-) -> dict[str, Any]:
+) -> Summary:
     """Differentiate the kinetic energy that one impulse order keeps, by the numbers that `measure` shifts.
 
     Returns:
@@ -230,7 +231,7 @@ def _row(shift: Shift, law: impact.Routh, num_orders: int, seed: int) -> dict[st
     return row
 
 
-def lines_of(found: dict[str, Any], derivative: dict[str, Any] | None = None) -> list[str]:
+def lines_of(found: Summary, derivative: Summary | None = None) -> list[str]:
     """Format the table as lines of text, with a column of derivatives if there are any."""
     rows = [row for group in found["numbers"].values() for row in group[:SHOWN_OF_GROUP]]
     width = max(len(row["name"]) for row in rows)

@@ -67,7 +67,7 @@ def estimate_forces(
 
 @jit
 def _estimate_forces(
-    model: Model, states: State, tau: jax.Array, dt: Any, reach: Any
+    model: Model, states: State, tau: jax.Array, dt: jax.typing.ArrayLike, reach: jax.typing.ArrayLike
 ) -> tuple[jax.Array, jax.Array]:
     model, states, tau = jax.lax.stop_gradient((model, states, tau))
     dt = jnp.where(jnp.asarray(dt) > 0, dt, jnp.nan)

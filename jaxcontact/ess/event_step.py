@@ -6,7 +6,7 @@ Owns the run's state between iterations, step sizes, and the changes by a refuse
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -99,7 +99,12 @@ def graze(c: RunState, guard: jax.Array, none: int) -> RunState:
 
 
 def _record(
-    c: RunState, kind: Any, guard: jax.Array, level: jax.Array, end: jax.Array, trial_end: jax.Array
+    c: RunState,
+    kind: jax.typing.ArrayLike,
+    guard: jax.Array,
+    level: jax.Array,
+    end: jax.Array,
+    trial_end: jax.Array,
 ) -> RunState:
     dtype = c.x.dtype
     row = jnp.stack([jnp.asarray(a, dtype) for a in (kind, guard, level, end, trial_end)])

@@ -134,7 +134,7 @@ def bad_settings(eps: jax.Array, ode: DormandPrince) -> jax.Array:
     return flag(~good, Status.INVALID)
 
 
-def allowed_error(tol: Any, x0: jax.Array) -> jax.Array:
+def allowed_error(tol: jax.typing.ArrayLike, x0: jax.Array) -> jax.Array:
     """Broadcast `tol` to (n,) in the dtype of the state; raise an error if it is no tolerance."""
     check_number("tol", tol, 0.0)
     if jnp.shape(tol) not in ((), x0.shape):

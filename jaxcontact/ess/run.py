@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.ess.event_step import CROSS, FlowSetting
 from jaxcontact.ess.inputs import Inputs, bad_settings, check, start_mask
 from jaxcontact.ess.plan import Plan, make_plan
@@ -89,7 +89,13 @@ def _planned(
 
 
 def run(
-    model: Model, x0: jax.Array, t0: Any, t1: Any, settings: Settings, control: Any, crossed0: Any
+    model: Model,
+    x0: jax.Array,
+    t0: jax.typing.ArrayLike,
+    t1: jax.typing.ArrayLike,
+    settings: Settings,
+    control: PyTree,
+    crossed0: jax.Array | None,
 ) -> tuple[Inputs, jax.Array, Plan, jax.Array]:
     """Check the arguments and run; return inputs, mask at the start, plan and band half widths (m,)."""
     inputs, eps = check(model, x0, t0, t1, settings, control, crossed0)

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxcontact.algebra import rotations
 from jaxcontact.front_door import checked
-from jaxcontact.geometry.shapes import WORLD, Constants
+from jaxcontact.geometry.shapes import WORLD, Constants, Shape
 
 
 @checked()
@@ -89,7 +89,7 @@ def pose_in_body(
     return origin, rotations.planar_matrix(rotation) if dim == 2 else rotations.quaternion_matrix(rotation)
 
 
-def owners(shapes: Sequence[Any], bodies: tuple[str, ...]) -> tuple[int, ...]:
+def owners(shapes: Sequence[Shape], bodies: tuple[str, ...]) -> tuple[int, ...]:
     """Look up the index of the body of each shape, WORLD for the world."""
     body_names = [getattr(shape, "body", None) for shape in shapes]
     return tuple(WORLD if body is None else bodies.index(body) for body in body_names)

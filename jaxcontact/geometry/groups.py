@@ -135,7 +135,7 @@ def _cores(world: World, shapes: Sequence[Shape], count: int) -> _Cores:
 
 
 def cores_on_cores(
-    world: World, first: Sequence[Any], second: Sequence[tuple[Any, bool]], count_a: int, count_b: int
+    world: World, first: Sequence[Shape], second: Sequence[tuple[Shape, bool]], count_a: int, count_b: int
 ) -> Rows:
     """Compute the contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
     a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
@@ -144,8 +144,8 @@ def cores_on_cores(
 
 def nearest_cores(
     world: World,
-    first: Sequence[Any],
-    second: Sequence[tuple[Any, bool]],
+    first: Sequence[Shape],
+    second: Sequence[tuple[Shape, bool]],
     count_a: int,
     count_b: int,
     count: int,

@@ -113,7 +113,7 @@ def _has_closed_form(a: Shape, b: Shape) -> bool:
     )
 
 
-def _in_order(dim: int, a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
+def _in_order(dim: int, a: Shape, b: Shape) -> tuple[Family | None, Any, Any, bool]:
     """Order the shapes of a pair; return its family, the two shapes and whether they are swapped."""
     family = _family(dim, a, b)
     if family is None and not isinstance(a, HalfSpace):
@@ -247,7 +247,7 @@ _COMPUTE: dict[Family, Callable[..., Rows]] = {
 }
 
 
-def _kind(dim: int, family: Family | None, a: Any, b: Any, swapped: bool) -> tuple[Any, ...]:
+def _kind(dim: int, family: Family | None, a: Shape, b: Shape, swapped: bool) -> tuple[Any, ...]:
     """Collect the static properties that pairs of a family must share to be computed together."""
     if family is Family.BALL_POLYTOPE:
         return topology(dim, b), swapped

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.geometry.frames import across, dot, pose_in_body, turned, unit
-from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Polygon
+from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Polygon, Shape
 
 TOUCHING = 1e-6  # m; features nearer than this count as touching, as in `ContactTerms.active`
 
@@ -112,7 +112,7 @@ def _in_body(shape: Any, dim: int, constants: Constants, dtype: jax.typing.DType
 
 def place_polytopes(
     dim: int,
-    shapes: Sequence[Any],
+    shapes: Sequence[Shape],
     positions: jax.Array,
     orientations: jax.Array,
     constants: Constants,

@@ -8,14 +8,14 @@ equals it for the best one. Entries: `cores_in_bodies`, `support`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.geometry.frames import dot, pose_in_body, unit
-from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Cylinder, Ellipsoid
+from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Cylinder, Ellipsoid, Shape
 
 FLAT_ROUNDING = 64.0  # in units of rounding: sine of the tilt below which a direction is the axis of a disc
 
@@ -27,14 +27,14 @@ class Core(NamedTuple):
     ellipsoid: jax.Array  # (3, 3), its columns are semi-axes; zero without one, the last zero for a disc
 
 
-def num_vertices(shape: Any) -> int:
+def num_vertices(shape: Shape) -> int:
     """Count the vertices of the core of a shape, rounded up so that many shapes share one program."""
     if not isinstance(shape, ConvexMesh):
         return 8
     return max(8, 4 ** int(np.ceil(np.log(shape.count) / np.log(4.0) - 1e-9)))
 
 
-def core_in_body(shape: Any, constants: Constants, dtype: jax.typing.DTypeLike) -> tuple[Core, jax.Array]:
+def core_in_body(shape: Shape, constants: Constants, dtype: jax.typing.DTypeLike) -> tuple[Core, jax.Array]:
     """Build the core of a shape in the axes of its body; also return the radius of its ball."""
     zero, no_ellipsoid = jnp.zeros((), dtype), jnp.zeros((3, 3), dtype)
     if isinstance(shape, ConvexMesh):
@@ -56,7 +56,7 @@ def core_in_body(shape: Any, constants: Constants, dtype: jax.typing.DTypeLike) 
 
 
 def cores_in_bodies(
-    shapes: Sequence[Any], count: int, constants: Constants, dtype: jax.typing.DTypeLike
+    shapes: Sequence[Shape], count: int, constants: Constants, dtype: jax.typing.DTypeLike
 ) -> tuple[Core, jax.Array]:
     """Build cores of `count` vertices in the axes of their bodies, and radii; axis 0 is the shape."""
     cores, radii = [], []

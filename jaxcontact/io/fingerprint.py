@@ -14,12 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.environment import versions as versions
 
 SHORT = 100  # characters; a message shows two values that together have fewer
 
 
-def of_numbers(tree: Any) -> str:
+def of_numbers(tree: PyTree) -> str:
     """Hash a pytree of arrays: its names, shapes, dtypes and bits."""
     digest = hashlib.sha256()
     for path, leaf in jax.tree.leaves_with_path(tree):

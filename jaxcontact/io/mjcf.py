@@ -122,7 +122,7 @@ def _check_options(unsupported: str, max_hull_vertices: int | None) -> None:
         check_integer("max_hull_vertices", max_hull_vertices, FEWEST_CORNERS)
 
 
-def _bodies_params(mj: mujoco.MjModel, tree: Any, frames: Frames) -> Params:
+def _bodies_params(mj: mujoco.MjModel, tree: Tree, frames: Frames) -> Params:
     """Collect the numbers of bodies and joints."""
     # `device_put`, for `asarray` would compile a program for each shape of these numbers.
     params = Params(
@@ -137,7 +137,7 @@ def _bodies_params(mj: mujoco.MjModel, tree: Any, frames: Frames) -> Params:
 
 
 def _add_contacts(
-    mj: Any, tree: Any, params: Params, geometry: Geometry, planar: bool
+    mj: mujoco.MjModel, tree: Tree, params: Params, geometry: Geometry, planar: bool
 ) -> tuple[Structure, Params]:
     """Make the structure with its shapes and pairs, and add their numbers to those of the bodies."""
     structure = Structure(

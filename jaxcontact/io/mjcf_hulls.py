@@ -7,7 +7,7 @@ outside the hull of those chosen so far. The entry function is `hull_of`.
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def displacement(corners: np.ndarray, thin: np.ndarray) -> float:
     return float(max(outside))
 
 
-def _distances(points: np.ndarray, triangles: np.ndarray) -> Any:
+def _distances(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
     """Compute the distance (n,) of each point to the nearest of the triangles (m, 3, 3)."""
     a = triangles[None, :, 0]
     edges = triangles - np.roll(triangles, 1, axis=1)  # (m, 3, 3): each corner less the one before it

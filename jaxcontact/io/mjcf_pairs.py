@@ -76,7 +76,7 @@ def candidate_pairs(mj: mujoco.MjModel) -> list[Pair]:
     return explicit + filtered
 
 
-def chosen_pairs(mj: mujoco.MjModel, pairs: list[Pair], contacts: Any) -> list[Pair]:
+def chosen_pairs(mj: mujoco.MjModel, pairs: list[Pair], contacts: object) -> list[Pair]:
     """Select the pairs that the argument `contacts` of `load_mjcf` chooses.
 
     Raises:

@@ -59,7 +59,7 @@ class Geometry(NamedTuple):
     spins: np.ndarray | None
     margin: np.ndarray | None
     surfaces: np.ndarray | None
-    constants: dict[str, Any]
+    constants: dict[str, jax.Array]
     counted: tuple[tuple[Pair, int], ...]
     left_out: tuple[str, ...]
     notes: tuple[str, ...]
@@ -85,14 +85,14 @@ class Frames(NamedTuple):
 
 
 def geometry_of(
-    mj: mujoco.MjModel, frames: Frames, contacts: Any = "all", max_hull_vertices: int | None = None
+    mj: mujoco.MjModel, frames: Frames, contacts: object = "all", max_hull_vertices: int | None = None
 ) -> Geometry:
     """Make the shapes that may touch, with their pairs, friction and numbers.
 
     Pairs and shapes that the package lacks are not among them, and are named in `left_out`.
     """
     pairs = _orient_pairs(mj, chosen_pairs(mj, candidate_pairs(mj), contacts))
-    constants: dict[str, Any] = {}
+    constants: dict[str, jax.Array] = {}
     shapes: dict[int, Shape] = {}
     left_out: dict[str, None] = {}
     notes = []
@@ -187,7 +187,7 @@ def shape_of(
     mj: mujoco.MjModel,
     geom: int,
     frames: Frames,
-    constants: dict[str, Any],
+    constants: dict[str, jax.Array],
     max_hull_vertices: int | None = None,
 ) -> tuple[Shape, float]:
     """Make a shape of a geom; return it and the displacement of its hull, m. Its numbers go to `constants`.
@@ -220,7 +220,9 @@ def _place_geom(mj: mujoco.MjModel, geom: int, frames: Frames) -> tuple[np.ndarr
     return axes, centre, body_names(mj)[body - 1]
 
 
-def _make_simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any]) -> Shape | None:
+def _make_simple_shape(
+    mj: mujoco.MjModel, geom: int, frames: Frames, constants: dict[str, jax.Array]
+) -> Shape | None:
     """Make a shape of a geom that is no mesh; return None for a mesh."""
     name, kind, size, planar = geom_name(mj, geom), kind_of(mj, geom), mj.geom_size[geom], frames.planar
     axes, centre, owner = _place_geom(mj, geom, frames)

@@ -26,7 +26,7 @@ class Compiled(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def compile_source(source: Any, floating: bool | None = None, floor: float | None = None) -> Compiled:
+def compile_source(source: object, floating: bool | None = None, floor: float | None = None) -> Compiled:
     """Compile a source, with the arguments and errors of `load_mjcf`."""
     mujoco = mujoco_package("load_mjcf")
     if isinstance(source, mujoco.MjModel):
@@ -55,7 +55,7 @@ def compile_source(source: Any, floating: bool | None = None, floor: float | Non
         return Compiled(mj, (*notes, f"what is only seen ({len(names)} geoms), for {_one_line(error)}"))
 
 
-def _parse(source: Any) -> tuple[Any, str]:
+def _parse(source: object) -> tuple[mujoco.MjSpec, str]:
     """Parse a source; return a new MjSpec, and the name of the source for messages."""
     mujoco = mujoco_package("load_mjcf")
     if isinstance(source, mujoco.MjSpec):
@@ -109,7 +109,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _compile(spec: mujoco.MjSpec) -> Any:
+def _compile(spec: mujoco.MjSpec) -> mujoco.MjModel:
     return _warnings_in_one_line(spec.compile)
 
 
@@ -208,7 +208,7 @@ def _add_floor(spec: mujoco.MjSpec, height: float) -> None:
     )
 
 
-def _without_visuals(spec: mujoco.MjSpec) -> tuple[Any, list[str]]:
+def _without_visuals(spec: mujoco.MjSpec) -> tuple[mujoco.MjSpec, list[str]]:
     """Copy a spec without its purely visual elements; return the copy and the names of the geoms left out.
 
     A mesh that touches nothing is left out if its body has an inertia of its own, or the geom has no mass.

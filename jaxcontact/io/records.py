@@ -24,7 +24,7 @@ def save_record(path: str | os.PathLike[str], record: Record) -> None:
         OSError: the file cannot be written.
     """
     arrays: dict[str, np.ndarray] = {}
-    kinds: dict[str, Any] = {}
+    kinds: dict[str, object] = {}
     _flatten("", record, arrays, kinds)
     arrays[_KINDS] = np.array(json.dumps(kinds))
     write_arrays(path, arrays)
@@ -79,7 +79,7 @@ def _restore(name: str, arrays: dict[str, np.ndarray], kinds: dict[str, Any], cl
 
 
 def _record_classes() -> dict[str, object]:
-    classes: dict[str, Any] = {}
+    classes: dict[str, object] = {}
     todo: list[Any] = [Record]
     while todo:
         for cls in todo.pop().__subclasses__():

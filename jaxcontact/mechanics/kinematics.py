@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.batching.once import computed_once
+from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.spatial import (
     Inertia,
     Screw,
@@ -37,7 +38,7 @@ from jaxcontact.mechanics.spatial import (
     transform,
     unit,
 )
-from jaxcontact.mechanics.system import FrameMotion, Params, Structure
+from jaxcontact.mechanics.system import Params, Structure
 from jaxcontact.mechanics.tree import Tree, TreeParams, dofs, lineage, nodes, of_kind, roots, scalar_places
 from jaxcontact.precision import jit
 

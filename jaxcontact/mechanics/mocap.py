@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,9 @@ class MocapRows(NamedTuple):
     velocity: jax.Array
 
 
-def mocap_rows(model: Model, mocap: Mocap | None, dt: Any, num_steps: int) -> MocapRows | None:
+def mocap_rows(
+    model: Model, mocap: Mocap | None, dt: jax.typing.ArrayLike, num_steps: int
+) -> MocapRows | None:
     """Compute the motion of named bodies from their poses at the start of each step and at the end.
 
     A body moves in a step at the constant velocity that takes it from one pose to the next; it starts

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number, check_type
 
 
@@ -40,7 +41,7 @@ def check_mirror(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected shape (nv, nv), got {shape}")
 
 
-def usable_numbers(params: Any, state: Any) -> jax.Array:
+def usable_numbers(params: PyTree, state: PyTree) -> jax.Array:
     """Tell whether no number is NaN, and none is infinite except in a tree, as a force range."""
     plain = jax.tree.leaves((params.replace(tree=None), state))
     finite = [jnp.all(jnp.isfinite(x)) for x in plain if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]

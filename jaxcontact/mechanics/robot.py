@@ -10,6 +10,7 @@ from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array, check_type, is_concrete
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics import actuators, configuration, dynamics, kinematics, tree_constraints
+from jaxcontact.mechanics.closed_forms import Mechanics
 from jaxcontact.mechanics.configuration import tangent_jacobian
 from jaxcontact.mechanics.motion_equations import (
     bias_at,
@@ -18,15 +19,7 @@ from jaxcontact.mechanics.motion_equations import (
     kinematics_of,
     mass_matrix_at,
 )
-from jaxcontact.mechanics.system import (
-    Mechanics,
-    Model,
-    State,
-    Structure,
-    System,
-    check_mechanism,
-    check_model,
-)
+from jaxcontact.mechanics.system import Model, State, Structure, System, check_mechanism, check_model
 from jaxcontact.precision import all_digits
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+
+if TYPE_CHECKING:
+    import jax.extend
 
 _CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call", "fun")  # parameters with the function that is called
 Variable = int
@@ -108,7 +111,7 @@ def is_key(array: object) -> bool:
     return dtype is not None and bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
-def numbers_of(array: Any) -> np.ndarray:
+def numbers_of(array: jax.typing.ArrayLike) -> np.ndarray:
     """Return the numbers of an array; a key of random numbers gives a pair of integers."""
     return np.asarray(jax.random.key_data(array) if is_key(array) else array)
 
@@ -118,7 +121,7 @@ def keys_of(pairs: np.ndarray) -> jax.Array:
     return jax.random.wrap_key_data(jax.device_put(pairs), impl="threefry2x32")
 
 
-def function_of(closed: Any) -> Function:
+def function_of(closed: jax.extend.core.ClosedJaxpr) -> Function:
     """Read a closed jaxpr; return its record.
 
     Raises:
@@ -155,7 +158,7 @@ class _Reader:
             )
         return self._functions[id(jaxpr)]
 
-    def _equation(self, equation: Any) -> Equation:
+    def _equation(self, equation: jax.extend.core.JaxprEqn) -> Equation:
         def evaluate(*arrays: Any, **changed: Any) -> Any:
             return equation.primitive.bind(*arrays, **{**equation.params, **changed})
 
@@ -186,7 +189,7 @@ class _Reader:
         return value
 
 
-def _parameters(equation: Any) -> dict[str, Any]:
+def _parameters(equation: jax.extend.core.JaxprEqn) -> dict[str, Any]:
     """Return the parameters of an equation; JAX 0.11 counts those of a scan by trees."""
     if "ft_in" not in equation.params:
         return dict(equation.params)

@@ -13,7 +13,7 @@ from jaxcontact.native.kinds import BOOL
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.llvm_operations import operation
 from jaxcontact.native.operations import CONSTANT, FROM_ROW, FROM_TABLE, INPUT, Operations
-from jaxcontact.native.schedule import Piece
+from jaxcontact.native.schedule import Entry, Piece
 from jaxcontact.native.storage import Storage, cell_of
 
 
@@ -31,7 +31,7 @@ class PieceWriter:
         self._names = 0
         self._values: dict[int, str] = {}
         self._pointers: dict[int, list[str]] = {}
-        self._written: set[Any] = set()
+        self._written: set[object] = set()
 
     def function(self, k: int, piece: Piece) -> str:
         """Write the text of piece k."""
@@ -76,13 +76,13 @@ class PieceWriter:
             return self._load(self._row(counter, self.storage.tables[table] + column, width), kind, table)
         return self._load(self.place("memory", self.storage.slots[number]), kind, number)
 
-    def _load(self, pointer: str, kind: str, owner: Any) -> str:
+    def _load(self, pointer: str, kind: str, owner: object) -> str:
         memory = self.lanes.vector(kind, memory=True)
         align = self.lanes.count * self.lanes.step(kind)
         value = self.emit(f"load {memory}, ptr {pointer}, align {align}{self._unchanged(owner)}")
         return self.as_bits(value) if kind == BOOL else value
 
-    def _unchanged(self, owner: Any) -> str:
+    def _unchanged(self, owner: object) -> str:
         """Return the mark of a load that no store of this piece changes; LLVM need not compare them."""
         return "" if owner in self._written else ", !invariant.load !0"
 
@@ -111,7 +111,7 @@ class PieceWriter:
         place = self.emit(f"add i64 {row}, {slot * VECTOR_BYTES}")
         return self.emit(f"getelementptr i8, ptr %memory, i64 {place}")
 
-    def _entry(self, entry: Any) -> None:
+    def _entry(self, entry: Entry) -> None:
         if isinstance(entry, int):
             read = self.ops.op[entry] == FROM_TABLE
             value = self._from_table(entry) if read else operation(self, entry)
@@ -219,7 +219,7 @@ class PieceWriter:
         self.lines.append(f"  call void @largest_{entry.source.kind}({arguments}, {sizes})")
 
 
-def _written_by(entry: Any) -> list[Any]:
+def _written_by(entry: Entry) -> list[Any]:
     """Return the tables and cells that an entry writes."""
     if isinstance(entry, Fill | Put | WriteRow):
         return [entry.table]

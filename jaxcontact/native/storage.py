@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections.abc import Hashable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from jaxcontact.native.control import Assign, Branch, Fill, Largest, Put, Scan, Table, While, WriteRow
 from jaxcontact.native.needed import all_items
 from jaxcontact.native.operations import CONSTANT, FROM_ROW, FROM_TABLE, INPUT, READ, Block, Operations
-from jaxcontact.native.schedule import Call, Schedule, Step, entries_read
+from jaxcontact.native.schedule import Call, Entry, Schedule, Step, entries_read
 
 Key = TypeVar("Key")
 
@@ -72,7 +72,7 @@ class _Lives:
                 if isinstance(item, Scan):
                     self._home |= dict.fromkeys((table for table, _ in item.rows), outer)
 
-    def _visit(self, entry: Any, k: int) -> None:
+    def _visit(self, entry: Entry, k: int) -> None:
         block = self.schedule.pieces[k].block
         for number in entries_read(self.ops, entry):
             self._keep(number, k, block)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
@@ -20,7 +18,7 @@ def flat_bounds(bounds: PyTree, params0: PyTree, start: np.ndarray) -> tuple[np.
         return np.full_like(start, -np.inf), np.full_like(start, np.inf)
     expected = "bounds: expected a pair (least, most) for every leaf of params0"
 
-    def ends(leaf: PyTree, pair: Any) -> np.ndarray:
+    def ends(leaf: PyTree, pair: PyTree) -> np.ndarray:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ValueError(f"{expected}, got {pair!r}")
         return np.stack([np.broadcast_to(np.asarray(end, float), np.shape(leaf)).ravel() for end in pair])

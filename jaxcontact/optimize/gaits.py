@@ -46,7 +46,7 @@ def _launch(free: PyTree, params: PyTree) -> Launch:
     return Launch(numbers, x0, free["duration"], {"thrust": _tripods(free["thrust"], legs)})
 
 
-def _measure(launch: Launch, x1: jax.Array, speed: Any) -> tuple[jax.Array, jax.Array]:
+def _measure(launch: Launch, x1: jax.Array, speed: jax.typing.ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Compute the cost of transport of half a stride, and the errors of its period and speed."""
     params, x0, duration, control = launch
     legs = min(params["hips"].shape[0], 3)

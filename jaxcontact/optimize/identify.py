@@ -29,6 +29,7 @@ MAX_ROUNDS = 4  # of the search; a later round starts with the curvature at the 
 SHRUNK = 1e-9  # of the start; for a smaller result, steps of differences scale with the start
 ROUGHNESS = 0.5  # relative change of a curvature with the step of differences; a smooth score has < 0.1
 MIN_EIGENVALUE = 1e-10  # of the second derivative with unit diagonal; smaller ones are noise
+Score = Callable[[PyTree, PyTree], jax.Array]  # (params, data) -> (m,), of each measured motion
 
 
 class IdentifyInfo(Record):
@@ -146,9 +147,9 @@ def identify(
 
 
 def _identify_from(
-    score: Any, params0: Any, data: Any, bounds: Any, groups: Any, weights: Any,
-    limits: tuple[int, float, float],
-) -> tuple[Any, IdentifyInfo]:  # fmt: skip
+    score: Score, params0: PyTree, data: PyTree, bounds: PyTree,
+    groups: np.ndarray | None, weights: np.ndarray | None, limits: tuple[int, float, float],
+) -> tuple[PyTree, IdentifyInfo]:  # fmt: skip
     """Search from one start."""
     max_steps, tol, curvature_step = limits
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
@@ -201,7 +202,7 @@ def _check_search(score: object, params0: PyTree, max_steps: int, tol: float, cu
         raise ValueError("params0: expected at least one number, got none")
 
 
-def _scores_at_start(score: Callable[[Any, Any], jax.Array], params: Any, data: Any) -> np.ndarray:
+def _scores_at_start(score: Score, params: PyTree, data: PyTree) -> np.ndarray:
     """Compute scores (m,); raise ValueError if they have another shape or are not finite."""
     scores = np.asarray(_scores(score, params, data)[0])
     if scores.ndim != 1 or not np.all(np.isfinite(scores)):
@@ -210,7 +211,7 @@ def _scores_at_start(score: Callable[[Any, Any], jax.Array], params: Any, data: 
 
 
 @functools.partial(jit, static_argnums=0)
-def _scores(score: Callable[[Any, Any], jax.Array], params: PyTree, data: PyTree) -> tuple[jax.Array, PyTree]:
+def _scores(score: Score, params: PyTree, data: PyTree) -> tuple[jax.Array, PyTree]:
     """Compute scores (m,) and their derivatives by each leaf of the parameters, forward."""
 
     def twice(params: PyTree) -> tuple[jax.Array, jax.Array]:
@@ -225,7 +226,7 @@ class _Run:
     """Mean score and its gradient as functions of flat parameters, on the host, and the search."""
 
     def __init__(
-        self, score: Any, unravel: Callable[[jax.Array], PyTree], data: PyTree, share: np.ndarray,
+        self, score: Score, unravel: Callable[[jax.Array], PyTree], data: PyTree, share: np.ndarray,
         start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray],
     ) -> None:  # fmt: skip
         self._score, self._unravel, self._data, self._share = score, unravel, data, share

@@ -66,7 +66,7 @@ class MotionProgram:
             self._rate = jit(rate)
             self._piece = jit(jax.jacfwd(rate, argnums=1))
 
-    def about(self, controls0: Any, s: jax.Array, state: Any) -> dict[str, Any]:
+    def about(self, controls0: PyTree, s: jax.Array, state: PyTree) -> dict[str, Any]:
         """Collect by name the properties that determine the run; `state` is the optimizer's at the start."""
         motion = self._derivative.trace(s, self._scale)
         jacobian, (_, r) = motion.out_info

@@ -127,7 +127,7 @@ def track(
 
 @functools.partial(jit, static_argnums=0)
 def _regulator(
-    max_periods: int, model: Model, states: State, inputs: jax.Array, stepper: Any,
+    max_periods: int, model: Model, states: State, inputs: jax.Array, stepper: Stepper,
     costs: tuple[jax.Array, jax.Array], tol: Any,
 ) -> tuple[Tracking, TrackingInfo]:  # fmt: skip
     """Linearise the steps, and go backward over them once, or over periods until P settles."""

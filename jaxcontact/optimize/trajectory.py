@@ -62,8 +62,8 @@ class Search(NamedTuple):
     optimizer: Any
     num_steps: int
     tol: float
-    about: Mapping[str, Any]
-    scale: Any = None
+    about: Mapping[str, object]
+    scale: PyTree = None
 
 
 class TrajectoryInfo(Record):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.optimize import piecewise_newton, resume
 from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian, AugmentedSearch, join_reached
 from jaxcontact.optimize.motion_program import MotionProgram, largest
@@ -116,7 +117,7 @@ class PieceWalk:
 
     def __init__(
         self, program: MotionProgram, settings: piecewise_newton.PiecewiseNewton,
-        unravel: Callable[[jax.Array], Any], scale: jax.Array, start: tuple[jax.Array, Reached],
+        unravel: Callable[[jax.Array], PyTree], scale: jax.Array, start: tuple[jax.Array, Reached],
     ) -> None:  # fmt: skip
         s, (_, _, jacobian) = start
         self._program, self._settings, self._unravel = program, settings, unravel

@@ -265,7 +265,7 @@ class _Blocks:
     def parts(self, size: int, part: Callable[[Ensemble], PyTree]) -> Iterator[PyTree]:
         """Compute and yield the part of each chunk of `size` worlds, in order."""
 
-        def call(begin: int) -> tuple[Any, ...]:
+        def call(begin: int) -> tuple[object, ...]:
             first, end = begin - begin % self.width, min(begin + size, self.total)
             blocks = [self.arguments(k) for k in range(first, end, self.width)]
             return blocks, begin - first, end - first
@@ -311,7 +311,7 @@ def _cut(part: Ensemble, begin: int, end: int) -> Ensemble:
     return rows
 
 
-def _describe(blocks: _Blocks, function: Any, about: Mapping[str, str]) -> dict[str, Any]:
+def _describe(blocks: _Blocks, function: Any, about: Mapping[str, str]) -> dict[str, object]:
     """Describe the run; the program has the mechanism, the method, seed, dt and controls in it."""
     return {
         "format": FORMAT,

@@ -77,13 +77,13 @@ def linearize(
 
 @functools.partial(jit, static_argnums=0)
 def _linearize(
-    order: int, model: Model, stepper: Any, state: State, u: jax.Array, dt: Any
+    order: int, model: Model, stepper: Stepper, state: State, u: jax.Array, dt: jax.typing.ArrayLike
 ) -> tuple[Linearization, StepperInfo]:
     dt = jnp.asarray(dt, state.q.dtype)
     memory = stepper.init(model, state, None)
     nv = model.structure.num_velocities
 
-    def change(x: jax.Array) -> tuple[jax.Array, Any]:
+    def change(x: jax.Array) -> tuple[jax.Array, PyTree]:
         """Step from the state displaced by x; return the change of the end, the end and the info."""
         moved = state.replace(q=retract(model.system, state.q, x[:nv]), v=state.v + x[nv : 2 * nv])
         after, _, info = stepper.step(model, moved, u + x[2 * nv :], memory, dt=dt)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.solvers.contact_modes import feasibility_tolerance
 
@@ -114,7 +115,7 @@ def _by_sweeps(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax
     count = functools.reduce(jnp.add, present)
 
     def count_on() -> jax.Array:
-        def sweep(carry: Any) -> Any:
+        def sweep(carry: PyTree) -> PyTree:
             low, more = carry
             return next_outcome(low + merge), more + jnp.isfinite(low).astype(jnp.int32)
 

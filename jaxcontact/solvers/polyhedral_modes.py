@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import small_dense
 from jaxcontact.solvers.contact_modes import (
     ModeMaps,
@@ -164,7 +165,7 @@ def mode_table(
     return ModeMaps(**dict(zip(names, table, strict=True)))
 
 
-def _in_tiles(tabulate: Callable[..., Any], *modes: jax.Array) -> Any:
+def _in_tiles(tabulate: Callable[..., PyTree], *modes: jax.Array) -> PyTree:
     """Tabulate modes (..., K) by `_tabulate` in tiles; modes are the last axis of the result."""
     number = modes[0].shape[-1]
     tile = min(_TILE, number)

@@ -200,7 +200,7 @@ def _diverging(many: LocalTerms, num_samples: int, seed: int, max_events: int) -
     return np.mean(np.asarray(end.outcome) == DIVERGED, axis=1)
 
 
-def biped_on_slope(alpha: float, h: float, d: float, **others: Any) -> PlanarBiped:
+def biped_on_slope(alpha: float, h: float, d: float, **others: jax.typing.ArrayLike) -> PlanarBiped:
     """Make a biped whose weight acts midway between its feet, 2 d apart; foot 1 is uphill, alpha in rad."""
     middle = h * (jnp.tan(alpha) if isinstance(alpha, jax.Array) else np.tan(alpha))
     return PlanarBiped(alpha=alpha, h=h, L1=middle - d, L2=middle + d, **others)

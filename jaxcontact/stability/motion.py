@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import check_count, check_integer, check_rows
 from jaxcontact.front_door import checked
@@ -126,10 +126,10 @@ def motion_path(
 @jit
 def _motion_path(
     terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array, law: Any
-) -> tuple[Motion, Any]:
+) -> tuple[Motion, PyTree]:
     dynamics = zero_order_dynamics(terms, law)
 
-    def advance(motion: Motion, _: object) -> tuple[Motion, Any]:
+    def advance(motion: Motion, _: object) -> tuple[Motion, PyTree]:
         after, note = step(dynamics, motion, priority)
         return after, (motion, note)
 
@@ -313,7 +313,7 @@ def _next_events(
     return lands, stops
 
 
-def _choose(condition: jax.Array, first: Any, second: Any) -> Any:
+def _choose(condition: jax.Array, first: PyTree, second: PyTree) -> PyTree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
 
 

@@ -20,9 +20,10 @@ from jaxcontact.arguments import check_count
 from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import check_record, checked
 from jaxcontact.mechanics import tree_constraints
+from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.surfaces import refuse_surfaces
-from jaxcontact.mechanics.system import FrameMotion, Model, State, check_mechanism
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.terms import contacts, free_bodies
 from jaxcontact.terms.closed_loops import project_rows

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 
 from jaxcontact import geometry
 from jaxcontact.front_door import checked
+from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.motion_equations import body_frames, free_rates, kinematics_of
-from jaxcontact.mechanics.system import FrameMotion, Model, System, free_poses
+from jaxcontact.mechanics.system import Model, System, free_poses
 from jaxcontact.terms import free_bodies
 from jaxcontact.terms.owners import Bodies, all_move, none_moves, of_bodies, on_bodies
 

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian
-from jaxcontact.mechanics.system import FrameMotion, Model, State
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.terms.moved_frames import frames_moved
 from jaxcontact.terms.records import BILATERAL, DRY, LIMIT, Kind
 

@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.mocap import across, body_twists
 from jaxcontact.mechanics.motion_equations import body_frames
-from jaxcontact.mechanics.system import FrameMotion, Model
+from jaxcontact.mechanics.system import Model
 from jaxcontact.terms.joints import closure_speed
 from jaxcontact.terms.moved_frames import frame_rates
 from jaxcontact.terms.owners import Bodies, none_moves, of_bodies, on_bodies

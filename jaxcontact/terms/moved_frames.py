@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.mocap import across, body_twists
-from jaxcontact.mechanics.system import FrameMotion, Model
+from jaxcontact.mechanics.system import Model
 
 Motions = tuple[FrameMotion, FrameMotion]
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import geometry
-from jaxcontact.mechanics.system import FrameMotion, Model
+from jaxcontact.mechanics.closed_forms import FrameMotion
+from jaxcontact.mechanics.system import Model
 from jaxcontact.terms.owners import Bodies, none_moves, of_bodies, on_bodies
 
 

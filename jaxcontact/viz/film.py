@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def film_of(
     return Film(scene, t[rows], frames, touching, impulse, full, others, low, high, size)
 
 
-def _check_states(name: str, trajectory: Any, system: System) -> tuple[np.ndarray, np.ndarray]:
+def _check_states(name: str, trajectory: object, system: System) -> tuple[np.ndarray, np.ndarray]:
     """Check a trajectory; return positions (T + 1, nq) or (worlds, T + 1, nq) and their times."""
     if not isinstance(trajectory, Trajectory):
         raise TypeError(f"{name}: expected a jc.simulate.Trajectory, got {type(trajectory).__name__}")

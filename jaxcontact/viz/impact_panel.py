@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxcontact.viz.impact_curves import Curves
+from jaxcontact.viz.palette import Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,7 +133,7 @@ def _line_width(k: int) -> float:
     return 2.2 if k == 0 else 1.0
 
 
-def _sequence_style(k: int) -> dict[str, Any]:
+def _sequence_style(k: int) -> Style:
     colour, marker = SEQUENCES[k % len(SEQUENCES)], MARKERS[k % len(MARKERS)]
     return {
         "color": colour,
@@ -143,7 +144,7 @@ def _sequence_style(k: int) -> dict[str, Any]:
     }
 
 
-def _ring_style() -> dict[str, Any]:
+def _ring_style() -> Style:
     return {
         "color": SIMULTANEOUS,
         "marker": "o",
@@ -153,7 +154,7 @@ def _ring_style() -> dict[str, Any]:
     }
 
 
-def _star_style() -> dict[str, Any]:
+def _star_style() -> Style:
     return {
         "color": OTHER,
         "marker": "*",
@@ -163,7 +164,7 @@ def _star_style() -> dict[str, Any]:
     }
 
 
-def _before_style() -> dict[str, Any]:
+def _before_style() -> Style:
     return {
         "color": BEFORE,
         "marker": "X",

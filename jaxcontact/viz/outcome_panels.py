@@ -23,12 +23,13 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 from jaxcontact.terms.contact_list import Contacts, contacts
-from jaxcontact.viz.palette import OUTCOMES, OUTLINE, STILL, arrow
+from jaxcontact.viz.palette import OUTCOMES, OUTLINE, STILL, Style, arrow
 from jaxcontact.viz.planar import draw_planar, draw_planar_bodies
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_bodies, look
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_KINDS = 5  # panels of outcomes; rarer kinds are counted below the panels
@@ -270,7 +271,7 @@ def _moment(model: Model, state: State, outcomes: Sequence[np.ndarray], size: fl
 
 def _panels(
     box: tuple[np.ndarray, np.ndarray], count: int, lines: int, width: float
-) -> tuple[Figure, list[Any]]:
+) -> tuple[Figure, list[Axes]]:
     """Make a figure with `count` panels of the shape of the box, with lines of words above each."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -298,7 +299,9 @@ def _box(
     return low - margin * np.array([1.0, 2.0]), high + margin
 
 
-def _draw(axes: Any, scene: Scene, before: Frames, after: Frames, box: tuple[np.ndarray, np.ndarray]) -> None:
+def _draw(
+    axes: Axes, scene: Scene, before: Frames, after: Frames, box: tuple[np.ndarray, np.ndarray]
+) -> None:
     """Draw the robot after the impact over its silhouette at the impact, without axes."""
     if scene.dim == 2:
         draw_planar(axes, scene, after, *box)
@@ -311,7 +314,7 @@ def _draw(axes: Any, scene: Scene, before: Frames, after: Frames, box: tuple[np.
 
 
 def _point(
-    axes: Any, scene: Scene, points: np.ndarray, along: np.ndarray, names: Sequence[str], shortest: float
+    axes: Axes, scene: Scene, points: np.ndarray, along: np.ndarray, names: Sequence[str], shortest: float
 ) -> None:
     """Draw an arrow at the fastest contact of each name, unless it is short."""
     lengths = np.linalg.norm(along, axis=1)
@@ -322,7 +325,7 @@ def _point(
             arrow(axes, place, ahead, OUTLINE)
 
 
-def _mark(axes: Any, scene: Scene, points: np.ndarray, labels: np.ndarray) -> None:
+def _mark(axes: Axes, scene: Scene, points: np.ndarray, labels: np.ndarray) -> None:
     """Draw the contacts in the colours of what they do."""
     flat = points if scene.dim == 2 else look().flat(points)
     for place, label in zip(flat, labels, strict=True):
@@ -330,21 +333,21 @@ def _mark(axes: Any, scene: Scene, points: np.ndarray, labels: np.ndarray) -> No
         axes.plot(*place, "o", markersize=4.5, color=fill, markeredgecolor="black", mew=0.6, zorder=8)
 
 
-def _name(axes: Any, scene: Scene, points: np.ndarray, names: Sequence[str]) -> None:
+def _name(axes: Axes, scene: Scene, points: np.ndarray, names: Sequence[str]) -> None:
     """Write the name of each group below its first contact."""
     from matplotlib.patheffects import withStroke
 
     flat = points if scene.dim == 2 else look().flat(points)
-    style: dict[str, Any] = {"fontsize": 6.5, "ha": "center", "va": "top", "zorder": 10}
+    style: Style = {"fontsize": 6.5, "ha": "center", "va": "top", "zorder": 10}
     style["path_effects"] = [withStroke(linewidth=2.0, foreground="white")]
     for name in dict.fromkeys(filter(None, names)):
         axes.annotate(name, flat[names.index(name)], xytext=(0, -5), textcoords="offset points", **style)
 
 
-def _explain(figure: Any, used: Sequence[str]) -> None:
+def _explain(figure: Figure, used: Sequence[str]) -> None:
     """Add a legend of the marks of contacts that some panel has."""
     from matplotlib.lines import Line2D
 
-    style: dict[str, Any] = {"marker": "o", "linestyle": "", "markeredgecolor": "black", "markersize": 5}
+    style: Style = {"marker": "o", "linestyle": "", "markeredgecolor": "black", "markersize": 5}
     handles = [Line2D([], [], color=MARKS[label], label=label, **style) for label in used]
     figure.legend(handles=handles, loc="outside upper right", ncols=len(used), fontsize=8, frameon=False)

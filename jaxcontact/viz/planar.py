@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxcontact.viz.palette import ARROW, BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
+from jaxcontact.viz.palette import ARROW, BODIES, GROUND, HATCH, OUTLINE, STILL, Style, arrow
 from jaxcontact.viz.scene import Frames, Scene
 from jaxcontact.viz.solids import outline
 
@@ -72,7 +72,7 @@ def draw_planar_bodies(
         edge = outline(frame.placed(body, solid.points), solid.radius)
         fill = colour or BODIES[body % len(BODIES)]
         line = 0.0 if ghost else 0.8
-        style: dict[str, Any] = {"alpha": alpha, "zorder": 2.0 if ghost else 3.0 - 0.1 * is_link}
+        style: Style = {"alpha": alpha, "zorder": 2.0 if ghost else 3.0 - 0.1 * is_link}
         axes.add_patch(Polygon(edge, facecolor=fill, edgecolor=OUTLINE, linewidth=line, **style))
         if len(solid.points) == 1 and not ghost:  # a spoke shows the rotation
             rim = frame.placed(body, solid.points + solid.radius * np.array([[0.0, 1.0]]))
@@ -82,7 +82,7 @@ def draw_planar_bodies(
         return
     for joint in scene.joints:
         (place,) = frame.placed(joint.body, joint.at[None])
-        marker: dict[str, Any] = {"color": "white", "markeredgecolor": OUTLINE, "markeredgewidth": 0.8}
+        marker: Style = {"color": "white", "markeredgecolor": OUTLINE, "markeredgewidth": 0.8}
         axes.plot(*place, "^" if joint.on_world else "o", markersize=5.0, zorder=6, **marker)
     axes.plot(*frame.centres.T, "o", markersize=3.5, color=OUTLINE, zorder=5)
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxcontact import geometry
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model, Params, Structure
-from jaxcontact.mechanics.tree import WORLD
+from jaxcontact.mechanics.tree import WORLD, Tree
 from jaxcontact.viz.solids import Plane, Solid, of_body, quaternion_matrix, solids_of
 
 THIN, THICK = 0.05, 0.11  # radius of a link between two places, or among more, relative to the longest link
@@ -135,11 +135,11 @@ def _joints(structure: Structure, params: Params) -> tuple[JointMark, ...]:
     )
 
 
-def _kinds_by_body(tree: Any) -> list[set[str]]:
+def _kinds_by_body(tree: Tree) -> list[set[str]]:
     return [{joint.kind for joint in tree.joints if joint.body == body} for body in range(len(tree.parents))]
 
 
-def _hangs(tree: Any, kinds: list[set[str]], body: int) -> bool:
+def _hangs(tree: Tree, kinds: list[set[str]], body: int) -> bool:
     """Return whether a body is fastened at a place: false if it may move away from the world."""
     return tree.parents[body] != WORLD or not kinds[body] & {"free", "slide"}
 

@@ -11,7 +11,6 @@ import html
 import itertools
 import json
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ def web_page(film: Film, *, title: str, slower: float) -> str:
     return template.replace("$TITLE", html.escape(title)).replace(DATA, data)
 
 
-def _data(film: Film, slower: float) -> dict[str, Any]:
+def _data(film: Film, slower: float) -> dict[str, object]:
     scene = film.scene
     low, high = _upright(film.low), _upright(film.high)
     reach = max(float(np.max(np.abs(film.impulse), initial=0.0)), 1e-300)
@@ -69,7 +68,7 @@ def _data(film: Film, slower: float) -> dict[str, Any]:
     }
 
 
-def _ghosts(film: Film, origin: np.ndarray, step: float) -> dict[str, Any]:
+def _ghosts(film: Film, origin: np.ndarray, step: float) -> dict[str, object]:
     if film.ghosts is None or not film.ghosts.groups:
         failed = 0 if film.ghosts is None else film.ghosts.num_failed
         return {"ghosts": "", "groups": [], "shares": False, "failed": failed}
@@ -115,7 +114,7 @@ def _base64(array: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
 
 
-def _surfaces(film: Film, part: Part, index: int) -> list[dict[str, Any]]:
+def _surfaces(film: Film, part: Part, index: int) -> list[dict[str, object]]:
     """Make the triangles of a part; none of a point."""
     solid = part.solid if film.scene.dim == 3 else _slab(film, part, index)
     mesh = None if solid is None else mesh_of(solid)
@@ -125,7 +124,7 @@ def _surfaces(film: Film, part: Part, index: int) -> list[dict[str, Any]]:
     return [{"body": part.body, "colour": BODIES[part.body % len(BODIES)], **about, **_encoded(mesh)}]
 
 
-def _ground(film: Film, plane: Plane) -> dict[str, Any]:
+def _ground(film: Film, plane: Plane) -> dict[str, object]:
     """Make a half-plane an upright slab below its edge, wide enough that bodies stand on its middle."""
     along, middle = np.array([plane.normal[1], -plane.normal[0]]), (film.low + film.high) / 2.0
     foot = middle + (plane.offset - plane.normal @ middle) * plane.normal

@@ -130,7 +130,9 @@ def contains(
     )  # fmt: skip
 
 
-def _checked(samples: ImpactSamples, v_measured: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _checked(
+    samples: ImpactSamples, v_measured: jax.typing.ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Check; return outcomes (n, nv), indices of samples without failure, and velocities (nv,) or (k, nv)."""
     check_type("samples", samples, ImpactSamples, "; draw them with sample(terms, v, ...)")
     v_plus = np.asarray(samples.v_plus)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_number, check_positive
 from jaxcontact.front_door import POSITIVE, checked
@@ -180,7 +180,7 @@ def _impulse_rows(terms: ContactTerms, friction: bool) -> np.ndarray:
     return np.concatenate([normals[active], tangents[rubs].reshape(-1, normals.shape[1])])
 
 
-def _outcomes(samples: Any, nv: int) -> np.ndarray:
+def _outcomes(samples: PyTree, nv: int) -> np.ndarray:
     """Read the velocities (n, nv) of outcomes without a failure."""
     velocities = np.asarray(getattr(samples, "v_plus", samples), float)
     if velocities.ndim != 2 or velocities.shape[1] != nv:

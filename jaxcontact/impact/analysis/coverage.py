@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
@@ -142,7 +143,7 @@ def _levels(confidence: float, shares: Sequence[float]) -> np.ndarray:
     return chosen
 
 
-def _distances(r: Any, speed: float) -> np.ndarray:
+def _distances(r: jax.typing.ArrayLike, speed: float) -> np.ndarray:
     """Return the distances r (k,), by default from `REACH` to 1 of the speed."""
     count = round(-np.log10(REACH) * PER_DECADE) + 1
     distances = speed * np.geomspace(REACH, 1.0, count) if r is None else np.asarray(r, float)

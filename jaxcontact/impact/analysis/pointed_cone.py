@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxcontact.arguments import check_rows
 from jaxcontact.front_door import checked
+from jaxcontact.terms import ContactTerms
 
 # Margins below this count as zero, because the linear program is solved to 1e-10.
 _RESOLUTION = 1e-9
@@ -119,7 +120,7 @@ def _friction_directions(nt: int, count: int) -> np.ndarray:
     return np.stack([np.cos(angle), np.sin(angle)], axis=1) / np.cos(np.pi / count)
 
 
-def _active_terms(terms: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _active_terms(terms: ContactTerms) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Check the terms; return M and the rows of the active contacts."""
     M, J_n, J_t, mu = (np.asarray(getattr(terms, n), np.float64) for n in ("M", "J_n", "J_t", "mu"))
     active = np.asarray(terms.active, bool)

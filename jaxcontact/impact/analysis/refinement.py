@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.arguments import check_count, check_number
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.front_door import checked
@@ -124,7 +124,7 @@ def refine(
     )
 
 
-def _summary(terms: ContactTerms, samples: Any) -> dict[str, Any]:
+def _summary(terms: ContactTerms, samples: PyTree) -> dict[str, Any]:
     """Collect counts of kinds, ends of ranges and mean number of steps of the samples that ended."""
     good = (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
     v_plus = np.asarray(samples.v_plus)[good]

@@ -7,12 +7,12 @@ Lam_t in -mu Lam_n Unit_D(J_t v+); Halm & Posa, eq (31). Entry `sequential`: one
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_rows, check_sides
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
@@ -165,7 +165,7 @@ def _sequential(
     space = contact_space(terms, clearance)
     slowest = slowest_approach(space, v)
 
-    def impact(carry: Any, _: None) -> tuple[Any, None]:
+    def impact(carry: PyTree, _: None) -> tuple[PyTree, None]:
         v, place, impulse, status, worst, count = carry
         near = approaching(space, v, slowest)[cycle]
         ahead = jnp.where(near, (jnp.arange(length, dtype=jnp.int32) - place) % length, length)

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxcontact._pytree import Record, callable_as_pytree, static
+from jaxcontact._pytree import PyTree, Record, callable_as_pytree, static
 from jaxcontact.arguments import check_fraction, check_not_negative, check_positive, check_rows, check_sides
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
@@ -235,7 +235,7 @@ NEED_SETTINGS = {
 }
 
 
-def law_as_pytree(law: Law, name: str = "law") -> Any:
+def law_as_pytree(law: Law, name: str = "law") -> PyTree:
     """Convert the law to a pytree for jitted functions; a plain function becomes static.
 
     The functions `anitescu_potra`, `sequential`, `propagate` and `plastic` become their records.

@@ -43,7 +43,7 @@ docs/methods/restitution.md have the laws.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +56,7 @@ from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
 
-def check(terms: ContactTerms, restitution: Any) -> jax.Array | None:
+def check(terms: ContactTerms, restitution: jax.typing.ArrayLike | None) -> jax.Array | None:
     """Return the coefficients of restitution (nc,), None if all are known to be 0; raise for invalid ones."""
     if restitution is None:
         return None

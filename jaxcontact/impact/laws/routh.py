@@ -8,7 +8,6 @@ on the compass gait one solver alone never lets the trailing foot rest.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -196,8 +195,8 @@ def resolve_order(
 
 
 def _check_resolve(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, restitution: Any, settings: StepSettings,
-    clearance: jax.Array | None,
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, restitution: jax.typing.ArrayLike | None,
+    settings: StepSettings, clearance: jax.Array | None,
 ) -> jax.Array | None:  # fmt: skip
     """Return the checked coefficients of restitution; raise for input that `resolve` does not accept.
 

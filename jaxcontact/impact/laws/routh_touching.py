@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching import lanes_by_case
 from jaxcontact.impact.laws.contact_space import approaching, contact_space, slowest_approach
 from jaxcontact.impact.laws.routh_steps import (
@@ -54,7 +55,7 @@ class ImpactQuestion(NamedTuple):
 
     terms: ContactTerms
     v: jax.Array
-    draws: Any  # ImpactDraws, in time an OrderKey
+    draws: PyTree  # ImpactDraws, in time an OrderKey
     restitution: jax.Array | None
     clearance: jax.Array | None
     status: jax.Array
@@ -69,12 +70,12 @@ def resolve_touching(settings: TouchingSettings, question: ImpactQuestion) -> Re
 
     @jax.custom_batching.custom_vmap
     @all_digits
-    def ask(terms: ContactTerms, rest: Any) -> Resolved:
+    def ask(terms: ContactTerms, rest: PyTree) -> Resolved:
         return _by_contacts(settings, ImpactQuestion(terms, *rest))
 
     @ask.def_vmap
     @all_digits
-    def _(size: int, batched: Any, terms: ContactTerms, rest: Any) -> tuple[Any, Any]:
+    def _(size: int, batched: Any, terms: ContactTerms, rest: PyTree) -> tuple[PyTree, PyTree]:
         alike = not any(jax.tree.leaves(batched[0]))  # one table of contact modes serves all lanes
         solve = _all if alike else _by_contacts
         axes = jax.tree.map(lambda has: 0 if has else None, batched)
@@ -88,7 +89,9 @@ def resolve_touching(settings: TouchingSettings, question: ImpactQuestion) -> Re
 
 @resolve_touching.defjvp
 @all_digits
-def _resolve_touching_jvp(settings: TouchingSettings, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def _resolve_touching_jvp(
+    settings: TouchingSettings, primals: PyTree, tangents: PyTree
+) -> tuple[PyTree, PyTree]:
     return jax.jvp(functools.partial(_all, settings), primals, tangents)
 
 

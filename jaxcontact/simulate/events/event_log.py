@@ -6,7 +6,7 @@ differentiated.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -72,7 +72,7 @@ class StepInputs(NamedTuple):
     state: State
     controls: jax.Array
     dt: jax.Array
-    law: Any
+    law: PyTree | None
     rtol: jax.Array
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.motion_equations import bias_at, mass_matrix
 from jaxcontact.mechanics.robot import actuator_forces
@@ -147,3 +148,40 @@ def loads(
     mobility = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]
     gross = jnp.max(jnp.abs(model.params.gravity)) + jnp.max(jnp.abs(rows) @ jnp.abs(response[:, -1]))
     return jnp.where(closed, mobility * impulse[:, 0] - leaves, 0.0), gross
+
+
+def loads_at_ends(
+    model: Model,
+    dt: jax.Array,
+    controls: jax.Array | None,
+    node: Node,
+    arrived: Node,
+    guess: jax.Array,
+    searching: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Compute the loads (nc,) of the contacts closed at `node`, at the end of the step and at its start.
+
+    They are relative to the size of accelerations at the start, m/s^2, which is the third value. If no search
+    is under way and no contact has to pull at the end, the loads at the start are not computed.
+    """
+    none = jnp.zeros_like(node.terms.phi)
+    start = (jnp.stack([none, none]), jnp.ones((2,), dt.dtype), jnp.int32(0))
+    if none.shape[0] == 0:
+        return none, none, start[1][0]
+    both = jax.tree.map(lambda *x: jnp.stack(x), arrived, node)
+    smallest_load = collision_tolerance(none.dtype) / dt
+
+    def wanted(carry: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        pushes, _, k = carry
+        again = (k == 1) & (searching | jnp.any(pushes[0] < -smallest_load))
+        return jnp.any(node.closed) & ((k == 0) | again)
+
+    def find(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        pushes, size, k = carry
+        point = jax.tree.map(lambda x: x[k], both)
+        load, gross = loads(model, point, node.closed, dt, guess, controls)
+        return pushes.at[k].set(load), size.at[k].set(gross), k + 1
+
+    pushes, sizes, _ = bounded_loop(wanted, find, start, max_iters=2)
+    size = jnp.where(sizes[1] > 0, sizes[1], 1.0)
+    return pushes[0] / size, pushes[1] / size, size

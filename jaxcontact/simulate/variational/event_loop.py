@@ -27,7 +27,7 @@ from jaxcontact.simulate.variational.contact_state import (
     arrive,
     contacts_of,
     land,
-    loads,
+    loads_at_ends,
     terms_at,
     touching,
 )
@@ -318,7 +318,8 @@ def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     t = jnp.where((search.h == t_end - node.t) & ~hidden, t_end, node.t + search.h)
     arrived, second, is_solved = land(model, node, step.q, step.p, t, step.impulse)
     guess = step.impulse / jnp.where(search.h > 0, search.h, 1.0)
-    load, load_0, size = _loads(context, node, arrived, guess, search.tries > 0)
+    searching = search.tries > 0
+    load, load_0, size = loads_at_ends(model, context.dt, context.controls, node, arrived, guess, searching)
     # A contact that changes no velocity by more than the slowest approach that counts carries no load.
     smallest_load = collision_tolerance(size.dtype) / (context.dt * size)
     value, rate, fell, zero = events(node, search, step, arrived, load, load_0, smallest_load)
@@ -400,34 +401,3 @@ def _or_jammed(
         return behind, context.unused._replace(kind=jnp.int32(JAM), participants=node.closed, impulse=push)
 
     return lax.cond(jams, jammed, lambda: moved)
-
-
-def _loads(
-    context: _TimeStep, node: Node, arrived: Node, guess: jax.Array, searching: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Compute the loads (nc,) of the contacts closed at `node`, at the end of the step and at its start.
-
-    They are relative to the size of accelerations at the start, m/s^2, which is the third value. If no search
-    is under way and no contact has to pull at the end, the loads at the start are not computed.
-    """
-    none, dt = jnp.zeros_like(node.terms.phi), context.dt
-    start = (jnp.stack([none, none]), jnp.ones((2,), dt.dtype), jnp.int32(0))
-    if none.shape[0] == 0:
-        return none, none, start[1][0]
-    both = jax.tree.map(lambda *x: jnp.stack(x), arrived, node)
-    smallest_load = collision_tolerance(none.dtype) / dt
-
-    def wanted(carry: tuple[Any, ...]) -> jax.Array:
-        pushes, _, k = carry
-        again = (k == 1) & (searching | jnp.any(pushes[0] < -smallest_load))
-        return jnp.any(node.closed) & ((k == 0) | again)
-
-    def find(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        pushes, size, k = carry
-        point = jax.tree.map(lambda x: x[k], both)
-        load, gross = loads(context.model, point, node.closed, dt, guess, context.controls)
-        return pushes.at[k].set(load), size.at[k].set(gross), k + 1
-
-    pushes, sizes, _ = bounded_loop(wanted, find, start, max_iters=2)
-    size = jnp.where(sizes[1] > 0, sizes[1], 1.0)
-    return pushes[0] / size, pushes[1] / size, size
