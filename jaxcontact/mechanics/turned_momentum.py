@@ -74,9 +74,9 @@ class TurnedMomentum(Record):
         It moves q over the step as joints do, and has the momentum of `end` (nv,), a velocity of centres,
         before the last half turn, `half` (nv,).
         """
-        whole = self.midway + self.impulse
-        turned = jax.vmap(turn_back)(whole, half[spin_places(structure)])
-        v = self._changed(structure, end, whole - turned)
+        momentum = self.midway + self.impulse
+        turned = jax.vmap(turn_back)(momentum, half[spin_places(structure)])
+        v = self._changed(structure, end, momentum - turned)
         if self.joints is None:
             return v
         linear = linear_places(structure)
