@@ -12,8 +12,10 @@ slides over its tip, and its elastic energy counts beside that of the others. He
     T(x) - T(v) <= x . push - h p . Gdot v
         + sum over rows that push of U(d) - min(U(d - h u_n), U(d - h p . u / p_n)),
 
-and the masses m of `ScaledSprings` add m (u^2 - u_n^2) / 2, u the rate at the start. There is equality
-only for steps that change nothing: the order of the step needs no room, rounding alone does.
+and the masses m of `ScaledSprings` add m (u^2 - u_n^2) / 2, u the rate at the start. Where tangents have them
+as well, the rates of a contact that slides are those along p, p . u / p_n, and one that sticks adds m / 2
+times |u_t|^2 at the start less that at the end. There is equality only for steps that change nothing: the
+order of the step needs no room, rounding alone does.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from jaxcontact.compliant.problem import (
     count_rows,
     friction_springs,
     head_springs,
+    rubs_by_mass,
     start_rates,
     stretch_after,
 )
@@ -52,7 +55,7 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     supplied = work[:heads].at[nb + nl :].add(tangent)
     pushes = p[:heads] > 0
     answers = jnp.where(pushes, supplied / jnp.where(pushes, p[:heads], 1.0), u[:heads])
-    stiffness, _, mass = head_springs(problem)
+    stiffness, _, mass = head_springs(problem, lifts=not program.coulomb)
     depth = -by_axis(terms.phi, terms.kind)[:heads]
 
     def elastic(depth: jax.Array) -> jax.Array:
@@ -63,7 +66,12 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     used = pushes | (jnp.arange(heads) < nb)
     released = jnp.where(used, before - jnp.minimum(after, bent), 0.0)
     if mass is not None:
-        arrives, leaves = start_rates(problem) ** 2, jnp.minimum(u[:heads] ** 2, answers**2)
+        first = start_rates(problem)
+        arrives, leaves = first[:heads] ** 2, jnp.minimum(u[:heads] ** 2, answers**2)
+        if rubs_by_mass(problem, lifts=not program.coulomb):
+            arrives, rubbed = _with_friction(first, p, arrives, heads, nc)
+            slower = jnp.sum((first**2 - u**2)[heads:].reshape(axes - 1, nc), axis=0)
+            released = released.at[nb + nl :].add(0.5 * mass[nb + nl :] * jnp.maximum(slower, 0.0) * rubbed)
         carried = 0.5 * mass * (arrives - leaves)  # at a gap that closes the impulse may be any smaller one
         released = released + jnp.where(used, jnp.where(depth < 0, jnp.maximum(carried, 0.0), carried), 0.0)
     kinetic = jnp.stack([0.5 * v @ row_algebra.multiply(problem.M, v) for v in (x, problem.v)])
@@ -75,6 +83,17 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     rise = kinetic[0] - kinetic[1] - x @ program.push + p @ drift - jnp.sum(released)
     rise = rise - jnp.sum(sprung[0] - sprung[1])
     return rise > jnp.finfo(x.dtype).eps ** 0.5 * compared
+
+
+def _with_friction(
+    first: jax.Array, p: jax.Array, arrives: jax.Array, heads: int, nc: int
+) -> tuple[jax.Array, jax.Array]:
+    """Return squares of rates at the start, also along the impulses of contacts, and which contacts push."""
+    contacts = slice(heads - nc, heads)
+    pushes = p[contacts] > 0
+    along = jnp.sum((p * first)[heads - nc :].reshape(-1, nc), axis=0)
+    along = jnp.where(pushes, along / jnp.where(pushes, p[contacts], 1.0), 0.0)
+    return arrives.at[contacts].max(along**2), pushes
 
 
 def _friction_springs(problem: Problem, force: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

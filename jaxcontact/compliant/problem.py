@@ -147,8 +147,11 @@ class HeadSprings(NamedTuple):
     mass: jax.Array | None
 
 
-def head_springs(problem: Problem) -> HeadSprings:
+def head_springs(problem: Problem, lifts: bool = False) -> HeadSprings:
     """Spread the springs and dampers of the material over all rows but tangents.
+
+    In a cone that `lifts` what slides nothing else keeps `ScaledSprings` from pushing across a gap that
+    stays open: there they have no force.
 
     Raises:
         ValueError: a number has another shape.
@@ -160,6 +163,10 @@ def head_springs(problem: Problem) -> HeadSprings:
     springs, (nb, nl, nc, _), nd = material.stiffness, count_rows(kind), kind.count(DRY)
     mass = jnp.zeros(nb + nl + nc, dtype).at[nb:].set(springs.carried_mass(-_gaps(problem)[0]))
     k, b = _scaled_in_step(problem, springs)
+    if lifts:
+        gap, end = _gaps(problem)
+        acts = (gap <= 0.0) | (end < 0.0) | (np.arange(nl + nc) < nl)
+        mass = mass.at[nb:].multiply(acts)
 
     def beside_joints(of_joints: Any, heads: jax.Array) -> jax.Array:
         joints = spread("material.stiffness of joints", of_joints, nb - nd, dtype)
@@ -196,13 +203,10 @@ def _gaps(problem: Problem) -> tuple[jax.Array, jax.Array]:
 
 
 def start_rates(problem: Problem) -> jax.Array:
-    """Compute the rates (n,) of all rows but tangents at the start of the step."""
-    nb, nl, nc, _ = count_rows(problem.terms.kind)
+    """Compute the rates (nr,) of all rows, by axis, at the start of the step."""
     velocity = problem.v if problem.start is None else problem.start
     rates = apply_rows(columns_of(problem.terms), velocity)
-    if problem.beside is not None:
-        rates = rates + by_axis(problem.beside, problem.terms.kind)
-    return rates[: nb + nl + nc]
+    return rates if problem.beside is None else rates + by_axis(problem.beside, problem.terms.kind)
 
 
 def friction_springs(material: Material, nc: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
@@ -233,12 +237,27 @@ def stretch_after(
     return jnp.where(rate > 0, (damping * start - dt * force) / jnp.where(rate > 0, rate, 1.0), 0.0)
 
 
-def row_material(problem: Problem) -> RowMaterial:
-    """Spread the springs and dampers of the material over all rows; its elastic potential is left out."""
+def rubs_by_mass(problem: Problem, lifts: bool) -> bool:
+    """Tell whether tangents have the mass and the damper of their normal, as in MuJoCo."""
+    material, nc = problem.material, problem.terms.mu.shape[0]
+    return (
+        lifts
+        and nc > 0
+        and isinstance(material.stiffness, ScaledSprings)
+        and material.friction_spring is None
+    )
+
+
+def row_material(problem: Problem, lifts: bool = False) -> RowMaterial:
+    """Spread the springs and dampers of the material over all rows; its elastic potential is left out.
+
+    In a cone that `lifts` what slides, friction with `ScaledSprings` is MuJoCo's: the mass and the damper of
+    the normal, f_t = -I / ((1 - I) A) (b u_t + d u_t / dt) within the cone.
+    """
     terms, material, h = problem.terms, problem.material, problem.dt
     nb, _, nc, axes = count_rows(terms.kind)
     dtype, nd = terms.phi.dtype, terms.kind.count(DRY)
-    stiffness, damping, mass = head_springs(problem)
+    stiffness, damping, mass = head_springs(problem, lifts)
     rubbing = spread("material.friction_damping", material.friction_damping, nd + nc, dtype)
     mu = terms.mu if material.friction is None else spread("material.friction", material.friction, nc, dtype)
     sticking, tangent_rate = jnp.zeros(nc, dtype), rubbing[nd:]
@@ -249,6 +268,11 @@ def row_material(problem: Problem) -> RowMaterial:
     rate = jnp.concatenate([h * stiffness + damping, *[tangent_rate] * (axes - 1)])
     if mass is not None:
         rate = rate.at[: mass.shape[0]].add(mass / h)
+    rubs = rubs_by_mass(problem, lifts)
+    if mass is not None and rubs:
+        rate = jnp.concatenate(
+            [rate[: mass.shape[0]], *[rate[mass.shape[0] - nc : mass.shape[0]]] * (axes - 1)]
+        )
     rate = rate.at[nb - nd : nb].set(rubbing[:nd]) if nd else rate
     phi, drift = (by_axis(rows, terms.kind) for rows in (terms.phi, h * terms.gdot_v))
     if material.friction_spring is not None and problem.stretch is not None:
@@ -257,7 +281,8 @@ def row_material(problem: Problem) -> RowMaterial:
     # The rate of phi at the end of the step is u = G v+ + h Gdot v.
     base = -springs * phi - rate * drift
     if mass is not None:
-        base = base.at[: mass.shape[0]].add(mass / h * start_rates(problem))
+        carried = jnp.concatenate([mass, *[mass[mass.shape[0] - nc :]] * (axes - 1)]) if rubs else mass
+        base = base.at[: carried.shape[0]].add(carried / h * start_rates(problem)[: carried.shape[0]])
     return RowMaterial(base=base, rate=rate, mu=mu)
 
 

@@ -36,6 +36,7 @@ from jaxcontact.solvers.coulomb_rows import relax_by_rows
 from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import DRY
 
+LIFTS = ("associated", "pyramid")  # cones that lift what slides
 TANGENT_STEPS = 4  # of the method of multipliers in a derivative
 
 
@@ -80,7 +81,8 @@ def program_of(problem: Problem, cone: str, cap: float | None = None) -> ConePro
     """Make the program of a step; `cap` is the largest slope times mobility, None that of convex programs."""
     # A cone that lifts what slides pushes across a gap: gates on its contacts have no single solution.
     gate = "all" if cone == "coulomb" else "limits"
-    return convex_program(problem, row_material(problem), pyramid=cone == "pyramid", gate=gate, cap=cap)
+    rows = row_material(problem, cone in LIFTS)
+    return convex_program(problem, rows, pyramid=cone == "pyramid", gate=gate, cap=cap)
 
 
 def _search(problem: Problem, start: jax.Array, settings: Settings) -> tuple[jax.Array, ...]:
@@ -190,7 +192,8 @@ def solve_velocity(
         still = terms.replace(
             gdot_v=terms.gdot_v + terms.surface / problem.dt, surface=None, surface_before=None
         )
-        problem = problem.replace(terms=still, beside=terms.surface_before)
+        before = terms.surface if terms.surface_before is None else terms.surface_before
+        problem = problem.replace(terms=still, beside=before)
         v, info = solve_velocity(problem, warm_start, settings)
         nb, nl, nc, axes = count_rows(terms.kind)
         running = terms.surface[nb + nl :].reshape(nc, axes)[:, 1:]
@@ -301,6 +304,7 @@ def solve(
     - "associated": one convex problem, unique, for proofs and long chains of bodies. Friction is
       right, but sliding lifts the normal law by mu |u_t|: a gap of (h + B / K) mu |u_t|, and what cannot lift
       jams. Contacts push across a gap of (B / K) |u_n|.
+      With `ScaledSprings` friction has the mass and damper of the normal, as in MuJoCo, and creeps.
     - "pyramid": associated, with |lam_t1| <= mu lam_n and |lam_t2| <= mu lam_n: friction up to sqrt(2) mu.
     - "coupled", with formulation="min_norm": the paper's QCQP (181-198), wrong while sliding; for comparison.
 

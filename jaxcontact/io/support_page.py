@@ -86,6 +86,7 @@ def _lines() -> Iterator[str]:
         "",
         f"- option: {', '.join(SOLVER_OPTIONS)}",
         "- solref and solimp of equalities, and of friction, which sticks here and creeps in MuJoCo",
+        '  and with `Settings(cone="associated")`',
         "- torsional and rolling friction (condim 4, 6) in the plane; in space `Compliant` alone has them;",
         "  the second tangent's friction of pairs",
         "- motion of mocap bodies with joints or tendons on them; that of others is `mocap=` of a rollout",

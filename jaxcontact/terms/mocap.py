@@ -26,8 +26,8 @@ def rates_beside(
 ) -> tuple[jax.Array | None, jax.Array | None]:
     """Compute what running surfaces and mocap bodies add to the rates of all rows: before a step, and in it.
 
-    `found` are the contacts, `index` their numbers among the candidates if some are selected. Before the
-    step it is None where no mocap body moves, in it where no surface runs either.
+    `found` are the contacts, `index` their numbers among the candidates if some are selected. None where
+    no mocap body moves and no surface runs.
     """
     twists = model.params.mocap_velocity
     runs = found is not None and model.params.surface_velocity is not None
@@ -45,7 +45,7 @@ def rates_beside(
             running = surface_rows(model, *found, index)
             parts.append(jnp.broadcast_to(running, (2, *running.shape)))
         rows = jnp.concatenate([rows, sum(parts[1:], parts[0]).reshape(2, -1)], axis=1)
-    return (None if twists is None else rows[0]), rows[1]
+    return rows[0], rows[1]
 
 
 def _moved_contacts(

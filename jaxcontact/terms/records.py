@@ -151,7 +151,7 @@ class ConstraintTerms(Record):
         kind: (nr,) the `Kind` of each row (static).
         dry: (nd,) largest force of dry friction of each row `DRY`, N or N m; None without such rows.
         surface: (nr,) what running surfaces and moving mocap bodies add to the rates G v; None if none does.
-        surface_before: (nr,) the same before the step, where that differs: of mocap bodies; else None.
+        surface_before: (nr,) the same before the step; None if it is `surface`.
         apart: True if every limit moves one velocity alone, as those of hinges and slides do (static).
     """
 
