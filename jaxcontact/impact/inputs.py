@@ -117,15 +117,17 @@ def check_impulse_max(impulse_max: jax.Array, shape: tuple[int, ...]) -> None:
             raise ValueError(f"impulse_max: expected finite numbers >= 0 (N s), got {values}")
 
 
-def check_clearance(clearance: jax.Array | None, shape: tuple[int, ...]) -> None:
-    """Raise if the speeds at which contacts may approach have the wrong shape, or a known one is bad."""
+def check_clearance(clearance: jax.Array | None, terms: ContactTerms) -> None:
+    """Raise if a clearance, of normals (nc,) or all directions (nc, 1 + nt), has another shape or is bad."""
     if clearance is None:
         return
-    check_array("clearance", clearance, shape)
+    of_normals = jnp.ndim(clearance) < 2
+    nc, nt = terms.J_t.shape[:2]
+    check_array("clearance", clearance, (nc,) if of_normals else (nc, 1 + nt))
     if is_concrete(clearance):
         values = np.asarray(clearance)
-        if not np.all(np.isfinite(values)) or np.any(values < 0):
-            raise ValueError(f"clearance: expected finite numbers >= 0 (m/s), got {values}")
+        if not np.all(np.isfinite(values)) or (of_normals and np.any(values < 0)):
+            raise ValueError(f"clearance: expected finite numbers{' >= 0' * of_normals} (m/s), got {values}")
 
 
 def prepare_clearance(clearance: jax.Array | None) -> tuple[jax.Array | None, jax.Array]:
@@ -133,7 +135,8 @@ def prepare_clearance(clearance: jax.Array | None) -> tuple[jax.Array | None, ja
     if clearance is None:
         return None, jnp.uint32(0)
     finite = jnp.all(jnp.isfinite(clearance))
-    status = flag(~finite, Status.NONFINITE) | flag(jnp.any(clearance < 0), Status.INVALID)
+    negative = jnp.ndim(clearance) < 2 and jnp.any(clearance < 0)
+    status = flag(~finite, Status.NONFINITE) | flag(negative, Status.INVALID)
     return jnp.where(status == 0, clearance, 0.0), status
 
 

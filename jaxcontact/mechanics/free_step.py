@@ -18,11 +18,12 @@ from jaxcontact.algebra import implicit
 from jaxcontact.mechanics import tendons
 from jaxcontact.mechanics.configuration import position_rate, retract
 from jaxcontact.mechanics.half_turns import by_spin, skew_blocks, spread, turn_back
-from jaxcontact.mechanics.mass_centres import Centres, centres_at, retract_centres
+from jaxcontact.mechanics.mass_centres import Centres, centres_at, linear_places, retract_centres
 from jaxcontact.mechanics.midpoint_search import resolution_of, search, turn_free_bodies
 from jaxcontact.mechanics.motion_equations import applied_forces, energies, free_masses, mass_matrix_at
 from jaxcontact.mechanics.system import Model, Params, State, System, free_poses
 from jaxcontact.mechanics.tree import dofs, of_kind, roots
+from jaxcontact.mechanics.turned_momentum import FreeJoints, TurnedMomentum, momentum_of_tree
 
 STIFFEST = 1e6  # largest mass that a stiff spring adds to its joint, relative to that of the joint
 
@@ -33,16 +34,19 @@ class FreeStep(Record):
     Attributes:
         rate: (nv,) velocity that moves q: at the end q is retract(q, dt rate).
         v: (nv,) velocity at the end.
+        ahead: (nv,) velocity from which impulses of constraints start; moves q as `rate`.
         M: mass matrix that impulses of constraints meet: with springs, dampers and gains of actuators.
-        push: (nv,) impulse that changes v to the velocity at which impulses of constraints start: springs and
-            dampers act as at the end of the step.
+        push: (nv,) impulse that changes `ahead`, too: springs and dampers act as at the end of the step.
+        turned: angular momenta of quaternions; None without any.
         settled: bool, True if the equations of the step are solved.
     """
 
     rate: jax.Array
     v: jax.Array
+    ahead: jax.Array
     M: Any
     push: jax.Array
+    turned: TurnedMomentum | None
     settled: jax.Array
 
 
@@ -111,24 +115,34 @@ def free_step(
     start = state.v if centres is None else centres.velocity_of_centres(state.v)
     w, impulse, settled = _solve(model.system, data, start)
     half = 0.5 * dt * w
-    momentum = by_spin(structure, turn_back, data.p, half) + impulse
-    momentum = by_spin(structure, turn_back, momentum, half)
+    midway = by_spin(structure, turn_back, data.p, half)
+    momentum = by_spin(structure, turn_back, midway + impulse, half)
     q, kinematics = retract_centres(model, state.q, centre, dt * w)
-    rate = w
+    rate, at_end, joints = w, None, None
     if centres is not None:
         at_end = centres_at(model.system, kinematics)
         assert at_end is not None
         momentum = at_end.force_at_joints(momentum)
         rate = _rate_of_joints(model.system, state.q, q, w, dt)
-    v = implicit.positive_solver(mass_matrix_at(model, q, kinematics))(momentum)
+        joints = FreeJoints(centres.centre, centres.drift_rows(), rate - centres.velocity_of_joints(w))
+    divide_by_mass = implicit.positive_solver(mass_matrix_at(model, q, kinematics))
+    v = ahead = divide_by_mass(momentum)
+    turned = None
+    if structure.quaternions:
+        rows, momenta = dense, (data.p, midway, impulse)
+        if centres is not None:
+            rows = jax.vmap(centres.force_at_centres, 1, 1)(dense)
+        turned = momentum_of_tree(structure, momenta, rows, divide_by_mass, joints)
+        end = v if at_end is None else at_end.velocity_of_centres(v)
+        ahead = turned.velocity_ahead(structure, end, half)
     push = jnp.zeros_like(v)
     if springs is not None:
-        late = dt * (springs.damping @ v) + dt * dt * (springs.stiffness @ v)
+        late = dt * (springs.damping @ ahead) + dt * dt * (springs.stiffness @ ahead)
         push = _spring_impulse(springs, rate, dt) - late
         M = dense + dt * (springs.damping + dt * springs.stiffness)
     if system.drive is not None:
         push = push + dt * _drive_change(model, state, dt, rate)
-    return FreeStep(rate=rate, v=v, M=M, push=push, settled=settled)
+    return FreeStep(rate=rate, v=v, ahead=ahead, M=M, push=push, turned=turned, settled=settled)
 
 
 def _drive_change(model: Model, state: State, dt: jax.Array, rate: jax.Array) -> jax.Array:
@@ -145,25 +159,34 @@ def _rate_of_joints(system: System, q: jax.Array, end: jax.Array, w: jax.Array, 
     tree = system.structure.tree
     free = of_kind(tree, "free")
     places = np.array(tree.position_starts)[free][:, None] + np.arange(3)
-    linear = np.array(tree.velocity_starts)[free][:, None] + np.arange(3)
-    return w.at[linear].set((end[places] - q[places]) / dt)
+    return w.at[linear_places(system.structure)].set((end[places] - q[places]) / dt)
 
 
 def take_free_step(
-    system: System, free: FreeStep, v: jax.Array, touched: jax.Array
+    model: Model, q: jax.Array, free: FreeStep, v: jax.Array, touched: jax.Array, dt: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Choose the velocity (nv,) at the end of a step, and the one that moves q, from `v` of its constraints.
 
-    Parts of a mechanism in which constraints act on a velocity, `touched` (nv,), move by backward Euler; the
-    other parts move by the free step.
+    Parts of a mechanism in which constraints act on a velocity, `touched` (nv,), move at `v`, as by backward
+    Euler, and free joints keep their momentum; the other parts move by the free step.
     """
+    system, turned = model.system, free.turned
     parts = _parts(system)
     if parts is None:
         moved = jnp.broadcast_to(jnp.any(touched), touched.shape)
     else:
         member = jnp.asarray(parts[None] == np.unique(parts)[:, None], v.dtype)
         moved = member.T @ (member @ touched.astype(v.dtype)) > 0
-    return jnp.where(moved, v, free.v), jnp.where(moved, v, free.rate)
+    rate = jnp.where(moved, v, free.rate)
+    if turned is not None:
+        v = turned.velocity_at_end(system.structure, v, free.ahead, dt)
+        if turned.joints is not None:
+            moves = turned.joints.velocity_of_centres(system.structure, rate)
+            end, kinematics = retract_centres(model, q, turned.joints.centre, dt * moves)
+            rate, at_end = _rate_of_joints(system, q, end, rate, dt), centres_at(system, kinematics)
+            assert at_end is not None
+            v = at_end.velocity_of_joints(v)
+    return jnp.where(moved, v, free.v), rate
 
 
 def _parts(system: System) -> np.ndarray | None:
@@ -187,16 +210,25 @@ def _free_bodies_step(model: Model, state: State, controls: jax.Array, dt: jax.A
     v, pushed = state.v.reshape(nb, -1), controls.reshape(nb, -1)
     fall = dt * (model.params.gravity[None] + pushed[:, :dim] / model.params.mass[:, None])
     linear = v[:, :dim] + fall
-    settled = jnp.asarray(True)
+    settled, turned = jnp.asarray(True), None
     if dim == 3:
         inertia = jnp.where(model.params.inertia > 0, model.params.inertia, 1.0)
-        turning, spin, settled = turn_free_bodies(inertia, v[:, dim:], dt * pushed[:, dim:], dt)
+        torque_impulse = dt * pushed[:, dim:]
+        turning, spin, settled = turn_free_bodies(inertia, v[:, dim:], torque_impulse, dt)
+        start = inertia * v[:, dim:]
+        midway = jax.vmap(turn_back)(start, 0.5 * dt * turning)
+        turned = TurnedMomentum(
+            start=start, midway=midway, impulse=torque_impulse, rows=inertia, mobility=1.0 / inertia
+        )
     else:
         spin = v[:, dim:] + dt * pushed[:, dim:] / masses[:, dim:]
         turning = 0.5 * (v[:, dim:] + spin)
     rate = jnp.concatenate([v[:, :dim] + 0.5 * fall, turning], axis=1).ravel()
     end = jnp.concatenate([linear, spin], axis=1).ravel()
-    return FreeStep(rate=rate, v=end, M=M, push=jnp.zeros_like(end), settled=settled)
+    ahead = end if turned is None else turned.velocity_ahead(model.structure, end, 0.5 * dt * rate)
+    return FreeStep(
+        rate=rate, v=end, ahead=ahead, M=M, push=jnp.zeros_like(end), turned=turned, settled=settled
+    )
 
 
 def _springs(

@@ -16,7 +16,7 @@ from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.kinematics import Kinematics
 from jaxcontact.mechanics.motion_equations import kinematics_of
 from jaxcontact.mechanics.spatial import add, cross3, scale, sum_along
-from jaxcontact.mechanics.system import Model, System
+from jaxcontact.mechanics.system import Model, Structure, System
 from jaxcontact.mechanics.tree import dofs, of_kind, roots
 
 
@@ -40,6 +40,10 @@ class Centres(NamedTuple):
     def drift(self, v: jax.Array) -> jax.Array:
         """Compute the velocities (k, 3) of the centres relative to the free joints."""
         return jnp.asarray(self.member, v.dtype) @ (self.arm * v[:, None])
+
+    def drift_rows(self) -> jax.Array:
+        """Return the rows (k, 3, nv) of `drift`."""
+        return jnp.asarray(self.member, self.arm.dtype)[:, None] * self.arm.T[None]
 
     def velocity_of_joints(self, v: jax.Array) -> jax.Array:
         """Convert velocities (nv,) of the centres to those of the joints."""
@@ -74,6 +78,13 @@ class Centres(NamedTuple):
         return jax.vmap(self.force_at_centres, in_axes=1, out_axes=1)(columns)
 
 
+def linear_places(structure: Structure) -> np.ndarray:
+    """List the indices in v (k, 3) of the linear velocities of free joints of a tree."""
+    tree = structure.tree
+    assert tree is not None
+    return np.array(tree.velocity_starts)[of_kind(tree, "free")][:, None] + np.arange(3)
+
+
 def centres_at(system: System, kinematics: Kinematics) -> Centres | None:
     """Compute the centres of a tree from its kinematics; return None without a free joint."""
     tree = system.structure.tree
@@ -83,7 +94,7 @@ def centres_at(system: System, kinematics: Kinematics) -> Centres | None:
     bodies = np.array([tree.joints[j].body for j in free])
     carries = (roots(tree)[None] == bodies[:, None]).astype(float)  # (k, nb)
     total, moment = sum_along(carries.T, (inertias.mass, inertias.moment))
-    linear = np.array(tree.velocity_starts)[free][:, None] + np.arange(3)
+    linear = linear_places(system.structure)
     member = carries[:, table.body]
     member[:, linear.ravel()] = 0.0
     (spin, velocity), (mass, arm) = (
@@ -105,7 +116,7 @@ def retract_centres(
         return moved, kinematics_of(model, moved)
     tree = model.structure.tree
     free = of_kind(tree, "free")
-    linear = np.array(tree.velocity_starts)[free][:, None] + np.arange(3)
+    linear = linear_places(model.structure)
     moved = retract(model.system, q, delta.at[linear].set(0.0))
     kinematics = kinematics_of(model, moved)
     centres = centres_at(model.system, kinematics)

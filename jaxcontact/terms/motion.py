@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import checked
-from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix, mass_matrix_at
+from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import jit
@@ -24,9 +24,7 @@ from jaxcontact.terms import contacts
 from jaxcontact.terms.closed_loops import project_rows
 from jaxcontact.terms.constraints import (
     check_sizes,
-    constraint_terms,
     constraint_terms_at,
-    contact_terms,
     contacts_in_motion,
 )
 from jaxcontact.terms.joints import count_constraints
@@ -112,25 +110,25 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
 
 
 @checked()
-def unilateral_terms(model: Model, state: State) -> ContactTerms:
+def unilateral_terms(model: Model, state: State) -> tuple[ContactTerms, jax.Array]:
     """Compute `contact_terms`, followed by the limits of a mechanism as contacts without friction.
 
     Dry friction of joints is not among them. Loops and joints held by `constraints` are rigid.
+
+    Returns:
+        Terms of n = nc + nl contacts and limits, and the rates (n, dim) of their velocities at constant v.
 
     Raises:
         ValueError: as `contact_terms`.
 
     Derivative: as `contact_terms`.
     """
-    refuse_surfaces(model.params)
-    if model.system.constraints is None and model.structure.num_contacts:
-        return contact_terms(model, state)
-    rows = constraint_terms(model, state)
-    terms, _ = _as_contacts(model, state, mass_matrix(model, state.q), rows)
-    if rows.dry is not None:
-        terms = terms.take(np.arange(terms.phi.shape[0] - rows.dry.shape[0]))
-    held = np.array(rows.kind, int) == BILATERAL
-    return project_terms(terms, rows.G[held]) if np.any(held) else terms
+    moving = moving_terms(model, state)
+    terms, drift = moving.terms, moving.drift
+    if moving.bound.shape[0]:
+        count = terms.phi.shape[0] - moving.bound.shape[0]
+        terms, drift = terms.take(np.arange(count)), drift[:count]
+    return (terms if moving.loops is None else project_terms(terms, moving.loops.rows)), drift
 
 
 def project_terms(terms: ContactTerms, G: jax.Array) -> ContactTerms:

@@ -31,7 +31,7 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
 
-@checked(v="nv", clearance="nc", num_directions=check_sides)
+@checked(v="nv", clearance="nc | nc nt+1", num_directions=check_sides)
 def anitescu_potra(
     terms: ContactTerms,
     v: jax.Array,
@@ -55,8 +55,8 @@ def anitescu_potra(
         solver: settings of its search, `CoulombNewton` for the circular cone, `Lemke` for sides; None is
             the default.
         clearance: (nc,) speed >= 0 at which each contact may still approach, m/s: J_n v_plus >= -clearance
-            replaces J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996). None
-            is zero.
+            replaces J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996).
+            With (nc, 1 + nt), J v_plus + clearance replaces J v_plus: surfaces that move. None is zero.
 
     Returns:
         v_plus (nv,) and ImpactInfo.
@@ -74,7 +74,7 @@ def anitescu_potra(
         before slide, rest before separation.
     """
     inputs.check(terms, v)
-    inputs.check_clearance(clearance, jnp.shape(terms.phi))
+    inputs.check_clearance(clearance, terms)
     return _anitescu_potra(terms, v, num_directions, solver, clearance)
 
 
@@ -103,7 +103,7 @@ def _anitescu_potra(
     return jnp.where(bad, v_in, v_plus), info
 
 
-@checked(v="nv", max_impacts=check_rows, clearance="nc", num_directions=check_sides)
+@checked(v="nv", max_impacts=check_rows, clearance="nc | nc nt+1", num_directions=check_sides)
 def sequential(
     terms: ContactTerms,
     v: jax.Array,
@@ -141,7 +141,7 @@ def sequential(
     inputs.check(terms, v)
     cycle = inputs.check_order("order", order, terms.phi.shape[0])
     inputs.check_count("max_impacts", max_impacts)
-    inputs.check_clearance(clearance, jnp.shape(terms.phi))
+    inputs.check_clearance(clearance, terms)
     return _sequential(terms, v, cycle, int(max_impacts), num_directions, clearance)
 
 

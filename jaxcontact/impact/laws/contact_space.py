@@ -34,7 +34,7 @@ class ContactSpace(Record):
         mu: (nc,) friction in scaled impulses.
         mass: M (nv, nv).
         active: (nc,) bool.
-        clearance: (nc,) scaled speeds at which contacts may still approach; None is none.
+        clearance: (r,) scaled velocities that the law adds to J v; None is none.
     """
 
     jacobian: jax.Array
@@ -52,14 +52,15 @@ class ContactSpace(Record):
         return self.scale.shape[0] // self.mu.shape[0] - 1
 
     def rates(self, v: jax.Array) -> jax.Array:
-        """Compute the scaled velocities (r,) that the law bounds: J v, on normals with the clearance."""
+        """Compute the scaled velocities (r,) that the law bounds: J v with the clearance."""
         u = self.jacobian @ v
-        return u if self.clearance is None else u.at[:: 1 + self.num_tangents].add(self.clearance)
+        return u if self.clearance is None else u + self.clearance
 
     def normal_rates(self, v: jax.Array) -> jax.Array:
         """Compute the normal components (nc,) of `rates`."""
-        u = self.jacobian[:: 1 + self.num_tangents] @ v
-        return u if self.clearance is None else u + self.clearance
+        normals = slice(None, None, 1 + self.num_tangents)
+        u = self.jacobian[normals] @ v
+        return u if self.clearance is None else u + self.clearance[normals]
 
 
 class ImpactInfo(Info):
@@ -84,7 +85,7 @@ class ImpactInfo(Info):
 
 
 def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> ContactSpace:
-    """Compute the scaled contact matrices of `terms`; `clearance` (nc,) is in m/s."""
+    """Compute the scaled contact matrices of `terms`; `clearance` (nc,) or (nc, 1 + nt) is in m/s."""
     nc, nt, nv = terms.J_t.shape
     jacobian = jnp.concatenate([terms.J_n[:, None, :], terms.J_t], axis=1)
     jacobian = jnp.where(terms.active[:, None, None], jacobian, 0.0).reshape(-1, nv)
@@ -104,6 +105,9 @@ def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> Co
     mu = terms.mu * scale[:, 0] / scale[:, 1]
     scale = scale.reshape(-1)
     jacobian, response = jacobian * scale[:, None], response * scale[None, :]
+    if clearance is not None:
+        clearance = clearance if clearance.ndim == 2 else jnp.pad(clearance[:, None], ((0, 0), (0, nt)))
+        clearance = jnp.where(terms.active[:, None], scale.reshape(nc, 1 + nt) * clearance, 0.0).ravel()
     return ContactSpace(
         jacobian=jacobian,
         response=response,
@@ -112,7 +116,7 @@ def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> Co
         mu=mu,
         mass=terms.M,
         active=terms.active,
-        clearance=None if clearance is None else jnp.where(terms.active, scale[:: 1 + nt] * clearance, 0.0),
+        clearance=clearance,
     )
 
 

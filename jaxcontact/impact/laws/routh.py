@@ -207,7 +207,7 @@ def _check_resolve(
     inputs.check_impulse_max(impulse_max, (*steps, jnp.shape(terms.phi)[0]))
     check_selection(terms, settings.selection, SELECTIONS, settings.num_directions)
     e = energetic_restitution.check(terms, restitution)
-    inputs.check_clearance(clearance, jnp.shape(terms.phi))
+    inputs.check_clearance(clearance, terms)
     if clearance is not None and e is not None:
         raise ValueError("clearance: expected None with restitution; contacts that open rebound touch")
     return e

@@ -52,7 +52,9 @@ def stopping_impulse(terms: ContactTerms, v: jax.Array, clearance: jax.Array | N
     """
     response = implicit.solve_spd(terms.M, terms.J_n.T)
     mobility = jnp.sum(terms.J_n.T * response, axis=0)
-    rate = terms.J_n @ v if clearance is None else terms.J_n @ v + clearance
+    rate = terms.J_n @ v
+    if clearance is not None:
+        rate = rate + (clearance if clearance.ndim < 2 else clearance[:, 0])
     impulse = jnp.where(terms.active & (mobility > 0), -rate / jnp.where(mobility > 0, mobility, 1.0), 0.0)
     largest = impulse[jnp.argmax(lax.stop_gradient(impulse))]
     return jnp.where(largest > 0, largest, 1.0)

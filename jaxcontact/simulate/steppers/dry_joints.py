@@ -34,7 +34,7 @@ def dry_rows(model: Model) -> DryRows | None:
 def with_dry_joints(
     terms: ContactTerms, v: jax.Array, clearance: jax.Array, dry: DryRows, dt: jax.Array
 ) -> tuple[ContactTerms, jax.Array, jax.Array]:
-    """Append the contacts of dry rows, with their coordinates, to terms, velocity and clearance (nu,)."""
+    """Append the contacts of dry rows, with their coordinates, to terms, velocity and clearance (nu, dim)."""
     count, nt = dry.bound.shape[0], terms.J_t.shape[1]
     mobility = jnp.sum(dry.rows.T * implicit.solve_spd(terms.M, dry.rows.T), axis=0)
     mass = jax.lax.stop_gradient(1.0 / jnp.where(mobility > 0.0, mobility, 1.0))
@@ -50,4 +50,4 @@ def with_dry_joints(
         mu=jnp.append(terms.mu, jnp.ones(count, M.dtype)),
         active=jnp.append(terms.active, dry.bound > 0.0),
     )
-    return wider, jnp.append(v, -dt * dry.bound / mass), jnp.append(clearance, jnp.zeros(count, M.dtype))
+    return wider, jnp.append(v, -dt * dry.bound / mass), jnp.pad(clearance, ((0, count), (0, 0)))

@@ -45,11 +45,13 @@ class Answer(NamedTuple):
 class Progress(NamedTuple):
     """A step so far: state and terms after its last strike, and the account of all laws.
 
-    `terms` has no gap below zero. `left` is what is left of dt; `more` is False at the end of the step.
+    `terms` has no gap below zero; `drift` (nu, 1 + nt) are rates of contact velocities at constant v, zero
+    after a strike. `left` is what is left of dt; `more` is False at the end of the step.
     """
 
     state: State
     terms: ContactTerms
+    drift: jax.Array
     left: jax.Array
     account: Answer
     more: jax.Array
@@ -80,30 +82,41 @@ def no_answer(v: jax.Array, impulse: jax.Array) -> Answer:
 
 def start_of_constraints(free: FreeStep) -> jax.Array:
     """Compute the velocity (nv,) that impulses of contacts and limits start from."""
-    return free.v + implicit.solve_spd(free.M, free.push[:, None])[:, 0]
+    return free.ahead + implicit.solve_spd(free.M, free.push[:, None])[:, 0]
 
 
-def within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array:
+def within_reach(terms: ContactTerms, drift: jax.Array, v: jax.Array, dt: jax.Array) -> jax.Array:
     """Find the contacts (nu,) that can close within the step.
 
     No law adds energy, so |J v+| <= |J|_g |v|_M.
     """
-    terms, v, dt = lax.stop_gradient((terms, v, dt))
+    terms, drift, v, dt = lax.stop_gradient((terms, drift, v, dt))
     size = jnp.sqrt(jnp.sum(terms.J_n.T * implicit.solve_spd(terms.M, terms.J_n.T), axis=0))
-    return terms.phi <= jnp.maximum(dt * size * mass_norm(terms.M, v), touch_tolerance(terms.J_n))
+    return terms.phi + 0.5 * dt**2 * drift[:, 0] <= jnp.maximum(
+        dt * size * mass_norm(terms.M, v), touch_tolerance(terms.J_n)
+    )
 
 
 def press(
-    laws: Laws, model: Model, state: State, terms: ContactTerms, free: FreeStep, allowed: Any, dt: jax.Array
+    laws: Laws,
+    model: Model,
+    state: State,
+    contacts: tuple[ContactTerms, jax.Array],
+    free: FreeStep,
+    allowed: Any,
+    dt: jax.Array,
 ) -> tuple[Answer, jax.Array]:
     """Apply the law of contacts that press, over dt, to dry joints and the `allowed` contacts within reach.
 
+    Gaps and slips of the step are those of rows in its middle: of `contacts`, terms and drift (nu, 1 + nt), a
+    gap ends at phi + dt J_n v+ + dt^2 drift_n / 2.
     Loops hold at the velocity that the law starts from, and its impulses do not change that: contacts and dry
     joints act through P, the projection on G v = 0 in the metric of M.
 
     Returns the answer, and the velocities (nv,) on which contacts, dry joints or loops act.
     """
     ahead, dry, held = start_of_constraints(free), dry_rows(model), held_rows(model, state.q)
+    terms, drift = contacts
     terms = terms.replace(M=free.M)
     if held is not None:
         ahead = project_velocity(free.M, held, ahead)
@@ -115,8 +128,8 @@ def press(
     if not nu and dry is None:
         none = jnp.zeros((0, 1 + terms.J_t.shape[1]), ahead.dtype)
         return no_answer(ahead, none), jnp.ones(nv, bool) if held is None else jnp.any(held != 0.0, axis=0)
-    terms = terms.replace(active=within_reach(terms, ahead, dt) & allowed)
-    asked = terms, ahead, terms.phi / dt
+    terms = terms.replace(active=within_reach(terms, drift, ahead, dt) & allowed)
+    asked = terms, ahead, (0.5 * dt * drift).at[:, 0].add(terms.phi / dt)
     if dry is not None:
         asked = with_dry_joints(*asked, dry, dt)
     v, info = laws.press(*asked[:2], laws.key, clearance=asked[2])
@@ -134,12 +147,17 @@ def touched_velocities(terms: ContactTerms, impulse: jax.Array) -> jax.Array:
 
 
 def step_at_once(
-    laws: Laws, model: Model, state: State, terms: ContactTerms, controls: jax.Array, dt: jax.Array
+    laws: Laws,
+    model: Model,
+    state: State,
+    contacts: tuple[ContactTerms, jax.Array],
+    controls: jax.Array,
+    dt: jax.Array,
 ) -> tuple[State, Answer]:
     """Make a step in which contacts press and none strikes; return the end, with depth, and the answer."""
-    free = free_step(model, state, controls, dt, terms.M, kinematics_of(model, state.q))
-    answer, touched = press(laws, model, state, terms, free, True, dt)
-    v, rate = take_free_step(model.system, free, answer.v, touched)
+    free = free_step(model, state, controls, dt, contacts[0].M, kinematics_of(model, state.q))
+    answer, touched = press(laws, model, state, contacts, free, True, dt)
+    v, rate = take_free_step(model, state.q, free, answer.v, touched, dt)
     q = retract(model.system, state.q, dt * rate)
     status = answer.status | flag(~free.settled, Status.MAX_ITERS)
     return State(q=q, v=v, t=state.t + dt), answer._replace(status=status)
@@ -149,7 +167,7 @@ def step_with_strikes(
     laws: Laws,
     model: Model,
     state: State,
-    terms: ContactTerms,
+    contacts: tuple[ContactTerms, jax.Array],
     controls: jax.Array,
     dt: jax.Array,
     max_strikes: int,
@@ -160,8 +178,9 @@ def step_with_strikes(
     from a quarter of that speed on. After `max_strikes` times those that are left of the step come at once
     (UNTIMED). Returns as `step_at_once`.
     """
-    none = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), dt.dtype)
-    progress = Progress(state, terms, dt, no_answer(state.v, none), jnp.asarray(True))
+    progress = Progress(
+        state, *contacts, dt, no_answer(state.v, jnp.zeros_like(contacts[1])), jnp.asarray(True)
+    )
 
     def advance(progress: Progress, number: jax.Array) -> tuple[Progress, None]:
         key = None if laws.key is None else jax.random.fold_in(laws.key, number)
@@ -184,9 +203,9 @@ def _to_next_strike(
     slowest = jnp.abs(terms.J_n @ ahead - rate) * (dt / left) + collision_tolerance(rate.dtype)
     touches = terms.phi <= touch_tolerance(terms.J_n)
     fast = progress.more & (more >= 0) & (rate < -jnp.where(touches, 1.0, SLOW_FRACTION) * slowest)
-    pressed, touched = press(laws, model, state, terms, free, ~fast, left)
+    pressed, touched = press(laws, model, state, (terms, progress.drift), free, ~fast, left)
     pressed = pressed._replace(status=pressed.status | flag(~free.settled, Status.MAX_ITERS))
-    v, rate_of_q = take_free_step(model.system, free, pressed.v, touched)
+    v, rate_of_q = take_free_step(model, state.q, free, pressed.v, touched, left)
     path = _Path(model.params, state.q, state.v, rate_of_q, left)
     # A contact that closes at the very end, but for round-off, strikes now, and not at rest in the next step.
     end = collision_tolerance(rate.dtype) * left * jnp.abs(terms.J_n @ v)
@@ -200,7 +219,7 @@ def _to_next_strike(
             v=state.v + share * (v - state.v),
             t=state.t + share * left,
         )
-        at_strike = unilateral_terms(model, then)
+        at_strike, _ = unilateral_terms(model, then)
         near = at_strike.phi <= touch_tolerance(at_strike.J_n)
         near |= jnp.where(more > 0, first, closes) | (pressed.impulse[:, 0] > 0)
         at_strike = at_strike.replace(phi=jnp.maximum(at_strike.phi, 0.0), active=near & jnp.any(closes))
@@ -212,12 +231,20 @@ def _to_next_strike(
         rest = left - share * left
         rest = rest + lax.stop_gradient(jnp.maximum(LEAST_REST * dt - rest, 0.0))
         account = add_answers(add_answers(progress.account, pressed, share), answer, 1.0)
-        return Progress(then.replace(v=answer.v), at_strike, rest, account, jnp.asarray(True))
+        return Progress(
+            then.replace(v=answer.v),
+            at_strike,
+            jnp.zeros_like(progress.drift),
+            rest,
+            account,
+            jnp.asarray(True),
+        )
 
     def finish() -> Progress:
         q = retract(model.system, state.q, left * rate_of_q)
         then = State(q=q, v=v, t=state.t + left)
-        return Progress(then, terms, left, add_answers(progress.account, pressed, 1.0), jnp.asarray(False))
+        account = add_answers(progress.account, pressed, 1.0)
+        return Progress(then, terms, progress.drift, left, account, jnp.asarray(False))
 
     return lax.cond(jnp.any(closes), strike, finish)
 

@@ -58,10 +58,11 @@ class TimeStepping(Record):
     """Steps of fixed length under an impact law; Stewart & Trinkle (1996), Anitescu & Potra (1997).
 
     v^ is the velocity of the free step, which is that of `jc.compliant`, of second order; the law makes v+ of
-    v^ with J_n v+ >= -gap / dt, so that a contact may close within the step but not gain a depth; if one
-    pushes, q+ is q retracted by dt v+, and the depth that its curvature leaves, of the order of dt^2, is
-    removed in q alone as by `jc.project`. First order in dt with contacts. Kinetic plus potential energy of a
-    mechanism with constant M in constant gravity rises only by the work of that projection.
+    v^ with J_n v+ >= -gap / dt, so that a contact may close within the step but not gain a depth; J v+ is
+    that midway, with half of the change of J. If one pushes, q+ is q retracted by dt v+; the depth that is
+    left, of the order of dt^3, is removed in q alone as by `jc.project`. Free bodies keep their angular
+    momentum, turned by dt v+. First order in dt with contacts. Kinetic plus potential energy of bodies in
+    constant gravity may rise by the order of dt^2 in a step whose contacts turn them.
 
     A law is inelastic with friction, and gets every step, or else only strikes: contacts that close within
     the step and approach faster than the forces of one step make them. The step goes to the first time at
@@ -161,12 +162,12 @@ class TimeStepping(Record):
             none = no_answer(free.v, jnp.zeros((0, model.structure.dim), free.v.dtype))
             status = flag(~free.settled, Status.MAX_ITERS)
             return State(q=q, v=free.v, t=state.t + dt), none._replace(status=status)
-        terms = unilateral_terms(model, state)
+        terms, drift = unilateral_terms(model, state)
         deep = flag(jnp.any(terms.phi < -least_penetration(state.q)), Status.PENETRATION)
         terms = terms.replace(phi=jnp.maximum(terms.phi, 0.0))
         laws = Laws(self.impact, pressing_law(self.impact), key)
         if laws.press is laws.strike:
-            then, answer = step_at_once(laws, model, state, terms, tau, dt)
+            then, answer = step_at_once(laws, model, state, (terms, drift), tau, dt)
         else:
-            then, answer = step_with_strikes(laws, model, state, terms, tau, dt, self.max_strikes)
+            then, answer = step_with_strikes(laws, model, state, (terms, drift), tau, dt, self.max_strikes)
         return then, answer._replace(status=answer.status | deep)

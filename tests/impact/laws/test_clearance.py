@@ -39,10 +39,24 @@ def test_a_contact_approaches_at_its_clearance_and_no_faster(name):
 
 def test_bad_ones_are_named():
     v = BLOCK.initial_state().v
-    with pytest.raises(ValueError, match=r"clearance: expected shape \(2,\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"clearance: expected shape \(2,\) or \(2, 2\), got \(3,\)"):
         jc.impact.anitescu_potra(TERMS, v, clearance=jnp.zeros(3))
     with pytest.raises(ValueError, match="clearance: expected finite numbers >= 0"):
         jc.impact.anitescu_potra(TERMS, v, clearance=jnp.array([-1.0, 0.0]))
     with pytest.raises(ValueError, match="clearance: expected None with restitution"):
         law = jc.impact.Routh(impulse_step=0.2, max_steps=4, restitution=0.5)
         law(TERMS, v, jax.random.key(0), clearance=jnp.zeros(2))
+
+
+@pytest.mark.parametrize("num_directions", [None, 4])
+def test_a_clearance_along_contacts_is_a_surface_that_moves(num_directions):
+    """A block that falls flat on a belt is taken along if friction suffices, else slides by mu times its fall."""
+    fall, belt, mu = 0.5, jnp.array([0.05, 2.0]), 0.2
+    terms = TERMS.replace(mu=jnp.full(2, mu))
+    law = jc.impact.AnitescuPotra(num_directions=num_directions)
+    clearance = jnp.zeros((2, 2, 2)).at[:, :, 1].set(belt[:, None])
+    start = jnp.array([0.0, -fall, 0.0])
+    v_plus, info = jax.jit(jax.vmap(lambda c: law(terms, start, clearance=c)))(clearance)
+    assert not np.any(info.status)
+    np.testing.assert_allclose(v_plus[0], [-0.05, 0.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(v_plus[1], [-mu * fall, 0.0, 0.0], atol=1e-12)

@@ -1,0 +1,41 @@
+"""A spinning top on a smooth floor: contacts turn it, and its momentum stays in the world."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+
+from .scenes import rolling_body
+
+TOP = """<mujoco><worldbody><geom type="plane" size="5 5 1" friction="0"/><body><freejoint/>
+<inertial pos="0 0 {0}" mass="0.2" diaginertia="6e-4 7e-4 1e-3"/>
+<geom type="sphere" size=".01" pos="0 0 {1}" friction="0"/></body></worldbody></mujoco>"""
+STEPPERS = {"Compliant": jc.simulate.Compliant(), "TimeStepping": jc.simulate.TimeStepping()}
+
+
+@pytest.mark.parametrize("above", [0.0, 0.08])
+@pytest.mark.parametrize("name", STEPPERS)
+def test_a_smooth_floor_keeps_the_vertical_angular_momentum(name, above):
+    """Forces are vertical, so the centre stays above its place; `above` is its height over the joint's origin."""
+    model = jc.load_mjcf(TOP.format(above, above - 0.08))
+    turn = np.array([np.cos(0.2), 0.0, np.sin(0.2), 0.0])
+    spin, R = np.array([5.0, -3.0, 80.0]), rolling_body.rotation(turn)
+    arm = np.array([0.0, 0.0, above])
+    centre = np.array([0.0, 0.0, 0.08 * R[2, 2] + 0.01])
+    tip_rate = np.cross(R @ spin, R @ [0.0, 0.0, -0.08])[2]
+    origin_rate = np.array([0.0, 0.0, -tip_rate]) - np.cross(R @ spin, R @ arm)
+    state = model.initial_state().replace(
+        q=jnp.concatenate([centre - R @ arm, turn]), v=jnp.concatenate([origin_rate, spin])
+    )
+    motion = jc.simulate.rollout(model, state, None, num_steps=100, stepper=STEPPERS[name], dt=2e-3)
+    assert not np.any(jc.Status.failed(motion.status))
+    inertia = np.array([6e-4, 7e-4, 1e-3])
+    q, v = np.asarray(motion.states.q), np.asarray(motion.states.v)
+    R = np.stack([rolling_body.rotation(each / np.linalg.norm(each)) for each in q[:, 3:]])
+    vertical = (R @ (inertia * v[:, 3:])[:, :, None])[:, 2, 0]
+    removes_depth = name == "TimeStepping"  # which moves the body a little
+    np.testing.assert_allclose(vertical, vertical[0], rtol=1e-4 if removes_depth else 1e-10)
+    assert np.max(np.abs(R[:, 2, 2] - R[0, 2, 2])) > 0.01  # it nods
+    centre = q[:, :3] + R @ arm
+    np.testing.assert_allclose(centre[:, :2], 0.0, atol=1e-5 if removes_depth else 1e-12)
