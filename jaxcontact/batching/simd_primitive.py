@@ -73,7 +73,7 @@ class World:
 
     @functools.cached_property
     def jaxpr(self) -> Any:
-        """The traced function."""
+        """Return the traced function."""
         return jax.make_jaxpr(self._function)(*self.inputs)
 
     def evaluate(self, *arrays: jax.Array) -> list[jax.Array]:
@@ -82,7 +82,7 @@ class World:
 
     @property
     def floats(self) -> Places:
-        """The places of results that have derivatives."""
+        """List the places of results that have derivatives."""
         return tuple(k for k, output in enumerate(self.outputs) if jnp.issubdtype(output.dtype, jnp.floating))
 
     def tangent(self, changing: Places) -> World:

@@ -16,7 +16,7 @@ from jaxcontact.compliant.problem import (
     count_rows,
     row_material,
 )
-from jaxcontact.compliant.step import assemble
+from jaxcontact.compliant.step import assemble_all
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
@@ -30,7 +30,7 @@ REACH = 1e-3  # m; limits and contacts that stay farther apart carry nothing
 def estimate_forces(
     model: Model, states: State, tau: jax.Array, *, dt: Any, reach: Any = REACH
 ) -> tuple[jax.Array, jax.Array]:
-    """Constraint forces that explain a motion best, without any measurement of deformations.
+    """Estimate the constraint forces that explain a motion best, without any measurement of deformations.
 
     Between two states lam minimises |G^T lam - (M (v+ - v) / h - f)|^2 in the metric M^-1 under lam >= 0 on
     limits and normals and |lam_t| <= mu lam_n, with the compliance D^-1 of the law as a tie-break: redundant
@@ -73,17 +73,17 @@ def _estimate_forces(
     dt = jnp.where(jnp.asarray(dt) > 0, dt, jnp.nan)
 
     def between(before: State, after: State, force: jax.Array) -> tuple[jax.Array, jax.Array]:
-        problem = assemble(model, before, force, dt)
+        problem, free = assemble_all(model, before, force, dt)
         kind = problem.terms.kind
         nb, nl, nc, axes = count_rows(kind)
-        near = by_axis(assemble(model, after, force, dt).terms.phi <= reach, kind)
+        near = by_axis(assemble_all(model, after, force, dt)[0].terms.phi <= reach, kind)
         near = near[nb : nb + nl + nc]
         used = jnp.concatenate([jnp.ones(nb, bool), near, jnp.tile(near[nl:], axes - 1)])
         row, columns = row_material(problem), columns_of(problem.terms)
         mobility = row_algebra.row_mobility(jnp.diagonal(problem.M), columns, nb + nl, nc)
         rigid = TIE_BREAK / jnp.where(mobility > 0, problem.dt * mobility, 1.0)
         stiff = jnp.where(used, jnp.maximum(row.rate, rigid), 0.0)
-        needed = problem.M @ (after.v - problem.v) - problem.dt * problem.f
+        needed = problem.M @ (after.v - free.v) - problem.dt * problem.f
         program = convex_program(problem, row.replace(rate=stiff, base=jnp.zeros_like(row.base)), gate="none")
         program = program.replace(v=jnp.zeros_like(before.v), push=-needed, potential=None)
         solution = cone_newton.solve_cone_program(program, jnp.zeros_like(row.base))

@@ -29,7 +29,7 @@ class Problem(Record):
 
     Attributes:
         M: (nv, nv) mass matrix; or `Diagonal`, where the rows are `BodyRows`.
-        v: (nv,) velocity at the start of the step; of a mechanism after its gyroscopic forces.
+        v: (nv,) velocity from which impulses start; of a mechanism `ahead` of its free step.
         f: (nv,) generalized force other than of the constraints, tau - bias, without gyroscopic ones.
         terms: rows G, gaps phi, Gdot v, friction and kinds.
         material: stiffness, damping and friction of the constraints.

@@ -32,7 +32,7 @@ from jaxcontact.mechanics.tree import Tree, TreeParams
 @checked(num_positions=check_count, tree=check_part(Tree))
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Structure:
-    """The bodies, shapes and pairs of a mechanism without its numbers; hashable, compared by value.
+    """Return the bodies, shapes and pairs of a mechanism without its numbers; hashable, compared by value.
 
     Attributes:
         dim: 2 for the plane, 3 for space.
@@ -223,7 +223,7 @@ class System:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of structure and function names that is the same in every process."""
+        """Compute a hash of structure and function names that is the same in every process."""
         names = [f"{f.__module__}.{f.__qualname__}" for f in (self.poses, self.forces) if f is not None]
         later = {"constraints": self.constraints, "drive": self.drive}
         names += [f"{key}={f.__module__}.{f.__qualname__}" for key, f in later.items() if f is not None]

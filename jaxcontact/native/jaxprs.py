@@ -26,12 +26,12 @@ class Array:
 
     @property
     def size(self) -> int:
-        """The number of entries."""
+        """Count the entries."""
         return int(np.prod(self.shape, dtype=int))
 
     @property
     def part(self) -> Array:
-        """The first or second integers of keys; any other array itself."""
+        """Return the first or second integers of keys; any other array itself."""
         return Array(self.shape[:-1], self.dtype) if self.is_key else self
 
 
@@ -66,25 +66,25 @@ class Equation:
 
     @property
     def called(self) -> Function | None:
-        """The function that the primitive calls with its arguments; None if it calls none."""
+        """Return the function that the primitive calls with its arguments; None if it calls none."""
         functions = (self.params.get(name) for name in _CALLED)
         return next((function for function in functions if isinstance(function, Function)), None)
 
     @property
     def arranges_keys(self) -> bool:
-        """Whether the equation does the same to the first and the second integers of keys."""
+        """Decide whether the equation does the same to the first and the second integers of keys."""
         has_keys = any(array.is_key for array in (*self.inputs, *self.outputs))
         return has_keys and not self.functions and not self.name.startswith("random_")
 
     @property
     def of_part(self) -> Equation:
-        """The equation for the first or the second integers of keys."""
+        """Return the equation for the first or the second integers of keys."""
         inputs, outputs = ([array.part for array in arrays] for arrays in (self.inputs, self.outputs))
         return dataclasses.replace(self, inputs=inputs, outputs=outputs)
 
     @property
     def functions(self) -> list[Function]:
-        """All functions among the parameters."""
+        """List all functions among the parameters."""
         found = []
         for value in self.params.values():
             parts = value if isinstance(value, list | tuple) else [value]

@@ -1,5 +1,6 @@
 """A spinning top on a smooth floor: contacts turn it, and its momentum stays in the world."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -39,3 +40,17 @@ def test_a_smooth_floor_keeps_the_vertical_angular_momentum(name, above):
     assert np.max(np.abs(R[:, 2, 2] - R[0, 2, 2])) > 0.01  # it nods
     centre = q[:, :3] + R @ arm
     np.testing.assert_allclose(centre[:, :2], 0.0, atol=1e-5 if removes_depth else 1e-12)
+
+
+@pytest.mark.parametrize("beside", [0.0, 0.05])
+def test_no_force_explains_a_box_that_spins_in_flight(beside):
+    """`beside` is the distance of its mass centre from the joint's origin."""
+    model = jc.load_mjcf(f"""<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 2"><freejoint/>
+    <geom type="box" size=".1 .2 .05" mass="2" pos="{beside} 0 0"/></body></worldbody></mujoco>""")
+    start = model.initial_state().replace(v=jnp.array([0.3, 0.0, 0.0, 2.0, -7.0, 4.0]))
+    controls = jnp.zeros((20, model.num_controls))
+    then, _ = jc.compliant.rollout(model, start, controls, dt=5e-3)
+    states = jax.tree.map(lambda first, rest: jnp.concatenate([jnp.asarray(first)[None], rest]), start, then)
+    lam, left = jc.compliant.estimate_forces(model, states, jnp.zeros((20, 6)), dt=5e-3)
+    np.testing.assert_allclose(lam, 0.0, atol=1e-12)
+    np.testing.assert_allclose(left, 0.0, atol=1e-9)

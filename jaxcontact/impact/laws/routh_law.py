@@ -204,7 +204,7 @@ class FittedRouth(Record):
 
     @property
     def steps(self) -> StepSettings:
-        """The settings of each step."""
+        """Return the settings of each step."""
         return StepSettings(self.selection, self.num_directions, turn_polygon=self.turn_polygon)
 
 

@@ -56,7 +56,7 @@ class ImpactSamples(Record):
 
     @property
     def miss_bound(self) -> float | None:
-        """The 95 % upper bound of the share of steps that miss an outcome; None where none is searched again.
+        """Bound the share of steps that miss an outcome, with 95 %; None where none is searched again.
 
         Clopper and Pearson's, as if steps were independent.
         """

@@ -60,7 +60,7 @@ class TimeStepping(Record):
     v^ is the velocity of the free step, which is that of `jc.compliant`, of second order; the law makes v+ of
     v^ with J_n v+ >= -gap / dt, so that a contact may close within the step but not gain a depth; J v+ is
     that midway, with half of the change of J. If one pushes, q+ is q retracted by dt v+; the depth that is
-    left, of the order of dt^3, is removed in q alone as by `jc.project`. Free bodies keep their angular
+    left is removed in q alone as by `jc.project`. Free bodies keep their angular
     momentum, turned by dt v+. First order in dt with contacts. Kinetic plus potential energy of bodies in
     constant gravity may rise by the order of dt^2 in a step whose contacts turn them.
 
