@@ -17,8 +17,8 @@ from scipy.spatial import ConvexHull, QhullError
 
 UNIQUE = 0.01  # of the depth, by which the second lowest minimum must exceed the lowest
 STEPS = 32  # angles on an arc, and as many more for each ellipsoid
-MOST = 48  # minima on the arcs of a pair that are refined
 ALONE = 1e-5  # rad; minima nearer than this are one
+SHORT = 1e-7  # rad; an arc of this length is that between the parts of a flat facet
 
 
 class Solid(NamedTuple):
@@ -142,13 +142,14 @@ def _polytope(vertices: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray
     outward = normalised(hull.equations[:, :3] / extents[None] @ axes)
     exact = np.where(lengths > 0.0, exact / np.where(lengths > 0.0, lengths, 1.0), outward)
     exact *= np.where(inner(exact, outward) < 0.0, -1.0, 1.0)[:, None]
-    edges, arcs = [], []
-    for k in range(3):  # neighbour k of a simplex is opposite its vertex k
-        other = hull.neighbors[:, k]
-        first = np.arange(len(other)) < other
-        edges.append(np.delete(hull.simplices, k, axis=1)[first])
-        arcs.append(np.stack([outward[first], outward[other[first]]], axis=1))
-    return np.concatenate([exact, outward]), np.concatenate(edges), np.concatenate(arcs)
+    # Qhull's own neighbours are wrong where it splits a flat facet.
+    sides = np.sort(hull.simplices[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
+    order = np.lexsort(sides.T)
+    first, second = order[:-1], order[1:]
+    shared = np.all(sides[first] == sides[second], axis=1)
+    first, second = first[shared], second[shared]
+    arcs = np.stack([outward[first // 3], outward[second // 3]], axis=1)
+    return np.concatenate([exact, outward]), sides[first], arcs
 
 
 def _smooth(corner: np.ndarray, ellipsoids: np.ndarray, normals: np.ndarray, order: int) -> tuple[Any, Any, Any]:
@@ -191,9 +192,17 @@ def _in_corners(corner: np.ndarray, ellipsoids: np.ndarray, normals: np.ndarray)
 
 
 def _on_arcs(
-    edges: np.ndarray, arcs: np.ndarray, is_circle: np.ndarray, ellipsoids: np.ndarray, owner: np.ndarray
+    edges: np.ndarray,
+    arcs: np.ndarray,
+    is_circle: np.ndarray,
+    ellipsoids: np.ndarray,
+    owner: np.ndarray,
+    lowest: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Minimise the height over the directions normal to edges (n, 2, 3); return directions and their owners."""
+    """Minimise the height over the directions normal to edges (n, 2, 3), if it may be below the `lowest` of the owner.
+
+    Returns directions and their owners.
+    """
     along = normalised(edges[:, 1] - edges[:, 0])
     side = np.where(is_circle[:, None], crossed(along, np.eye(3)[np.argmin(np.abs(along), axis=1)]), arcs[:, 0])
     side = normalised(side - inner(side, along)[:, None] * along)
@@ -210,7 +219,8 @@ def _on_arcs(
         extents = np.maximum(extents, 1e-7 * np.max(extents, axis=1, keepdims=True) + 1e-300)
         turned = np.einsum("nji,njm->nim", right, np.stack([np.cos(circle), np.sin(circle)]) / extents[:, :, None])
         adapted = np.arctan2(turned[:, 1], turned[:, 0]) % (2.0 * np.pi)
-        angles.append(np.where(adapted < limit[:, None], adapted, 0.0))
+        between = limit[:, None] * (np.arange(STEPS) + 0.3 + 0.2 * k) / STEPS
+        angles.append(np.where(adapted < limit[:, None], adapted, between))
     angle = np.sort(np.concatenate(angles, axis=1), axis=1)
     normals = np.cos(angle)[..., None] * side[:, None] + np.sin(angle)[..., None] * other[:, None]
     values = np.einsum("nmi,ni->nm", normals, edges[:, 0])
@@ -221,17 +231,23 @@ def _on_arcs(
     low_gap, high_gap = np.diff(angle, axis=1, prepend=angle[:, :1]), np.diff(angle, axis=1, append=angle[:, -1:])
     low_gap[is_circle, 0] = high_gap[is_circle, -1] = 2.0 * np.pi / STEPS
     before[~is_circle, 0] = after[~is_circle, -1] = np.inf
-    edge, place = np.nonzero((values <= before) & (values <= after) & (low_gap + high_gap > 0.0))
-    order = np.lexsort((values[edge, place], owner[edge]))
-    edge, place = edge[order], place[order]
-    rank = np.arange(len(edge)) - np.searchsorted(owner[edge], owner[edge])
-    edge, place = edge[rank < MOST], place[rank < MOST]
-    low, high = angle[edge, place] - low_gap[edge, place], angle[edge, place] + high_gap[edge, place]
+    edge, place = np.nonzero((values <= before) & (values <= after) & (low_gap + high_gap > SHORT))
+    low, high = low_gap[edge, place], high_gap[edge, place]
+    angle, value = angle[edge, place], values[edge, place]
     corner, side, other, ellipsoids = edges[edge, 0], side[edge], other[edge], ellipsoids[edge]
+
+    def slope(angle: np.ndarray) -> np.ndarray:
+        c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
+        return inner(_smooth(corner, ellipsoids, c * side + s * other, 1)[1], c * other - s * side)
+
+    # The height lies above its tangent, or not far below.
+    fall = 2.0 * np.maximum(slope(angle) * low, -slope(angle) * high)
+    near = value - fall <= lowest[owner[edge]]
+    edge, low, high = edge[near], (angle - low)[near], (angle + high)[near]
+    corner, side, other, ellipsoids = corner[near], side[near], other[near], ellipsoids[near]
     for _ in range(48):
         middle = 0.5 * (low + high)
-        c, s = np.cos(middle)[:, None], np.sin(middle)[:, None]
-        rises = inner(_smooth(corner, ellipsoids, c * side + s * other, 1)[1], c * other - s * side) > 0.0
+        rises = slope(middle) > 0.0
         low, high = np.where(rises, low, middle), np.where(rises, middle, high)
     angle = 0.5 * (low + high)
     return np.cos(angle)[:, None] * side + np.sin(angle)[:, None] * other, owner[edge]
@@ -256,7 +272,10 @@ def judge(pairs: list[tuple[Solid, Solid]]) -> list[Verdict]:
             arcs = [np.ones_like(differences[k].edges) if differences[k].arcs is None else differences[k].arcs for k in edged]
             circles = np.array([difference.arcs is None for difference in differences])
             edges = np.concatenate([differences[k].edges for k in edged])
-            directions, owner = _on_arcs(edges, np.concatenate(arcs), circles[owner], ellipsoids[owner], owner)
+            lowest = np.array([np.min(each.height(np.concatenate(n))) for each, n in zip(differences, found)])
+            directions, owner = _on_arcs(
+                edges, np.concatenate(arcs), circles[owner], ellipsoids[owner], owner, lowest
+            )
             for k in edged:
                 found[k].append(directions[owner == k])
     return [_verdict(difference, np.concatenate(normals)) for difference, normals in zip(differences, found)]
@@ -294,7 +313,7 @@ def _points(difference: Difference, normal: np.ndarray, height: float) -> np.nda
     target, columns, parts, sides = height * normal, [], [], []
     for sign, solid in ((-1.0, difference.a), (1.0, difference.b)):
         along = sign * solid.vertices @ normal
-        corners = solid.vertices[along > np.max(along) - 1e-9 * size]
+        corners = solid.vertices[along >= np.max(along) - 1e-9 * size]
         image = solid.ellipsoid.T @ normal
         length, extent = np.linalg.norm(image), np.max(np.abs(solid.ellipsoid))
         disc, point = np.zeros((3, 0)), np.zeros(3)
