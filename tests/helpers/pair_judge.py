@@ -76,7 +76,9 @@ class Difference:
         self.corners = (b.vertices[:, None] - a.vertices[None]).reshape(-1, 3)
         self.ellipsoids = np.stack([a.ellipsoid, b.ellipsoid])
         self.radius = a.radius + b.radius
-        self.size = float(np.max(np.ptp(self.corners, axis=0)) + sum(np.max(np.abs(e)) for e in self.ellipsoids))
+        self.size = float(
+            np.max(np.ptp(self.corners, axis=0)) + sum(np.max(np.abs(e)) for e in self.ellipsoids)
+        )
         self.facets, edges, self.arcs = _polytope(self.corners, self.size)
         self.edges = self.corners[edges]  # (k, 2, 3)
         if self.arcs is not None:
@@ -152,7 +154,9 @@ def _polytope(vertices: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray
     return np.concatenate([exact, outward]), sides[first], arcs
 
 
-def _smooth(corner: np.ndarray, ellipsoids: np.ndarray, normals: np.ndarray, order: int) -> tuple[Any, Any, Any]:
+def _smooth(
+    corner: np.ndarray, ellipsoids: np.ndarray, normals: np.ndarray, order: int
+) -> tuple[Any, Any, Any]:
     """Compute heights (n,), gradients (n, 3) and second derivatives (n, 3, 3) up to an order.
 
     The polytope is one corner (n, 3) in each row; the ellipsoids are (n, 2, 3, 3).
@@ -181,7 +185,9 @@ def _in_corners(corner: np.ndarray, ellipsoids: np.ndarray, normals: np.ndarray)
         slope = np.einsum("nij,nj->ni", plane, gradient)
         curvature = np.einsum("nij,njk,nlk->nil", plane, second, plane) - height[:, None, None] * np.eye(2)
         values, vectors = np.linalg.eigh(curvature)
-        values = np.maximum(np.abs(values), np.maximum(1e-9 * np.max(np.abs(values), axis=1, keepdims=True), 1e-300))
+        values = np.maximum(
+            np.abs(values), np.maximum(1e-9 * np.max(np.abs(values), axis=1, keepdims=True), 1e-300)
+        )
         step = -np.einsum("nij,nkj,nk,nj->ni", vectors, vectors, slope, 1.0 / values)
         step *= np.minimum(1.0, 0.5 / np.maximum(np.sqrt(np.sum(step**2, axis=1)), 1e-300))[:, None]
         move = np.einsum("ni,nij->nj", step, plane)
@@ -204,7 +210,9 @@ def _on_arcs(
     Returns directions and their owners.
     """
     along = normalised(edges[:, 1] - edges[:, 0])
-    side = np.where(is_circle[:, None], crossed(along, np.eye(3)[np.argmin(np.abs(along), axis=1)]), arcs[:, 0])
+    side = np.where(
+        is_circle[:, None], crossed(along, np.eye(3)[np.argmin(np.abs(along), axis=1)]), arcs[:, 0]
+    )
     side = normalised(side - inner(side, along)[:, None] * along)
     other = crossed(along, side)
     limit = np.arctan2(inner(arcs[:, 1], other), inner(arcs[:, 1], side))
@@ -217,7 +225,9 @@ def _on_arcs(
         images = np.einsum("nsi,nij->nsj", np.stack([side, other], axis=1), ellipsoids[:, k])
         _, extents, right = np.linalg.svd(np.swapaxes(images, 1, 2))
         extents = np.maximum(extents, 1e-7 * np.max(extents, axis=1, keepdims=True) + 1e-300)
-        turned = np.einsum("nji,njm->nim", right, np.stack([np.cos(circle), np.sin(circle)]) / extents[:, :, None])
+        turned = np.einsum(
+            "nji,njm->nim", right, np.stack([np.cos(circle), np.sin(circle)]) / extents[:, :, None]
+        )
         adapted = np.arctan2(turned[:, 1], turned[:, 0]) % (2.0 * np.pi)
         between = limit[:, None] * (np.arange(STEPS) + 0.3 + 0.2 * k) / STEPS
         angles.append(np.where(adapted < limit[:, None], adapted, between))
@@ -228,7 +238,10 @@ def _on_arcs(
         images = np.einsum("nmi,nij->nmj", normals, ellipsoids[:, k])
         values += np.sqrt(inner(images, images))
     before, after = np.roll(values, 1, axis=1), np.roll(values, -1, axis=1)
-    low_gap, high_gap = np.diff(angle, axis=1, prepend=angle[:, :1]), np.diff(angle, axis=1, append=angle[:, -1:])
+    low_gap, high_gap = (
+        np.diff(angle, axis=1, prepend=angle[:, :1]),
+        np.diff(angle, axis=1, append=angle[:, -1:]),
+    )
     low_gap[is_circle, 0] = high_gap[is_circle, -1] = 2.0 * np.pi / STEPS
     before[~is_circle, 0] = after[~is_circle, -1] = np.inf
     edge, place = np.nonzero((values <= before) & (values <= after) & (low_gap + high_gap > SHORT))
@@ -261,7 +274,10 @@ def judge(pairs: list[tuple[Solid, Solid]]) -> list[Verdict]:
     if curved:
         starts = [differences[k].starts(found[k][0]) for k in curved]
         owner = np.repeat(curved, [len(each) for each in starts])
-        corners = [differences[k].corners[np.argmax(n @ differences[k].corners.T, axis=1)] for k, n in zip(curved, starts)]
+        corners = [
+            differences[k].corners[np.argmax(n @ differences[k].corners.T, axis=1)]
+            for k, n in zip(curved, starts)
+        ]
         ellipsoids = np.stack([difference.ellipsoids for difference in differences])
         directions = _in_corners(np.concatenate(corners), ellipsoids[owner], np.concatenate(starts))
         for k in curved:
@@ -269,7 +285,10 @@ def judge(pairs: list[tuple[Solid, Solid]]) -> list[Verdict]:
         edged = [k for k in curved if len(differences[k].edges)]
         if edged:
             owner = np.repeat(edged, [len(differences[k].edges) for k in edged])
-            arcs = [np.ones_like(differences[k].edges) if differences[k].arcs is None else differences[k].arcs for k in edged]
+            arcs = [
+                np.ones_like(differences[k].edges) if differences[k].arcs is None else differences[k].arcs
+                for k in edged
+            ]
             circles = np.array([difference.arcs is None for difference in differences])
             edges = np.concatenate([differences[k].edges for k in edged])
             lowest = np.array([np.min(each.height(np.concatenate(n))) for each, n in zip(differences, found)])
