@@ -88,10 +88,10 @@ def _nearest_in_triangles(corners: jax.Array, normal: jax.Array, offset: jax.Arr
 def _horizon(
     hull: Hull, heights: jax.Array, level: jax.Array, face: jax.Array, gains: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Find the faces (f,) that a point at `heights` (f,) over them sees, and their border (n, n) of directed edges.
+    """Find the faces (f,) that a point at `heights` (f,) over them sees, and their border (n, n), directed.
 
-    Of nearly flat parts rounding may choose faces that do not form a disc. Then the point sees one face, so that
-    the hull stays closed.
+    Rounding may choose faces of a nearly flat part that do not form a disc. Then the point sees one face, so
+    that the hull stays closed.
     """
     visible = hull.alive & (heights > level) & gains
     ends = jnp.roll(hull.faces, -1, axis=1)
@@ -153,7 +153,7 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
 
 
 def expand(couple: Couple, size: jax.Array) -> Summit:
-    """Grow a polytope in the difference of two cores; return the place that separates them most of all visited.
+    """Grow a polytope in the difference of two cores; return the best place of its surface that it passes.
 
     Derivative: none.
     """

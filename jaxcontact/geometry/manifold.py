@@ -23,10 +23,8 @@ CONTACTS = DIRECTIONS + 1  # the nearest points come first
 TILT = 0.05  # rad; parts of a surface that lean less from the common tangent plane belong to its polygon
 FIRST_ANGLE = 0.2  # rad; no direction is square to the side of a box
 SIDEWAYS = 1e-6  # of the size; corners closer than this coincide
-LEVEL = (
-    1e-9  # of the size; the nearest points count if no corner as deep up to this tolerance is at their place
-)
-EXACT = 1e-13  # of the size; nor if a corner anywhere is as deep up to this tolerance
+LEVEL = 1e-9  # of the size; a corner at the nearest points, as deep up to this tolerance, counts for them
+EXACT = 1e-13  # of the size; a corner anywhere counts for the nearest points if it is as deep up to this
 PARALLEL = 1e-6  # sine of the angle between two sides, up to which they do not cross
 
 _ANGLES = FIRST_ANGLE + 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS

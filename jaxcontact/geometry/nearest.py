@@ -26,22 +26,10 @@ AROUND = 16  # directions around an edge from which the search may start
 FLAT = 64.0  # of the rounding of a curvature; one below is zero
 SAME = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
 STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
-
-
-def _spread(count: int) -> np.ndarray:
-    """Spread unit vectors (count, 3) over the sphere, along a spiral of equal areas."""
-    z = 1.0 - (2.0 * np.arange(count) + 1.0) / count
-    angle, radius = np.pi * (3.0 - np.sqrt(5.0)) * np.arange(count), np.sqrt(1.0 - z**2)
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle), z], axis=1)
-
-
-SPREAD = _spread(128)
-RING = np.stack([f(2.0 * np.pi * np.arange(64) / 64) for f in (np.cos, np.sin)], axis=1)
-CLIMB_ROUNDS, CLIMB_NEWTON = 5, 3  # rounds of a climb and Newton steps in each
-CLIMB_TILT = 0.1  # rad; the first corners are those of directions so far from the start
-TRIANGLE = np.stack([f(2.0 * np.pi * np.arange(3) / 3) for f in (np.cos, np.sin)], axis=1)
 CLIMBS = 4  # directions from which a climb starts
-APART = 0.995  # cosine of the angle between them
+APART = 0.995  # cosine of the smallest angle between them
+CLIMB_ROUNDS, CLIMB_NEWTON = 5, 3  # rounds of a climb and Newton steps in each
+CLIMB_TILT = 0.1  # rad; a climb starts with the corners of directions so far from its own
 # Features of four corners with the first: a point, sides and faces; the corners that the next round keeps.
 CLIMBED = np.array([(0, 0, 0), (0, 1, 1), (0, 2, 2), (0, 3, 3), (0, 1, 2), (0, 1, 3), (0, 2, 3)])
 CLIMBED_RANKS = np.array([0, 1, 1, 1, 2, 2, 2], np.int32)
@@ -51,6 +39,22 @@ CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2,
 
 # Three corners of each face of a box, whose corner k is at the upper end of the axes of the bits of k.
 BOX_FACES = np.array([(0, 2, 4), (1, 3, 5), (0, 1, 4), (2, 3, 6), (0, 1, 2), (4, 5, 6)], np.int32)
+
+
+def _circle(count: int) -> np.ndarray:
+    """Spread unit vectors (count, 2) over a circle."""
+    angles = 2.0 * np.pi * np.arange(count) / count
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def _sphere(count: int) -> np.ndarray:
+    """Spread unit vectors (count, 3) over the sphere, along a spiral of equal areas."""
+    z = 1.0 - (2.0 * np.arange(count) + 1.0) / count
+    angle, radius = np.pi * (3.0 - np.sqrt(5.0)) * np.arange(count), np.sqrt(1.0 - z**2)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle), z], axis=1)
+
+
+SAMPLES, RING, TRIANGLE = _sphere(128), _circle(64), _circle(3)
 
 
 class Feature(NamedTuple):
@@ -230,8 +234,7 @@ def _beside_edge(couple: Couple, feature: Feature, normal: jax.Array) -> jax.Arr
         has_side = dot(beside, beside) > SLIVER**2 * dot(vector, vector)
         return unit(jnp.where(has_side, beside, tangent), tangent)[0]
 
-    angles = 2.0 * np.pi * np.arange(AROUND) / AROUND
-    circle = jnp.asarray(np.stack([np.cos(angles), np.sin(angles)], axis=1), normal.dtype)
+    circle = jnp.asarray(_circle(AROUND), normal.dtype)
     around = circle[:, :1] * tangent[None] + circle[:, 1:] * jnp.cross(along, tangent)[None]
     axes = jnp.cross(couple.ellipsoids[:, :, 0], couple.ellipsoids[:, :, 1])
     beside = jax.vmap(rejected)(jnp.concatenate([normal[None], -corner[None], axes, -axes]))
@@ -262,8 +265,8 @@ def _climb(
 ) -> tuple[Feature, jax.Array, jax.Array]:
     """Climb from a direction to the one nearby that separates most; return its feature, itself and its gap.
 
-    Each round adds the support point of the direction to three others, and moves to the feature that is nearest
-    of these four. The gap is -inf if no round finds a feature that is nearest of all.
+    Each round adds the support point of the direction to three others, and moves to the feature that is
+    nearest of these four. The gap is -inf if no round finds a feature that is nearest of all.
     """
 
     def corners_around(normal: jax.Array, tilt: jax.Array) -> jax.Array:
@@ -314,7 +317,7 @@ def _climb(
 
 
 def _samples(couple: Couple) -> jax.Array:
-    """Collect directions (n, 3): evenly spread, along the axes of the ellipsoids, and square to long bodies."""
+    """Collect directions (n, 3): evenly spread, along axes of ellipsoids, and square to long bodies."""
     dtype = couple.vertices_a.dtype
     last_axis = jnp.zeros(3, dtype).at[2].set(1.0)
     axes, _ = unit(jnp.swapaxes(couple.ellipsoids, 1, 2).reshape(6, 3), last_axis)
@@ -327,7 +330,7 @@ def _samples(couple: Couple) -> jax.Array:
         first = across(long)
         ring = jnp.asarray(RING, dtype)
         rings.append(ring[:, :1] * first[None] + ring[:, 1:] * jnp.cross(long, first)[None])
-    return jnp.concatenate([jnp.asarray(SPREAD, dtype), axes, -axes, *rings])
+    return jnp.concatenate([jnp.asarray(SAMPLES, dtype), axes, -axes, *rings])
 
 
 def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
@@ -391,6 +394,7 @@ def nearest_points(couple: Couple) -> Nearest:
     samples = _samples(fixed)
     along = jnp.concatenate([along, jax.vmap(lambda sample: gap_along(fixed, sample))(samples)])
     samples = jnp.concatenate([normals, samples])
+    # Deep bodies have several best directions, and the polytope may have found another.
     tops: list[jax.Array] = []
     for _ in range(CLIMBS):
         start = samples[jnp.argmax(along)]
