@@ -25,7 +25,6 @@ from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import count_rows
 from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers
 from jaxcontact.simulate.variational.replay import motion
-from jaxcontact.terms.motion import has_loops
 
 
 @checked(dt=POSITIVE, duration=POSITIVE, restitution=(" | nc", check_number), max_impacts=check_rows)
@@ -115,12 +114,6 @@ def check_motion(
     model: Model, state: State, order: str | tuple[int, ...], restitution: Any, zeno: Any
 ) -> None:
     """Check the arguments of a motion: raise ValueError if one is bad, and warn of single precision."""
-    tree = model.structure.tree
-    if has_loops(model, state.q) or (tree is not None and tree.rubs):
-        raise ValueError(
-            "system: variational takes no closed loops, joints held by `constraints` or dry friction of "
-            "joints; EventDriven, TimeStepping and Compliant have them"
-        )
     count = count_rows(model, state)
     if np.ndim(restitution) and count != model.structure.num_contacts:
         raise ValueError(
