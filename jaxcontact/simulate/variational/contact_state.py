@@ -22,7 +22,15 @@ from jaxcontact.simulate.augmented.contact_forces import free_motion
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.discrete_mechanics import Contacts, onto_closed_contacts
-from jaxcontact.simulate.variational.joint_rows import JointRows, LoopRows, at_rest, drag, press
+from jaxcontact.simulate.variational.joint_rows import (
+    JointRows,
+    LoopRows,
+    at_rest,
+    drag,
+    num_dry,
+    press,
+    without_dry,
+)
 from jaxcontact.terms import ContactTerms, contact_terms, moving_terms
 from jaxcontact.terms.motion import holds_joints, project_terms
 
@@ -194,7 +202,7 @@ def loads_at_ends(
     none = jnp.zeros_like(node.terms.phi)
     start = (jnp.stack([none, none]), jnp.ones((2,), dt.dtype), jnp.int32(0))
     drags = drag_at(node)
-    if none.shape[0] == 0:
+    if none.shape[0] == num_dry(node.joints):
         return none, none, start[1][0]
     both = jax.tree.map(lambda *x: jnp.stack(x), arrived, node)
     smallest_load = collision_tolerance(none.dtype) / dt
@@ -202,7 +210,7 @@ def loads_at_ends(
     def wanted(carry: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         pushes, _, k = carry
         again = (k == 1) & (searching | jnp.any(pushes[0] < -smallest_load))
-        return jnp.any(node.closed) & ((k == 0) | again)
+        return jnp.any(without_dry(node.joints, node.closed)) & ((k == 0) | again)
 
     def find(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         pushes, size, k = carry

@@ -232,6 +232,8 @@ def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
     share = (restitution >= 0) & (restitution <= 1)
     good = mass & is_inertia(params.inertia) & jnp.all(params.mu >= 0) & share & (zeno >= 0)
+    if start.joints is not None and start.joints.dry is not None:
+        good = good & jnp.all(start.joints.dry.bound >= 0)
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
@@ -241,7 +243,7 @@ def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     An impact follows an event, so that derivatives include its time: if a step ends without an event while a
     contact strikes, or a motion begins so, an event of no length comes between.
     """
-    if carry.last.shape[0] == 0:
+    if carry.last.shape[0] == num_dry(carry.node.joints):
         return _move(context, carry)
     return lax.cond(
         carry.located & jnp.any(approaching(carry.node)),
@@ -338,7 +340,7 @@ def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
         gap = gap.at[-count:].set(arrived.terms.phi[-count:])  # a speed is no gap
     following, is_full_step, located = narrowed(search, value, rate, fell & finite, zero, by_secant, t_end)
     done = is_full_step | located
-    if nc:
+    if nc > count:
         crossed = jnp.any(fell) & finite
         following, done, again = looked_between(
             node,
@@ -393,7 +395,7 @@ def _or_jammed(
     """Return the result of a move, or in its place the impact without a collision that its step found."""
     node, impacts = carry.node, carry.impacts
     nc = carry.last.shape[0]
-    if nc == 0:
+    if nc == num_dry(node.joints):
         return moved
     asked = accept & jnp.any(without_dry(node.joints, stopped(node, arrived, impulse)))
     closed = without_dry(node.joints, node.closed)

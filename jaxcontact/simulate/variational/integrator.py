@@ -52,6 +52,11 @@ def variational(
     points in contact in their place over the step, or slide with the friction `params.mu` that dissipates
     most. A gap that round-off leaves is closed without momentum. Impacts have no friction unless `law` has.
 
+    Closed loops and joints held by `constraints` push and pull at both ends of a step; what is left of their
+    deviations is removed without momentum, also that of a start with open loops. A dry joint at rest sticks
+    or slides like a contact pressed by the bound of its friction. While it slides its friction is a constant
+    force, and a step in which it comes to rest is shortened to end there. Impacts have no dry friction.
+
     An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch, with
     the friction `params.mu` if there is a `law` (bit ZENO): a chatter that is faster than the steps is cut
     short, and the contact stays closed until its impulse would pull. A step in which a pushing contact comes
@@ -60,7 +65,7 @@ def variational(
     friction, for every law.
 
     Args:
-        model: the mechanism and its numbers, without loops; limits of joints are contacts without friction.
+        model: the mechanism and its numbers; limits of joints are contacts without friction.
         state: the start. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact at
             once, at the start and later; those that leave more slowly than 4e-6 m/s stay closed.
         dt: step, s.
@@ -81,17 +86,17 @@ def variational(
         Trajectory.
 
     Raises:
-        ValueError: dt or duration not positive, an unknown order, a system with closed loops, held joints or
-            dry friction of joints, shapes that do not fit; known numbers that are not finite, masses,
-            inertias, friction or `zeno` below zero, masses that leave a coordinate without inertia, a
-            restitution outside 0..1.
+        ValueError: dt or duration not positive, an unknown order, shapes that do not fit; known numbers that
+            are not finite, masses, inertias, friction or `zeno` below zero, masses that leave a coordinate
+            without inertia, a restitution outside 0..1.
 
     Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
-        of the start, set in the first step; STALLED if Newton's method or the search for modes of contact
-        fails; MAX_ITERS after 1000 trial steps and impacts within a step; UNTERMINATED after 64 single
-        impacts of one impact; ENERGY if a move gains more than the work of forces and its terms of second
-        order (`energy.move_gains`), or an impact gains any; NONFINITE and INVALID for numbers as above that
-        are traced; and the bits of `law`. In a batch `law` is called world by world, and only at an impact.
+        of the start, also for loops that are open by 1e-6 m or rad, set in the first step; STALLED if
+        Newton's method or the search for modes of contact fails; MAX_ITERS after 1000 trial steps and impacts
+        within a step; UNTERMINATED after 64 single impacts of one impact; ENERGY if a move gains more than
+        the work of forces and its terms of second order (`energy.move_gains`), or an impact gains any;
+        NONFINITE and INVALID for numbers as above that are traced; and the bits of `law`. In a batch `law` is
+        called world by world, and only at an impact.
 
     Derivative: first order, forward and reverse, by state, params and restitution, including that of the
         times of impact. The order of impacts and the modes of contact are piecewise constant. NaN if there

@@ -16,6 +16,7 @@ from jax import lax
 
 from jaxcontact.algebra.replay_rule import End, differentiate_at_once, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
+from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import (
     Node,
@@ -78,7 +79,9 @@ def replay(
     Derivative: first order, forward and reverse, by all numbers but `zeno`.
     """
     params, state = numbers.params, numbers.state
-    branches = _branches(system, choice, recorded.pieces.participants.shape[1] > 0)
+    dry = dry_rows(Model(system=system, params=params))
+    num_rubbing = 0 if dry is None else dry.bound.shape[0]
+    branches = _branches(system, choice, recorded.pieces.participants.shape[1] > num_rubbing)
     pieces, trajectory = recorded.pieces, recorded.trajectory
     t_start = jnp.asarray(state.t, state.q.dtype)
     terms, joints = branches.terms(params, state.q, t_start)
@@ -209,7 +212,7 @@ def _move(
     if num_dry(node.joints):
         assert node.joints is not None and node.joints.dry is not None
         value = value.at[-num_dry(node.joints) :].set(node.joints.dry.rows @ after.v)
-    if value.shape[0]:
+    if value.shape[0] > num_dry(node.joints):
         lets_go = (piece.kind == EVENT) & jnp.any(piece.participants & node.closed)
         guess = piece.impulse / jnp.where(piece.h > 0, piece.h, 1.0)
         value = lax.cond(
