@@ -324,7 +324,8 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
     """Make one iteration from the guess, and the step that it leads to."""
     w, impulse, momenta, slopes, look, is_known, rates = guess
     inverse, joints = slopes.inverse, contacts.joints
-    loops = None if rates is None else loop_response(joints.loops, rates.slope, inverse)
+    loops = None if joints is None else joints.loops
+    answer = None if loops is None or rates is None else loop_response(loops, rates.slope, inverse)
     free = w + small_dense.apply_matrix(inverse, start.p - momenta[0])
 
     def pushed() -> tuple[jax.Array, ...]:
@@ -333,8 +334,8 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
         mean, slope = look()
         bare = inverse @ flat.T
         response, rest = bare, free - w
-        if loops is not None:
-            response, rest = hold(loops, bare)[0], hold(loops, rest[:, None], rates.mean[:, None])[0][:, 0]
+        if answer is not None and rates is not None:
+            response, rest = hold(answer, bare)[0], hold(answer, rest[:, None], rates.mean[:, None])[0][:, 0]
         velocity = mean + small_dense.apply_matrix(slope, rest)
         delassus, velocity = press(joints, slope.reshape(nc * dim, nv) @ response, velocity, 0.5 * h)
         pushes, settled = contact_impulses(
@@ -349,10 +350,10 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
     if contacts.mu.shape[0]:
         new, pushes, settled, slope = lax.cond(jnp.any(contacts.closed), pushed, alone)
     closes, held = closing(contacts, inverse), None
-    if loops is not None:
-        change, pull = hold(loops, (new - w)[:, None], rates.mean[:, None])
-        new, held = w + change[:, 0], joints.loops.rows.T @ pull[:, 0]
-        closes = hold(loops, closes[:, None], joints.loops.deviation[:, None])[0][:, 0]
+    if answer is not None and loops is not None and rates is not None:
+        change, pull = hold(answer, (new - w)[:, None], rates.mean[:, None])
+        new, held = w + change[:, 0], loops.rows.T @ pull[:, 0]
+        closes = hold(answer, closes[:, None], loops.deviation[:, None])[0][:, 0]
     return MidpointStep(
         w=new,
         impulse=pushes,
