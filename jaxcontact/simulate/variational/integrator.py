@@ -51,11 +51,8 @@ def variational(
     stay closed: impulses at both ends of a step (RATTLE) keep the gap, never pull, and hold the material
     points in contact in their place over the step, or slide with the friction `params.mu` that dissipates
     most. A gap that round-off leaves is closed without momentum. Impacts have no friction unless `law` has.
-
-    Closed loops and joints held by `constraints` push and pull at both ends of a step; what is left of their
-    deviations is removed without momentum, also that of a start with open loops. A dry joint at rest sticks
-    or slides like a contact pressed by the bound of its friction. While it slides its friction is a constant
-    force, and a step in which it comes to rest is shortened to end there. Impacts have no dry friction.
+    Closed loops and joints held by `constraints` push and pull at both ends; dry joints stick and slide,
+    and a step in which one comes to rest is shortened to end there (docs/methods/motion.md).
 
     An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch, with
     the friction `params.mu` if there is a `law` (bit ZENO): a chatter that is faster than the steps is cut
@@ -95,8 +92,8 @@ def variational(
         Newton's method or the search for modes of contact fails; MAX_ITERS after 1000 trial steps and impacts
         within a step; UNTERMINATED after 64 single impacts of one impact; ENERGY if a move gains more than
         the work of forces and its terms of second order (`energy.move_gains`), or an impact gains any;
-        NONFINITE and INVALID for numbers as above that are traced; and the bits of `law`. In a batch `law` is
-        called world by world, and only at an impact.
+        NONFINITE and INVALID for traced numbers as above; the bits of `law`, which in a batch is called world
+        by world, and only at an impact.
 
     Derivative: first order, forward and reverse, by state, params and restitution, including that of the
         times of impact. The order of impacts and the modes of contact are piecewise constant. NaN if there
