@@ -46,13 +46,12 @@ def variational(
     Seghete & Murphey, VI. Between impacts the motion obeys the discrete Euler-Lagrange equations (29) of
     L_d = h L((q_0 + q_1) / 2, (q_1 - q_0) / h), with gravity in L, `forces` and `drive` at the midpoint;
     momentum maps are kept, and the energy error is of second order, also while contacts stick. A step in
-    which a gap closes, even one that opens again, is shortened to end there; the impact law (30) changes the
-    momentum, and the motion continues to the next multiple of dt. Contacts that touch without approaching
-    stay closed: impulses at both ends of a step (RATTLE) keep the gap, never pull, and hold the material
-    points in contact in their place over the step, or slide with the friction `params.mu` that dissipates
-    most. A gap that round-off leaves is closed without momentum. Impacts have no friction unless `law` has.
-    Closed loops and joints held by `constraints` push and pull at both ends; dry joints stick and slide,
-    and a step in which one comes to rest is shortened to end there (docs/methods/motion.md).
+    which a gap closes, even one that opens again, or a dry joint comes to rest, is shortened to end there;
+    the impact law (30) changes the momentum, and the motion continues to the next multiple of dt. Loops, and
+    contacts that touch without approaching, stay closed: impulses at both ends of a step (RATTLE) keep the
+    gap, never pull but in loops, and hold the material points in contact in their place over the step, or
+    slide with the friction `params.mu` that dissipates most; dry joints likewise. A gap that round-off leaves
+    is closed without momentum. Impacts have no friction unless `law` has.
 
     An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch, with
     the friction `params.mu` if there is a `law` (bit ZENO): a chatter that is faster than the steps is cut
@@ -92,8 +91,7 @@ def variational(
         Newton's method or the search for modes of contact fails; MAX_ITERS after 1000 trial steps and impacts
         within a step; UNTERMINATED after 64 single impacts of one impact; ENERGY if a move gains more than
         the work of forces and its terms of second order (`energy.move_gains`), or an impact gains any;
-        NONFINITE and INVALID for traced numbers as above; the bits of `law`, which in a batch is called world
-        by world, and only at an impact.
+        NONFINITE and INVALID for traced numbers as above; those of `law`, called only for worlds in impact.
 
     Derivative: first order, forward and reverse, by state, params and restitution, including that of the
         times of impact. The order of impacts and the modes of contact are piecewise constant. NaN if there
