@@ -26,6 +26,7 @@ AROUND = 16  # directions around an edge from which the search may start
 FLAT = 64.0  # of the rounding of a curvature; one below is zero
 SAME = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
 STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
+UNIT = 1e-3  # by which the square of the length of a direction may differ from one
 CLIMBS = 4  # directions from which a climb starts
 APART = 0.995  # cosine of the smallest angle between them
 CLIMB_ROUNDS, CLIMB_NEWTON = 5, 3  # rounds of a climb and Newton steps in each
@@ -304,7 +305,8 @@ def _climb(
         models = jnp.where(_has_extent(couple, features, spread), models, -jnp.inf)
         nearest = jnp.argmax(models)
         found = models[nearest] > -jnp.inf
-        value = jnp.where(found & (excess[nearest] < same * spread), gaps[nearest], -jnp.inf)
+        is_unit = jnp.abs(dot(normals[nearest], normals[nearest]) - 1.0) < UNIT
+        value = jnp.where(found & is_unit & (excess[nearest] < same * spread), gaps[nearest], -jnp.inf)
         is_better = value > best[2]
         candidate = jax.tree.map(lambda leaf: leaf[nearest], features), normals[nearest], value
         best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), candidate, best)
@@ -386,7 +388,10 @@ def nearest_points(couple: Couple) -> Nearest:
         stays = ~is_maximum & (feature.rank == 1)
         normal, rank = jnp.where(stays, start, normal), jnp.where(stays, -1, feature.rank)
         gap, excess = _own_excess(fixed, feature, normal)
-        is_nearest = (is_maximum | stays) & (excess < same * spread)
+        # In single precision a direction that degenerates has another length than one.
+        is_unit = jnp.abs(dot(normal, normal) - 1.0) < UNIT
+        gap = jnp.where(is_unit, gap, -jnp.inf)
+        is_nearest = is_unit & (is_maximum | stays) & (excess < same * spread)
         return normal, jnp.where(is_nearest, gap, -jnp.inf), rank, gap
 
     normals, gaps, ranks, along = jax.vmap(refine)(features, starts)

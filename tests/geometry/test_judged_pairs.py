@@ -70,3 +70,14 @@ def test_curved_bodies_in_meshes(name, count, seed):
 @pytest.mark.parametrize("name", PAIRS)
 def test_ten_thousand_poses(name):
     check(name, 10_000, 2, deep_share=1e-3)
+
+
+@pytest.mark.long
+def test_single_precision_has_no_side_wrong():
+    """A direction that degenerates is no direction: its gap would be near zero at any depth."""
+    rng = np.random.default_rng(1)
+    drawn = [pose for _ in range(20) for pose in poses(("mesh", "cylinder"), 50, rng)]
+    right = np.array([verdict.gap for verdict in judge([pose.placed() for pose in drawn])])
+    gaps, normals, _ = nearest_contacts(("mesh", "cylinder"), drawn, np.float32)
+    np.testing.assert_allclose(np.linalg.norm(normals, axis=1), 1.0, atol=1e-5)
+    assert np.max(np.abs(gaps - right) / np.array([pose.large for pose in drawn])) < 1e-3
