@@ -1,9 +1,9 @@
-"""Factors of the matrices of a tree's velocities from the tips of its branches to its root, without exchanges.
+"""Factors of matrices of a tree's velocities, from the tips of its branches to its root, without exchanges.
 
-In the code of one world an entry that is known to be zero costs nothing, and in this order the zeros of a mass
-matrix stay. XLA's programs have other ways. The entry functions are `eliminate` and `substitute`, which only the
-code of one world runs, and `factorise` with `solve_factored`, which take a `general_factor` elsewhere. Where
-contacts slide, a pivot may be near zero that an exchange would avoid: for searches that judge their steps.
+In the code of one world an entry that is known to be zero costs nothing, and in this order the zeros of a
+mass matrix stay; XLA's programs have other ways. Entries: `eliminate` and `substitute`, for the code of one
+world alone; `factorise` and `solve_factored`, which take a `general_factor` elsewhere. Where contacts slide,
+a pivot may be near zero that an exchange would avoid: for searches that judge their steps.
 No function has a derivative; `implicit` has the rule.
 """
 
@@ -48,7 +48,7 @@ def solve_factored(factor: general_factor.Factor, rhs: jax.Array) -> jax.Array:
 
 
 def eliminate(matrix: jax.Array) -> jax.Array:
-    """Compute the triangles (n, n) of A with its rows and columns in reverse; a pivot of zero counts as one."""
+    """Compute the triangles (n, n) of A, its rows and columns in reverse; a zero pivot counts as one."""
     table: jax.Array = _without_exchanges.bind(matrix[::-1, ::-1])
     return table
 
