@@ -282,8 +282,10 @@ def _add_rows(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array
 def _add_in_groups(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array:
     """Compute M + G^T S G, without groups of contacts that are all open."""
     singles = response.scalar.shape[0]
-    nc = (columns.shape[1] - singles) // max(len(response.block), 1)
     total = M + (columns[:, :singles] * response.scalar[None]) @ columns[:, :singles].T
+    if not response.block:
+        return total
+    nc = response.block[0][0].shape[0]
     axes = split(columns.T, singles, nc)
     for first in range(0, nc, GROUP):
         group = slice(first, first + GROUP)
