@@ -129,10 +129,10 @@ def _lu_without_exchanges(program: Interpreter, equation: Equation, inputs: list
     def factors(matrix: Numbers) -> Numbers:
         rows = matrix.copy()
         for k in range(len(rows)):
-            pivot, one = int(rows[k, k]), ops.constant(1, ops.kind[int(rows[k, k])])
-            is_zero = ops.binary("eq", pivot, ops.constant(0, ops.kind[pivot]))
-            rows[k, k] = ops.select(is_zero, one, pivot)
-            inverse = ops.binary("div", one, int(rows[k, k]))
+            pivot = int(rows[k, k])
+            zero, unit = (ops.constant(number, ops.kind[pivot]) for number in (0, 1))
+            rows[k, k] = ops.select(ops.binary("eq", pivot, zero), unit, pivot)
+            inverse = ops.binary("div", unit, int(rows[k, k]))
             for i in range(k + 1, len(rows)):
                 rows[i, k] = ops.binary("mul", int(rows[i, k]), inverse)
                 less = [ops.binary("mul", int(rows[i, k]), int(entry)) for entry in rows[k, k + 1 :]]
