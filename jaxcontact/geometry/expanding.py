@@ -87,26 +87,27 @@ def _nearest_in_triangles(corners: jax.Array, normal: jax.Array, offset: jax.Arr
 
 def _horizon(
     hull: Hull, heights: jax.Array, level: jax.Array, face: jax.Array, gains: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Find the faces (f,) that a point at `heights` (f,) over them sees, and their border (n, n), directed.
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Find the faces (f,) that a point at `heights` (f,) over them sees, and their border.
 
     Rounding may choose faces of a nearly flat part that do not form a disc. Then the point sees one face, so
-    that the hull stays closed.
+    that the hull stays closed. The border is the points (n,) from which its edges start, and their ends.
     """
     visible = hull.alive & (heights > level) & gains
-    ends = jnp.roll(hull.faces, -1, axis=1)
-    empty = jnp.zeros((len(hull.points), len(hull.points)), bool)
-    directed = empty.at[hull.faces, ends].max(visible[:, None])
+    ends, number = jnp.roll(hull.faces, -1, axis=1), len(hull.points)
+    directed = jnp.zeros((number, number), bool).at[hull.faces, ends].max(visible[:, None])
     # Directed edges of visible faces whose reverse belongs to no visible face are the border.
     border = directed & ~directed.T
-    length = jnp.sum(border)
-    is_disc = (length == jnp.sum(jnp.any(border, axis=1))) & (
+    starts, end, length = jnp.any(border, axis=1), jnp.argmax(border, axis=1), jnp.sum(border)
+    is_disc = (length == jnp.sum(starts)) & (
         2 * jnp.sum(jnp.any(directed, axis=1)) == length + jnp.sum(visible) + 2
     )
     highest = jnp.where(visible[face], face, jnp.argmax(jnp.where(visible, heights, -jnp.inf)))
     alone = (jnp.arange(len(heights)) == highest) & visible
-    around_alone = empty.at[hull.faces[highest], ends[highest]].set(visible[highest])
-    return jnp.where(is_disc, visible, alone), jnp.where(is_disc, border, around_alone)
+    is_corner = (jnp.arange(number)[:, None] == hull.faces[highest][None]) & visible[highest]
+    starts = jnp.where(is_disc, starts, jnp.any(is_corner, axis=1))
+    end = jnp.where(is_disc, end, jnp.sum(jnp.where(is_corner, ends[highest][None], 0), axis=1))
+    return jnp.where(is_disc, visible, alone), starts, end.astype(jnp.int32)
 
 
 def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tuple[Hull, Summit]:
@@ -132,8 +133,8 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
     gains = dot(normal, point - corners[face, 0]) > max(GAIN, SINGLE_GAIN * eps) * size
     gains &= count < max_points
     gains &= ~is_outside | (dot(normal, point - feet[face]) > max(GAIN, SINGLE_GAIN * eps) * size)
-    visible, is_edge = _horizon(hull, dot(normals, point[None]) - offsets, 4.0 * eps * size, face, gains)
-    starts, end = jnp.any(is_edge, axis=1), jnp.argmax(is_edge, axis=1).astype(jnp.int32)
+    heights = dot(normals, point[None]) - offsets
+    visible, starts, end = _horizon(hull, heights, 4.0 * eps * size, face, gains)
     order = jnp.where(starts, jnp.cumsum(starts) - 1, max_points)
     numbers = np.arange(max_points, dtype=np.int32)
     start_of = jnp.zeros(max_points, jnp.int32).at[order].set(numbers, mode="drop")

@@ -1,0 +1,144 @@
+"""Climbs to the direction that separates two deep cores most. Entry: `climb_where_deep`.
+
+Deep bodies have several best directions, and the polytope may have found another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.geometry.features import UNIT, Feature, gap_and_excess, has_extent, spans, step_to_separate
+from jaxcontact.geometry.frames import across, dot, unit
+from jaxcontact.geometry.support import Couple, gap_along, support
+
+CLIMBS = 4  # directions from which a climb starts
+APART = 0.995  # cosine of the smallest angle between them
+CLIMB_ROUNDS, CLIMB_NEWTON = 5, 3  # rounds of a climb and Newton steps in each
+CLIMB_TILT = 0.1  # rad; a climb starts with the corners of directions so far from its own
+# Features of four corners with the first: a point, sides and faces; the corners that the next round keeps.
+CLIMBED = np.array([(0, 0, 0), (0, 1, 1), (0, 2, 2), (0, 3, 3), (0, 1, 2), (0, 1, 3), (0, 2, 3)])
+CLIMBED_RANKS = np.array([0, 1, 1, 1, 2, 2, 2], np.int32)
+KEPT_CORNERS = np.array([(0, 1, 2), (0, 1, 2), (0, 2, 1), (0, 3, 1), (0, 1, 2), (0, 1, 3), (0, 2, 3)])
+
+
+def circle(count: int) -> np.ndarray:
+    """Spread unit vectors (count, 2) over a circle."""
+    angles = 2.0 * np.pi * np.arange(count) / count
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def _sphere(count: int) -> np.ndarray:
+    """Spread unit vectors (count, 3) over the sphere, along a spiral of equal areas."""
+    z = 1.0 - (2.0 * np.arange(count) + 1.0) / count
+    angle, radius = np.pi * (3.0 - np.sqrt(5.0)) * np.arange(count), np.sqrt(1.0 - z**2)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle), z], axis=1)
+
+
+SAMPLES, RING, TRIANGLE = _sphere(128), circle(64), circle(3)
+
+
+def climb_where_deep(
+    couple: Couple, refined: tuple[jax.Array, jax.Array, jax.Array], spread: jax.Array, same: float
+) -> tuple[Feature, jax.Array, jax.Array]:
+    """Climb from the best of many directions where a round core is deep in another; return `CLIMBS` ends.
+
+    `refined` are directions, the gaps along them, and those of features that are nearest, else -inf.
+    """
+    normals, along, gaps = refined
+    is_round = jnp.any(couple.ellipsoids != 0.0)
+
+    def climb(carry: tuple) -> tuple:
+        samples = _samples(couple)
+        left = jnp.concatenate([along, jax.vmap(lambda sample: gap_along(couple, sample))(samples)])
+        samples = jnp.concatenate([normals, samples])
+        starts: list[jax.Array] = []
+        for _ in range(CLIMBS):
+            starts.append(samples[jnp.argmax(left)])
+            left = jnp.where(dot(samples, starts[-1][None]) > APART, -jnp.inf, left)
+        return carry[0] + 1, *jax.vmap(lambda start: _climb(couple, start, spread, same))(jnp.stack(starts))
+
+    none = jnp.zeros((CLIMBS, 3, 2), jnp.int32), *(jnp.full(CLIMBS, -1, jnp.int32) for _ in range(2))
+    start = jnp.int32(0), Feature(*none), normals[:CLIMBS], jnp.full_like(gaps[:CLIMBS], -jnp.inf)
+    ended = bounded_loop(
+        lambda carry: (carry[0] < 1) & is_round & (jnp.max(gaps) < 0.0), climb, start, max_iters=1
+    )
+    return ended[1], ended[2], ended[3]
+
+
+def _climb(
+    couple: Couple, start: jax.Array, spread: jax.Array, same: float
+) -> tuple[Feature, jax.Array, jax.Array]:
+    """Climb from a direction to the one nearby that separates most; return its feature, itself and its gap.
+
+    Each round adds the support point of the direction to three others, and moves to the feature that is
+    nearest of these four. The gap is -inf if no round finds a feature that is nearest of all.
+    """
+
+    def corners_around(normal: jax.Array, tilt: jax.Array) -> jax.Array:
+        first = across(normal)
+        beside = TRIANGLE[:, :1] * first[None] + TRIANGLE[:, 1:] * jnp.cross(normal, first)[None]
+        return jax.vmap(lambda direction: support(couple, direction)[1])(normal[None] + tilt * beside)
+
+    none = Feature(jnp.zeros((3, 2), jnp.int32), jnp.asarray(-1, jnp.int32), jnp.asarray(-1, jnp.int32))
+    best = none, start, jnp.asarray(-jnp.inf, start.dtype)
+
+    def climb(count: jax.Array, carry: Any) -> Any:
+        corners, normal, best = carry
+        _, index = support(couple, normal)
+        four = jnp.concatenate([index[None], corners])
+        features = Feature(four[CLIMBED], jnp.full(len(CLIMBED), -1, jnp.int32), jnp.asarray(CLIMBED_RANKS))
+
+        def refine(feature: Feature) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+            refined, is_maximum = jax.lax.fori_loop(
+                0,
+                CLIMB_NEWTON,
+                lambda _, carry: step_to_separate(couple, feature, carry[0]),
+                (normal, jnp.asarray(True)),
+            )
+            gap, excess = gap_and_excess(couple, feature, refined)
+            of_four = couple.vertices_b[four[:, 1]] - couple.vertices_a[four[:, 0]]
+            below = jnp.max(dot(of_four, refined[None])) - dot(spans(couple, feature)[0], refined)
+            return (
+                refined,
+                gap,
+                jnp.where(is_maximum & (below < same * spread), gap + excess, -jnp.inf),
+                excess,
+            )
+
+        normals, gaps, models, excess = jax.vmap(refine)(features)
+        models = jnp.where(has_extent(couple, features, spread), models, -jnp.inf)
+        nearest = jnp.argmax(models)
+        found = models[nearest] > -jnp.inf
+        is_unit = jnp.abs(dot(normals[nearest], normals[nearest]) - 1.0) < UNIT
+        value = jnp.where(found & is_unit & (excess[nearest] < same * spread), gaps[nearest], -jnp.inf)
+        is_better = value > best[2]
+        candidate = jax.tree.map(lambda leaf: leaf[nearest], features), normals[nearest], value
+        best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), candidate, best)
+        closer = corners_around(normal, CLIMB_TILT * 0.3 ** (count + 1).astype(normal.dtype))
+        corners = jnp.where(found, four[jnp.asarray(KEPT_CORNERS)[nearest]], closer)
+        return corners, jnp.where(found, normals[nearest], normal), best
+
+    carry = corners_around(start, jnp.asarray(CLIMB_TILT, start.dtype)), start, best
+    return jax.lax.fori_loop(0, CLIMB_ROUNDS, climb, carry)[2]
+
+
+def _samples(couple: Couple) -> jax.Array:
+    """Collect directions (n, 3): evenly spread, along axes of ellipsoids, and square to long bodies."""
+    dtype = couple.vertices_a.dtype
+    last_axis = jnp.zeros(3, dtype).at[2].set(1.0)
+    axes, _ = unit(jnp.swapaxes(couple.ellipsoids, 1, 2).reshape(6, 3), last_axis)
+    rings = []
+    for vertices in couple[:2]:
+        away = vertices - vertices[:1]
+        farthest = jnp.argmax(dot(away, away))
+        away = vertices - vertices[farthest][None]
+        long, _ = unit(away[jnp.argmax(dot(away, away))], last_axis)
+        first = across(long)
+        ring = jnp.asarray(RING, dtype)
+        rings.append(ring[:, :1] * first[None] + ring[:, 1:] * jnp.cross(long, first)[None])
+    return jnp.concatenate([jnp.asarray(SAMPLES, dtype), axes, -axes, *rings])
