@@ -48,7 +48,7 @@ def command(options: argparse.Namespace) -> int:
                 model, model.initial_state(), stepper=stepper,
                 duration=options.duration, dt=options.dt, check=False,
             )  # fmt: skip
-        except (ValueError, TypeError) as error:  # a stepper without what the robot has, such as closed loops
+        except (ValueError, TypeError) as error:  # such as a start in the floor
             refused[name] = str(error).splitlines()[0]
             continue
         paths[name] = (np.asarray(run.states.q), np.asarray(run.states.v), np.asarray(run.status))

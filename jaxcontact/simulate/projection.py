@@ -88,10 +88,10 @@ def constraint_values(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]
         gaps.append(contact_gaps(model, q))
     if model.system.constraints is not None:
         gaps.append(model.system.constraints(model.structure, q, model.params)[1])
-    return _deviations(model, q), jnp.concatenate(gaps)
+    return deviations(model, q), jnp.concatenate(gaps)
 
 
-def _deviations(model: Model, q: jax.Array) -> jax.Array:
+def deviations(model: Model, q: jax.Array) -> jax.Array:
     """Compute the deviations (nb,) of loops and of joints that `constraints` holds."""
     structure, held = model.structure, [jnp.zeros(0, q.dtype)]
     if structure.tree is not None and structure.tree.closes:
@@ -104,9 +104,9 @@ def _deviations(model: Model, q: jax.Array) -> jax.Array:
 
 def held_rows(model: Model, q: jax.Array) -> jax.Array | None:
     """Compute the derivatives (nb, nv) of the deviations of loops and held joints; None without any."""
-    if not _deviations(model, q).shape[0]:
+    if not deviations(model, q).shape[0]:
         return None
-    rows = jax.jacfwd(lambda d: _deviations(model, retract(model.system, q, d)))
+    rows = jax.jacfwd(lambda d: deviations(model, retract(model.system, q, d)))
     return rows(jnp.zeros(model.structure.num_velocities, q.dtype))
 
 

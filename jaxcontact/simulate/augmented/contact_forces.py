@@ -94,12 +94,20 @@ class FreeMotion(NamedTuple):
     acceleration: jax.Array
 
 
-def free_motion(model: Model, state: State, controls: jax.Array | None) -> FreeMotion:
-    """Compute the acceleration without contacts, in which loops hold, and the terms of contacts."""
+def free_motion(
+    model: Model, state: State, controls: jax.Array | None, other: jax.Array | None = None
+) -> FreeMotion:
+    """Compute the acceleration without contacts, in which loops hold, and the terms of contacts.
+
+    Args:
+        other: (nv,) further forces.
+    """
     terms, drift, kinematics, bound, loops = moving_terms(model, state)
     force = -bias_at(model, state, kinematics)
     if controls is not None:
         force = force + actuator_forces(model, state, controls)
+    if other is not None:
+        force = force + other
     free = implicit.solve_spd(terms.M, force[:, None])[:, 0]
     if loops is not None:
         free, bare = project_velocity(terms.M, loops.rows, free, loops.drift), terms

@@ -18,21 +18,33 @@ from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.motion_equations import bias_at, mass_matrix
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, State
+from jaxcontact.simulate.augmented.contact_forces import free_motion
+from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.discrete_mechanics import Contacts, onto_closed_contacts
+from jaxcontact.simulate.variational.joint_rows import (
+    JointRows,
+    LoopRows,
+    at_rest,
+    drag,
+    num_dry,
+    press,
+    without_dry,
+)
 from jaxcontact.terms import ContactTerms, contact_terms, moving_terms
 from jaxcontact.terms.motion import holds_joints, project_terms
 
 
 class Node(NamedTuple):
-    """A configuration with its momentum, and the contacts there."""
+    """A configuration with its momentum, and the contacts and joints there."""
 
     q: jax.Array
     p: jax.Array
     v: jax.Array
     t: jax.Array
     terms: ContactTerms
-    closed: jax.Array  # (nc,) bool: touching, not approaching and not leaving
+    closed: jax.Array  # (nc,) bool: touching, not approaching and not leaving; of dry joints: at rest
+    joints: JointRows | None = None
 
 
 def touching_gap(dtype: jnp.dtype) -> float:
@@ -54,15 +66,24 @@ def approaching(node: Node) -> jax.Array:
 
 def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
     """Compute `contact_terms`, with the limits and dry joints of `moving_terms`; rows may be empty."""
+    return terms_and_joints(model, q, t)[0]
+
+
+def terms_and_joints(model: Model, q: jax.Array, t: jax.Array) -> tuple[ContactTerms, JointRows | None]:
+    """Compute `terms_at`, and the rows of loops and dry joints; None for a mechanism that has neither."""
     state = State(q=q, v=jnp.zeros(model.structure.num_velocities, q.dtype), t=t)
     if holds_joints(model):
         terms, *_, loops = moving_terms(model, state)
-        return terms if loops is None else project_terms(terms, loops.rows)
+        dry, held = dry_rows(model), None
+        if loops is not None:
+            held = LoopRows(loops.rows, loops.deviation)
+            terms = project_terms(terms, loops.rows)
+        return terms, None if held is None and dry is None else JointRows(held, dry)
     if model.structure.num_contacts:
-        return contact_terms(model, state)
+        return contact_terms(model, state), None
     nv, dtype = model.structure.num_velocities, q.dtype
     none = jnp.zeros(0, dtype)
-    return ContactTerms(
+    terms = ContactTerms(
         M=mass_matrix(model, q),
         J_n=jnp.zeros((0, nv), dtype),
         J_t=jnp.zeros((0, model.structure.dim - 1, nv), dtype),
@@ -70,6 +91,7 @@ def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
         mu=none,
         active=jnp.zeros(0, bool),
     )
+    return terms, None
 
 
 def count_rows(model: Model, state: State) -> int:
@@ -78,7 +100,7 @@ def count_rows(model: Model, state: State) -> int:
     return int(terms.phi.shape[0])
 
 
-def contacts_of(terms: ContactTerms, closed: jax.Array) -> Contacts:
+def contacts_of(terms: ContactTerms, closed: jax.Array, joints: JointRows | None = None) -> Contacts:
     """Collect the contacts of a step that starts at `terms`."""
     rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
     largest_gap = 10.0 * touching_gap(terms.phi.dtype)  # m; a larger gap is no round-off, and is not closed
@@ -86,24 +108,32 @@ def contacts_of(terms: ContactTerms, closed: jax.Array) -> Contacts:
     # event, depend on the state.
     opened = lax.stop_gradient(jnp.clip(terms.phi, -largest_gap, 0.0))
     off = jnp.where(closed, jnp.clip(terms.phi, -largest_gap, largest_gap), opened)
-    return Contacts(rows, terms.mu, off, closed)
+    return Contacts(rows, terms.mu, off, closed, joints)
 
 
-def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Node:
+def drag_at(node: Node) -> jax.Array | None:
+    """Compute the force (nv,) of the dry joints that slide in a step from `node`; None if there are none."""
+    return drag(node.joints, node.v, node.closed)
+
+
+def arrive(
+    terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array, joints: JointRows | None = None
+) -> Node:
     """Make the node of a configuration q with momentum p."""
     v = implicit.solve_spd(terms.M, p[:, None])[:, 0]
     # Contacts that leave so slowly that they would return within the round-off of a gap stay closed. That
     # does not hold them: closed contacts push but never pull. 4e-6 m/s rises by 8e-13 m under gravity. At
     # 1e-6 m/s a contact comes back faster than it left, because the search takes a gap of 1e-13 m as zero.
     rate, tolerance = small_dense.apply_matrix(terms.J_n, v), collision_tolerance(v.dtype)
-    return Node(q, p, v, t, terms, touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance))
+    closed = touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance)
+    return Node(q, p, v, t, terms, at_rest(joints, v, tolerance, closed), joints)
 
 
 def land(
-    model: Model, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array,
+    model: Model, node: Node, end: tuple[jax.Array, jax.Array, jax.Array], h: jax.Array, guess: jax.Array,
     is_known: bool = False,
 ) -> tuple[Node, jax.Array, jax.Array]:  # fmt: skip
-    """Make the node at the end (q, p) of a step from `node`.
+    """Make the node at the end (q, p, t) of a step of length h from `node`.
 
     Args:
         guess: (nc, dim) impulses at the end, and with `is_known` the solution.
@@ -111,15 +141,16 @@ def land(
     Returns:
         The node, the impulses (nc, dim) at the end, and whether their modes were found.
     """
-    terms = terms_at(model, q, node.t)
-    stay = node.closed & touching(terms)
-    p, second, is_solved = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess, is_known)
-    return arrive(terms, q, p, t), second, is_solved
+    q, p, t = end
+    terms, joints = terms_and_joints(model, q, node.t)
+    contacts = contacts_of(terms, node.closed & touching(terms), joints)
+    p, second, is_solved = onto_closed_contacts(terms.M, p, contacts, guess, is_known, h)
+    return arrive(terms, q, p, t, joints), second, is_solved
 
 
 def loads(
     model: Model, node: Node, closed: jax.Array, after: jax.Array, guess: jax.Array,
-    controls: jax.Array | None,
+    controls: jax.Array | None, drags: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
     """Compute the loads (nc,) of the closed contacts at a node, m/s^2, negative if they would have to pull.
 
@@ -135,14 +166,18 @@ def loads(
     nc, dim, nv = guess.shape[0], guess.shape[1], node.v.shape[0]
     rows = contacts_of(node.terms, closed).rows.reshape(nc * dim, nv)
     state = State(q=node.q, v=node.v, t=node.t)
-    _, drift, kinematics, *_ = moving_terms(model, state)
-    force = -bias_at(model, state, kinematics)
-    if controls is not None:
-        force = force + actuator_forces(model, state, controls)
-    response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
+    if node.joints is not None:
+        _, drift, _, acceleration = free_motion(model, state, controls, drags)
+        response = jnp.concatenate([implicit.solve_spd(node.terms.M, rows.T), acceleration[:, None]], axis=1)
+    else:
+        _, drift, kinematics, *_ = moving_terms(model, state)
+        force = -bias_at(model, state, kinematics)
+        if controls is not None:
+            force = force + actuator_forces(model, state, controls)
+        response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
     free = drift + small_dense.apply_matrix(rows, response[:, -1]).reshape(nc, dim)
     free = free.at[:, 1:].add(small_dense.apply_matrix(node.terms.J_t, node.v) / after)
-    delassus = rows @ response[:, :-1]
+    delassus, free = press(node.joints, rows @ response[:, :-1], free, 1.0)
     impulse, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
     leaves = free[:, 0] + small_dense.apply_matrix(delassus, impulse.reshape(-1)).reshape(nc, dim)[:, 0]
     mobility = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]
@@ -166,7 +201,8 @@ def loads_at_ends(
     """
     none = jnp.zeros_like(node.terms.phi)
     start = (jnp.stack([none, none]), jnp.ones((2,), dt.dtype), jnp.int32(0))
-    if none.shape[0] == 0:
+    drags = drag_at(node)
+    if none.shape[0] == num_dry(node.joints):
         return none, none, start[1][0]
     both = jax.tree.map(lambda *x: jnp.stack(x), arrived, node)
     smallest_load = collision_tolerance(none.dtype) / dt
@@ -174,12 +210,12 @@ def loads_at_ends(
     def wanted(carry: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         pushes, _, k = carry
         again = (k == 1) & (searching | jnp.any(pushes[0] < -smallest_load))
-        return jnp.any(node.closed) & ((k == 0) | again)
+        return jnp.any(without_dry(node.joints, node.closed)) & ((k == 0) | again)
 
     def find(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         pushes, size, k = carry
         point = jax.tree.map(lambda x: x[k], both)
-        load, gross = loads(model, point, node.closed, dt, guess, controls)
+        load, gross = loads(model, point, node.closed, dt, guess, controls, drags)
         return pushes.at[k].set(load), size.at[k].set(gross), k + 1
 
     pushes, sizes, _ = bounded_loop(wanted, find, start, max_iters=2)

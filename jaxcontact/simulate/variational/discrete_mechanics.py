@@ -19,7 +19,17 @@ from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import applied_forces, energies, kinematics_of
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, State, System
+from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.variational.active_set import contact_impulses
+from jaxcontact.simulate.variational.joint_rows import (
+    JointRows,
+    LoopRates,
+    hold,
+    hold_momentum,
+    loop_response,
+    mean_loop_rates,
+    press,
+)
 from jaxcontact.terms import contact_velocities
 
 MAX_NEWTON = 24  # iterations of a step; a step that needs more is not solved (bit STALLED)
@@ -32,34 +42,39 @@ class Contacts(NamedTuple):
     mu: jax.Array  # (nc,)
     off: jax.Array  # (nc,) gaps of contacts that touch, as far as they are to be closed, m
     closed: jax.Array  # (nc,) bool, contacts that stay closed unless they are pulled open
+    joints: JointRows | None = None
 
 
 class Start(NamedTuple):
-    """The start of a step, and the controls (nu,) that act during it, None for none."""
+    """The start of a step; the controls (nu,) and the force (nv,) of `drag` that act during it, or None."""
 
     q: jax.Array
     p: jax.Array
     t: jax.Array
     controls: jax.Array | None = None
+    drag: jax.Array | None = None
 
 
 class Slopes(NamedTuple):
     """Derivatives by the mean velocity w of a step, which carry no derivatives themselves.
 
     The inverse (nv, nv) of that of the momentum at its start, which is M up to terms of order h; those of the
-    momentum at its end (nv, nv) and of the mean velocities in contacts (nc, dim, nv).
+    momentum at its end (nv, nv), of the mean velocities in contacts (nc, dim, nv), and of the mean rates of
+    loops (nb, nv), None for none.
     """
 
     inverse: jax.Array
     end: jax.Array
     contacts: jax.Array
+    loops: jax.Array | None = None
 
 
 class MidpointStep(NamedTuple):
     """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), Newton's outcome.
 
     The residual is the relative change of w by the last iteration of Newton's method. `closed_by` (nc,) is
-    the change of the gaps by `closing` alone, m. The slopes are those at the w before that iteration.
+    the change of the gaps by `closing` alone, m. The slopes are those at the w before that iteration. `held`
+    (nv,) is the impulse of loops at the start, None for none.
     """
 
     w: jax.Array
@@ -70,6 +85,7 @@ class MidpointStep(NamedTuple):
     residual: jax.Array
     closed_by: jax.Array
     slopes: Slopes
+    held: jax.Array | None = None
 
 
 def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
@@ -86,11 +102,11 @@ def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
 
 
 def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> jax.Array:
-    """Compute the mean velocities (n, dim) of contacts, at their material points, and limits over h w from q.
+    """Compute the mean velocities (n, dim) of contacts, limits and dry joints over h w from q.
 
     These are displacements divided by h, n first, by Gauss's rule of three points, which is exact for a
     corner to the seventh power of the angle of a step: a sticking point is held in its place, and a rolling
-    body may roll, also on a path that is no straight line.
+    body may roll, also on a path that is no straight line. Those of contacts are of material points.
     """
     middle, reach = 0.5, 0.5 * 0.6**0.5
     parts = jnp.array([middle - reach, middle, middle + reach], q.dtype)
@@ -111,7 +127,12 @@ def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> j
         still = jnp.zeros((rates.shape[0], rows.shape[1] - 1), q.dtype)
         return jnp.concatenate([rows, jnp.concatenate([rates[:, None], still], axis=1)])
 
-    return jnp.tensordot(share, jax.vmap(velocities)(parts * h), 1)
+    mean = jnp.tensordot(share, jax.vmap(velocities)(parts * h), 1)
+    dry = dry_rows(model)
+    if dry is None:
+        return mean
+    rubs = jnp.zeros((dry.bound.shape[0], mean.shape[1]), q.dtype)
+    return jnp.concatenate([mean, rubs.at[:, 1].set(small_dense.apply_matrix(dry.rows, w))])
 
 
 def lagrangian(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
@@ -141,7 +162,8 @@ def _at_midpoint(model: Model, start: Start, w: jax.Array, h: jax.Array) -> tupl
         lambda delta, v: lagrangian(model, retract(model.system, middle, delta), v), argnums=(0, 1)
     )(jnp.zeros_like(w), w)
     midpoint = State(q=middle, v=w, t=start.t + 0.5 * h)
-    return momentum, force + applied_force(model, midpoint, start.controls)
+    force = force + applied_force(model, midpoint, start.controls)
+    return momentum, force if start.drag is None else force + start.drag
 
 
 def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Array) -> jax.Array:
@@ -178,7 +200,7 @@ class _Guess(NamedTuple):
     """Mean velocity and impulses that an iteration starts from, momenta at both ends, slopes.
 
     `look` returns the mean velocities (nc, dim) in contacts and their derivative (nc, dim, nv) by w.
-    `is_known`: whether the impulses are those of the step.
+    `is_known`: whether the impulses are those of the step. `loops`: None for none.
     """
 
     w: jax.Array
@@ -187,6 +209,7 @@ class _Guess(NamedTuple):
     slopes: Slopes
     look: Callable[[], tuple[jax.Array, jax.Array]]
     is_known: bool = False
+    loops: LoopRates | None = None
 
 
 class _Iteration(NamedTuple):
@@ -201,7 +224,8 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: j
     """Make the step of length h.
 
     Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
-    pushing; friction opposes the mean sliding velocity as far as mu lam_n allows.
+    pushing; friction opposes the mean sliding velocity as far as mu lam_n allows. Loops push and pull so
+    that they are closed at the end.
 
     Args:
         v: (nv,) velocity to start Newton's method from.
@@ -219,16 +243,31 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: j
         values = mean_velocities(model, start.q, w, h)
         return values, values
 
+    loops = None if contacts.joints is None else contacts.joints.loops
+
+    def loop_rates(w: jax.Array) -> LoopRates | None:
+        if loops is None:
+            return None
+
+        def rates(w: jax.Array) -> tuple[jax.Array, jax.Array]:
+            values = mean_loop_rates(model, start.q, w, h)
+            return values, values
+
+        slope, mean = jax.jacfwd(rates, has_aux=True)(w)
+        return LoopRates(mean, slope)
+
     def iterate(carry: _Iteration) -> _Iteration:
         w, impulse = carry.step.w, carry.step.impulse
         (first, last), values = jax.jacfwd(momenta, has_aux=True)(w)
-        slopes = Slopes(small_dense.generalized_inverse(first)[0], last, carry.step.slopes.contacts)
+        rates = loop_rates(w)
+        of_loops = None if rates is None else rates.slope
+        slopes = Slopes(small_dense.generalized_inverse(first)[0], last, carry.step.slopes.contacts, of_loops)
 
         def look() -> tuple[jax.Array, jax.Array]:
             slope, mean = jax.jacfwd(means, has_aux=True)(w)
             return mean, slope
 
-        step = _newton(model, start, _Guess(w, impulse, values, slopes, look), contacts, h)
+        step = _newton(model, start, _Guess(w, impulse, values, slopes, look, loops=rates), contacts, h)
         return _Iteration(step, carry.step.residual, carry.num_iters + 1)
 
     def unsolved(carry: _Iteration) -> jax.Array:
@@ -237,8 +276,10 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: j
 
     none, far = jnp.zeros(contacts.rows.shape[:2], dtype), jnp.asarray(jnp.inf, dtype)
     square, no_gap = jnp.zeros((nv, nv), dtype), jnp.zeros_like(contacts.off)
-    slopes = Slopes(square, square, jnp.zeros((*none.shape, nv), dtype))
-    first = MidpointStep(v, none, start.q, start.p, jnp.array(False), far, no_gap, slopes)
+    of_loops = None if loops is None else jnp.zeros_like(loops.rows)
+    slopes = Slopes(square, square, jnp.zeros((*none.shape, nv), dtype), of_loops)
+    held = None if loops is None else jnp.zeros_like(v)
+    first = MidpointStep(v, none, start.q, start.p, jnp.array(False), far, no_gap, slopes, held)
     step, before, _ = bounded_loop(
         unsolved, iterate, _Iteration(first, far, jnp.int32(0)), max_iters=MAX_NEWTON
     )
@@ -273,26 +314,34 @@ def repeat_step(
     def look() -> tuple[jax.Array, jax.Array]:
         return mean_velocities(model, start.q, w, h), slopes.contacts
 
-    return _newton(model, start, _Guess(w, impulse, values, slopes, look, True), contacts, h)
+    rates = None
+    if slopes.loops is not None:
+        rates = LoopRates(mean_loop_rates(model, start.q, w, h), slopes.loops)
+    return _newton(model, start, _Guess(w, impulse, values, slopes, look, True, rates), contacts, h)
 
 
 def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: jax.Array) -> MidpointStep:
     """Make one iteration from the guess, and the step that it leads to."""
-    w, impulse, momenta, slopes, look, is_known = guess
-    inverse = slopes.inverse
+    w, impulse, momenta, slopes, look, is_known, rates = guess
+    inverse, joints = slopes.inverse, contacts.joints
+    loops = None if joints is None else joints.loops
+    answer = None if loops is None or rates is None else loop_response(loops, rates.slope, inverse)
     free = w + small_dense.apply_matrix(inverse, start.p - momenta[0])
 
     def pushed() -> tuple[jax.Array, ...]:
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
         mean, slope = look()
-        response = inverse @ flat.T
-        velocity = mean + small_dense.apply_matrix(slope, free - w)
+        bare = inverse @ flat.T
+        response, rest = bare, free - w
+        if answer is not None and rates is not None:
+            response, rest = hold(answer, bare)[0], hold(answer, rest[:, None], rates.mean[:, None])[0][:, 0]
+        velocity = mean + small_dense.apply_matrix(slope, rest)
+        delassus, velocity = press(joints, slope.reshape(nc * dim, nv) @ response, velocity, 0.5 * h)
         pushes, settled = contact_impulses(
-            slope.reshape(nc * dim, nv) @ response, velocity, contacts.mu, contacts.closed,
-            lax.stop_gradient(impulse), is_known,
-        )  # fmt: skip
-        return free + small_dense.apply_matrix(response, pushes.reshape(-1)), pushes, settled, slope
+            delassus, velocity, contacts.mu, contacts.closed, lax.stop_gradient(impulse), is_known
+        )
+        return free + small_dense.apply_matrix(bare, pushes.reshape(-1)), pushes, settled, slope
 
     def alone() -> tuple[jax.Array, ...]:
         return free, jnp.zeros_like(impulse), jnp.array(True), slopes.contacts
@@ -300,7 +349,11 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
     new, pushes, settled, slope = alone()
     if contacts.mu.shape[0]:
         new, pushes, settled, slope = lax.cond(jnp.any(contacts.closed), pushed, alone)
-    closes = closing(contacts, inverse)
+    closes, held = closing(contacts, inverse), None
+    if answer is not None and loops is not None and rates is not None:
+        change, pull = hold(answer, (new - w)[:, None], rates.mean[:, None])
+        new, held = w + change[:, 0], loops.rows.T @ pull[:, 0]
+        closes = hold(answer, closes[:, None], loops.deviation[:, None])[0][:, 0]
     return MidpointStep(
         w=new,
         impulse=pushes,
@@ -310,13 +363,14 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
         residual=lax.stop_gradient(_change(w, new, free)),
         closed_by=small_dense.apply_matrix(contacts.rows[:, 0], closes),
         slopes=slopes._replace(contacts=slope),
+        held=held,
     )
 
 
 def onto_closed_contacts(
-    mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array, is_known: bool = False
+    mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array, is_known: bool, h: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Make the momentum (nv,) at the end of a step tangent to the contacts that stay closed.
+    """Make the momentum (nv,) at the end of a step of length h tangent to loops and closed contacts.
 
     Args:
         guess: (nc, dim) impulses, and with `is_known` the solution.
@@ -325,19 +379,18 @@ def onto_closed_contacts(
         p + J^T lam with 0 <= lam_n, J_n v >= 0 complementary and friction of maximal dissipation;
         lam (nc, dim); whether the modes were found.
     """
+    joints = contacts.joints
+    if joints is not None and joints.loops is not None:
+        p = hold_momentum(mass, joints.loops.rows, p)
 
     def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
         response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
         velocity = small_dense.apply_matrix(flat, response[:, -1]).reshape(nc, dim)
+        delassus, velocity = press(joints, flat @ response[:, :-1], velocity, 0.5 * h)
         pushes, is_solved = contact_impulses(
-            flat @ response[:, :-1],
-            velocity,
-            contacts.mu,
-            contacts.closed,
-            lax.stop_gradient(guess),
-            is_known,
+            delassus, velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess), is_known
         )
         return p + small_dense.apply_matrix(flat.T, pushes.reshape(-1)), pushes, is_solved
 

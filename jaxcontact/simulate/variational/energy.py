@@ -12,7 +12,7 @@ from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import energies
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.simulate.variational.contact_state import Node, contacts_of
+from jaxcontact.simulate.variational.contact_state import Node, contacts_of, drag_at
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep, applied_force, mean_velocities
 
 ROUNDING = 1024.0  # machine epsilons of the energies that are compared; a smaller rise is rounding
@@ -39,11 +39,14 @@ def move_gains(
     resolves the motion, it is less than the terms of second order, the energy |2 (w - v_0+)|^2 / 2 of the
     change of velocity and the second differences of T and V. The next two terms are never positive by the
     law of contact. So a rise is explained up to h w . F, these terms, the curvature, and rounding.
-    The displacement that closes gaps left by round-off is no motion, and does not count.
+    The displacement that closes gaps left by round-off is no motion, and does not count. Loops are contacts
+    with u(w) = u_1 = 0, and dry joints that slide are among the forces F.
     """
     w, lam = step.w, step.impulse
     rows_0, rows_1 = (contacts_of(n.terms, n.closed).rows for n in (node, arrived))
     p_plus = node.p + jnp.einsum("cdv,cd->v", rows_0, lam)
+    if step.held is not None:
+        p_plus = p_plus + step.held
     v_plus, v_minus = (
         implicit.solve_spd(n.terms.M, p[:, None])[:, 0] for n, p in ((node, p_plus), (arrived, step.p))
     )
@@ -55,19 +58,25 @@ def move_gains(
     # The velocity to which start and middle of the move lead, without its end.
     ahead = 2.0 * w - v_plus
     plus, minus = 0.5 * v_plus @ p_plus, 0.5 * ahead @ arrived.terms.M @ ahead
-    work = h * w @ applied_force(model, State(q=middle, v=w, t=node.t + 0.5 * h), controls)
+    force, drags = applied_force(model, State(q=middle, v=w, t=node.t + 0.5 * h), controls), drag_at(node)
+    work = h * w @ (force if drags is None else force + drags)
     change = ahead - v_plus
     explained = 0.5 * change @ arrived.terms.M @ change + jnp.abs(v_0 + v_1 - 2.0 * v_m)
     explained = explained + jnp.abs(plus + minus - 2.0 * kinetic)
     compared = [before, after, plus, minus, v_0, v_m, v_1, work]
+    parts = []
+    if step.held is not None:
+        pull = arrived.p - step.p - jnp.einsum("cdv,cd->v", rows_1, second)
+        parts = [0.5 * step.held @ (v_plus + node.v), 0.5 * pull @ (v_minus - arrived.v)]
     if lam.shape[0]:
         mean = mean_velocities(model, node.q, w, h)
         start, lifted, left = rows_0 @ node.v, rows_0 @ v_plus, rows_1 @ (arrived.v - v_minus)
-        parts = [
+        parts += [
             jnp.sum(lam * (lifted - mean)),
             jnp.sum(lam * (start - lifted)) / 2,
             -jnp.sum(second * left) / 2,
         ]
+    if parts:
         explained = explained + jnp.maximum(sum(parts), 0.0)
         compared += parts
     rise = (after - before) + (v_1 - v_0) - work

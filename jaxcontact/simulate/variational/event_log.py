@@ -41,10 +41,12 @@ class Pieces(NamedTuple):
     slopes: Slopes  # of a move
 
 
-def no_pieces(nq: int, nv: int, nc: int, dim: int, length: int, dtype: jnp.dtype) -> Pieces:
-    """Make an unused piece; `length` is that of `order`."""
+def no_pieces(sizes: tuple[int, int, int, int | None], dim: int, length: int, dtype: jnp.dtype) -> Pieces:
+    """Make an unused piece; sizes are nq, nv, nc and nb, None without loops, `length` is that of `order`."""
+    nq, nv, nc, nb = sizes
     zero, forces, none = jnp.zeros((), dtype), jnp.zeros((nc, dim), dtype), jnp.zeros(nc, bool)
     square = jnp.zeros((nv, nv), dtype)
+    loops = None if nb is None else jnp.zeros((nb, nv), dtype)
     return Pieces(
         kind=jnp.int32(UNUSED),
         step=jnp.int32(0),
@@ -53,7 +55,7 @@ def no_pieces(nq: int, nv: int, nc: int, dim: int, length: int, dtype: jnp.dtype
         q=jnp.zeros(nq, dtype),
         p=jnp.zeros(nv, dtype),
         t=zero,
-        slopes=Slopes(square, square, jnp.zeros((nc, dim, nv), dtype)),
+        slopes=Slopes(square, square, jnp.zeros((nc, dim, nv), dtype), loops),
         impulse=forces,
         second=forces,
         participants=none,

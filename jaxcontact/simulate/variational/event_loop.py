@@ -26,9 +26,10 @@ from jaxcontact.simulate.variational.contact_state import (
     approaching,
     arrive,
     contacts_of,
+    drag_at,
     land,
     loads_at_ends,
-    terms_at,
+    terms_and_joints,
     touching,
 )
 from jaxcontact.simulate.variational.discrete_mechanics import Start, take_step
@@ -48,6 +49,7 @@ from jaxcontact.simulate.variational.event_search import EventSearch, events, na
 from jaxcontact.simulate.variational.gap_dips import looked_between
 from jaxcontact.simulate.variational.impact_event import Strike, strike
 from jaxcontact.simulate.variational.jam import jolt, stopped
+from jaxcontact.simulate.variational.joint_rows import num_dry, without_dry
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import touch_tolerance
 
@@ -153,8 +155,8 @@ def impact_setting(choice: MotionChoice, numbers: MotionNumbers, memory: MotionM
 
 def start_of(model: Model, state: State) -> Node:
     """Make the node that a motion starts from."""
-    terms = terms_at(model, state.q, state.t)
-    return arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
+    terms, joints = terms_and_joints(model, state.q, state.t)
+    return arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype), joints)
 
 
 @functools.partial(jit, static_argnums=(0, 1, 2))
@@ -169,7 +171,11 @@ def run(
     model = Model(system=system, params=numbers.params)
     start = start_of(model, numbers.state)
     nc, dim = start.terms.phi.shape[0], system.structure.dim
-    deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
+    tolerance = touch_tolerance(start.terms.J_n)
+    deep = flag(jnp.any(start.terms.phi < -tolerance), Status.PENETRATION)
+    if start.joints is not None and start.joints.loops is not None:
+        open_loops = jnp.any(jnp.abs(start.joints.loops.deviation) > tolerance)
+        deep = deep | flag(open_loops, Status.PENETRATION)
     bad = _bad_numbers(numbers, start)
     impacts, unused = _no_impacts(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
@@ -226,6 +232,8 @@ def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
     share = (restitution >= 0) & (restitution <= 1)
     good = mass & is_inertia(params.inertia) & jnp.all(params.mu >= 0) & share & (zeno >= 0)
+    if start.joints is not None and start.joints.dry is not None:
+        good = good & jnp.all(start.joints.dry.bound >= 0)
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
@@ -235,7 +243,7 @@ def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     An impact follows an event, so that derivatives include its time: if a step ends without an event while a
     contact strikes, or a motion begins so, an event of no length comes between.
     """
-    if carry.last.shape[0] == 0:
+    if carry.last.shape[0] == num_dry(carry.node.joints):
         return _move(context, carry)
     return lax.cond(
         carry.located & jnp.any(approaching(carry.node)),
@@ -248,7 +256,7 @@ def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
 def _collide(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     """Append the impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
-    near, striking = touching(node.terms), approaching(node)
+    near, striking = without_dry(node.joints, touching(node.terms)), approaching(node)
     soon = jnp.any(striking & (node.t - carry.last < context.setting.zeno))
     number = context.setting.first + impacts.count
     # In a batch, worlds without an impact pass through as well, without a call of the law.
@@ -276,7 +284,7 @@ def impact(
     terms = node.terms.replace(active=near)
     hit = strike(terms, node.v, key, plastic, setting.restitution, setting.order, setting.law, sequence)
     p = node.p + terms.M @ (hit.v_plus - node.v)  # velocities without a change keep their momentum to the bit
-    return arrive(node.terms, node.q, p, node.t), hit
+    return arrive(node.terms, node.q, p, node.t, node.joints), hit
 
 
 def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -> tuple[Impacts, Pieces]:
@@ -300,7 +308,9 @@ def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -
         plastic=jnp.zeros(rows, bool),
         count=jnp.int32(0),
     )
-    return impacts, no_pieces(node.q.shape[0], nv, nc, system.structure.dim, length, dtype)
+    loops = None if node.joints is None else node.joints.loops
+    num_loops = None if loops is None else loops.deviation.shape[0]
+    return impacts, no_pieces((node.q.shape[0], nv, nc, num_loops), system.structure.dim, length, dtype)
 
 
 def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
@@ -311,12 +321,12 @@ def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     hidden = jnp.any(strikes)
     none_left = whole_step(jnp.zeros_like(t_end), nc)
     search = jax.tree.map(lambda a, b: jnp.where(hidden, a, b), none_left, carry.search)
-    start = Start(node.q, node.p, node.t, context.controls)
-    contacts = contacts_of(node.terms, node.closed)
+    start = Start(node.q, node.p, node.t, context.controls, drag_at(node))
+    contacts = contacts_of(node.terms, node.closed, node.joints)
     step = take_step(model, start, node.v, contacts, search.h)
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
     t = jnp.where((search.h == t_end - node.t) & ~hidden, t_end, node.t + search.h)
-    arrived, second, is_solved = land(model, node, step.q, step.p, t, step.impulse)
+    arrived, second, is_solved = land(model, node, (step.q, step.p, t), search.h, step.impulse)
     guess = step.impulse / jnp.where(search.h > 0, search.h, 1.0)
     searching = search.tries > 0
     load, load_0, size = loads_at_ends(model, context.dt, context.controls, node, arrived, guess, searching)
@@ -324,16 +334,20 @@ def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     smallest_load = collision_tolerance(size.dtype) / (context.dt * size)
     value, rate, fell, zero = events(node, search, step, arrived, load, load_0, smallest_load)
     fell = fell & ~(node.closed & carry.let_go)
-    following, is_full_step, located = narrowed(search, value, rate, fell & finite, zero, node.closed, t_end)
+    by_secant, gap, count = node.closed, value, num_dry(node.joints)
+    if count:
+        by_secant = by_secant.at[-count:].set(True)
+        gap = gap.at[-count:].set(arrived.terms.phi[-count:])  # a speed is no gap
+    following, is_full_step, located = narrowed(search, value, rate, fell & finite, zero, by_secant, t_end)
     done = is_full_step | located
-    if nc:
+    if nc > count:
         crossed = jnp.any(fell) & finite
         following, done, again = looked_between(
             node,
             search,
             following,
             step,
-            value,
+            gap,
             small_dense.apply_matrix(arrived.terms.J_n, arrived.v),
             crossed,
             done,
@@ -381,23 +395,24 @@ def _or_jammed(
     """Return the result of a move, or in its place the impact without a collision that its step found."""
     node, impacts = carry.node, carry.impacts
     nc = carry.last.shape[0]
-    if nc == 0:
+    if nc == num_dry(node.joints):
         return moved
-    asked = accept & jnp.any(stopped(node, arrived, impulse))
+    asked = accept & jnp.any(without_dry(node.joints, stopped(node, arrived, impulse)))
+    closed = without_dry(node.joints, node.closed)
     nothing = node, jnp.zeros_like(impulse), jnp.array(False)
     # In a batch, worlds without a jam pass through as well; none of their contacts takes part.
-    after, push, jams = lax.cond(asked, lambda: jolt(node, node.closed & asked, impulse), lambda: nothing)
+    after, push, jams = lax.cond(asked, lambda: jolt(node, closed & asked, impulse), lambda: nothing)
 
     def jammed() -> tuple[_StepCarry, Pieces]:
         hit = Strike(after.v, push[:, 0], jnp.full(impacts.order.shape[1], -1, jnp.int32), jnp.uint32(0))
-        gains, several = impact_gains(node, after), jnp.sum(node.closed) > 1
+        gains, several = impact_gains(node, after), jnp.sum(closed) > 1
         none = jnp.zeros(nc, bool)
         behind = carry._replace(
             node=after,
             search=whole_step(jnp.maximum(context.t_end - node.t, 0.0), nc),
-            impacts=recorded(impacts, node, after, node.closed, none, jnp.array(False), hit),
+            impacts=recorded(impacts, node, after, closed, none, jnp.array(False), hit),
             status=carry.status | flag(gains, Status.ENERGY) | flag(several, Status.SIMULTANEOUS),
         )
-        return behind, context.unused._replace(kind=jnp.int32(JAM), participants=node.closed, impulse=push)
+        return behind, context.unused._replace(kind=jnp.int32(JAM), participants=closed, impulse=push)
 
     return lax.cond(jams, jammed, lambda: moved)

@@ -1,4 +1,4 @@
-"""The search for the time of an event within a step: an open gap closes, or a closed contact lets go.
+"""The search for the time of an event within a step: a gap closes, a contact lets go, a dry joint stops.
 
 Owns the tests of whether a contact's event has happened, and the next length of a step to try. Gaps that
 close and open again within a step are in `gap_dips`. Entries: `whole_step`, `events`, `narrowed`.
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxcontact.algebra import small_dense
 from jaxcontact.simulate.variational.contact_state import Node
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
+from jaxcontact.simulate.variational.joint_rows import num_dry, stops
 from jaxcontact.solvers.roots import inside_or_middle
 
 LEAST = 1e-3  # fraction of the last trial: smallest next one, so that it is not the zero that a gap starts at
@@ -54,7 +55,7 @@ class EventSearch(NamedTuple):
     near: jax.Array  # whether the last trial ended on an event
     tries: jax.Array
     before: jax.Array  # the last trial
-    load: jax.Array  # (nc,) loads of closed contacts there
+    load: jax.Array  # (nc,) loads of closed contacts, and speeds of dry joints, there
     look: GapLook
 
 
@@ -101,11 +102,21 @@ def events(
         load < jnp.where(first | (search.look.goal > 0), -smallest_load, -noise)
     )
     fell = jnp.where(node.closed, opens, gap < -noise)
+    value, value_0 = jnp.where(node.closed, load, gap), load_0
+    by_secant = node.closed
+    count = num_dry(node.joints)
+    if count:
+        assert node.joints is not None
+        size = jnp.abs(small_dense.apply_matrix(jnp.abs(step.slopes.inverse), jnp.abs(node.p)))
+        speed, speed_0, slides = stops(node.joints, node.v, arrived.v, node.closed, size)
+        value, value_0 = value.at[-count:].set(speed), value_0.at[-count:].set(speed_0)
+        fell = fell.at[-count:].set(slides & (speed < -noise))
+        by_secant = by_secant.at[-count:].set(True)
     span = search.h - search.before
-    secant = (load - jnp.where(first, load_0, search.load)) / jnp.where(span != 0, span, 1.0)
+    secant = (value - jnp.where(first, value_0, search.load)) / jnp.where(span != 0, span, 1.0)
     # A gap that has just opened is a parabola from zero; Newton's method would halve its way down to it.
-    zero = jnp.where(node.closed, jnp.inf, _zero_of_parabola(begin, gap, rate, search.h))
-    return jnp.where(node.closed, load, gap), jnp.where(node.closed, secant, rate), fell, zero
+    zero = jnp.where(by_secant, jnp.inf, _zero_of_parabola(begin, gap, rate, search.h))
+    return value, jnp.where(by_secant, secant, rate), fell, zero
 
 
 def behind_closing(node: Node, step: MidpointStep) -> tuple[jax.Array, jax.Array]:
@@ -138,16 +149,20 @@ def narrowed(
     rate: jax.Array,
     fell: jax.Array,
     zero: jax.Array,
-    closed: jax.Array,
+    by_secant: jax.Array,
     t_end: jax.Array,
 ) -> tuple[EventSearch, jax.Array, jax.Array]:
-    """Narrow the search after a trial; return it, whether the trial is a whole step or ends on an event."""
+    """Narrow the search after a trial; return it, whether the trial is a whole step or ends on an event.
+
+    Args:
+        by_secant: (nc,) bool, values whose rates are those of a secant, which the search remembers.
+    """
     eps = float(jnp.finfo(value.dtype).eps)
     crossed = jnp.any(fell)
     is_full_step = (search.tries == 0) & ~crossed
     suspects = jnp.where(crossed, fell, search.suspects)
     # On an event: within 450 eps seconds, 1e-13 in float64, or within round-off.
-    allowed = 450.0 * eps * jnp.abs(rate) + jnp.where(closed, 64.0, 16.0) * eps
+    allowed = 450.0 * eps * jnp.abs(rate) + jnp.where(by_secant, 64.0, 16.0) * eps
     late = jnp.any(suspects & (value < -allowed))
     near = jnp.any(suspects & (jnp.abs(value) <= allowed)) & ~late
     # A trial that is late by less than the threshold that starts a search counts as late.
@@ -165,6 +180,6 @@ def narrowed(
     first = jnp.min(jnp.where(suspects, jnp.where(jnp.isfinite(zero), zero, ahead), jnp.inf), initial=jnp.inf)
     halved = search.tries % 8 == 7  # every eighth trial, so that both bounds move
     trial = jnp.where(again, newton, inside_or_middle(jnp.where(halved, jnp.inf, first), low, high))
-    load = jnp.where(closed, value, 0.0)
+    load = jnp.where(by_secant, value, 0.0)
     following = EventSearch(low, high, trial, suspects, near, search.tries + 1, search.h, load, search.look)
     return following, is_full_step, located

@@ -25,7 +25,6 @@ from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import count_rows
 from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers
 from jaxcontact.simulate.variational.replay import motion
-from jaxcontact.terms.motion import has_loops
 
 
 @checked(dt=POSITIVE, duration=POSITIVE, restitution=(" | nc", check_number), max_impacts=check_rows)
@@ -47,11 +46,12 @@ def variational(
     Seghete & Murphey, VI. Between impacts the motion obeys the discrete Euler-Lagrange equations (29) of
     L_d = h L((q_0 + q_1) / 2, (q_1 - q_0) / h), with gravity in L, `forces` and `drive` at the midpoint;
     momentum maps are kept, and the energy error is of second order, also while contacts stick. A step in
-    which a gap closes, even one that opens again, is shortened to end there; the impact law (30) changes the
-    momentum, and the motion continues to the next multiple of dt. Contacts that touch without approaching
-    stay closed: impulses at both ends of a step (RATTLE) keep the gap, never pull, and hold the material
-    points in contact in their place over the step, or slide with the friction `params.mu` that dissipates
-    most. A gap that round-off leaves is closed without momentum. Impacts have no friction unless `law` has.
+    which a gap closes, even one that opens again, or a dry joint comes to rest, is shortened to end there;
+    the impact law (30) changes the momentum, and the motion continues to the next multiple of dt. Loops, and
+    contacts that touch without approaching, stay closed: impulses at both ends of a step (RATTLE) keep the
+    gap, never pull but in loops, and hold the material points in contact in their place over the step, or
+    slide with the friction `params.mu` that dissipates most; dry joints likewise. A gap that round-off leaves
+    is closed without momentum. Impacts have no friction unless `law` has.
 
     An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch, with
     the friction `params.mu` if there is a `law` (bit ZENO): a chatter that is faster than the steps is cut
@@ -61,7 +61,7 @@ def variational(
     friction, for every law.
 
     Args:
-        model: the mechanism and its numbers, without loops; limits of joints are contacts without friction.
+        model: the mechanism and its numbers; limits of joints are contacts without friction.
         state: the start. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact at
             once, at the start and later; those that leave more slowly than 4e-6 m/s stay closed.
         dt: step, s.
@@ -82,17 +82,16 @@ def variational(
         Trajectory.
 
     Raises:
-        ValueError: dt or duration not positive, an unknown order, a system with closed loops, held joints or
-            dry friction of joints, shapes that do not fit; known numbers that are not finite, masses,
-            inertias, friction or `zeno` below zero, masses that leave a coordinate without inertia, a
-            restitution outside 0..1.
+        ValueError: dt or duration not positive, an unknown order, shapes that do not fit; known numbers that
+            are not finite, masses, inertias, friction or `zeno` below zero, masses that leave a coordinate
+            without inertia, a restitution outside 0..1.
 
     Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
-        of the start, set in the first step; STALLED if Newton's method or the search for modes of contact
-        fails; MAX_ITERS after 1000 trial steps and impacts within a step; UNTERMINATED after 64 single
-        impacts of one impact; ENERGY if a move gains more than the work of forces and its terms of second
-        order (`energy.move_gains`), or an impact gains any; NONFINITE and INVALID for numbers as above that
-        are traced; and the bits of `law`. In a batch `law` is called world by world, and only at an impact.
+        of the start, also for loops that are open by 1e-6 m or rad, set in the first step; STALLED if
+        Newton's method or the search for modes of contact fails; MAX_ITERS after 1000 trial steps and impacts
+        within a step; UNTERMINATED after 64 single impacts of one impact; ENERGY if a move gains more than
+        the work of forces and its terms of second order (`energy.move_gains`), or an impact gains any;
+        NONFINITE and INVALID for traced numbers as above; those of `law`, called only for worlds in impact.
 
     Derivative: first order, forward and reverse, by state, params and restitution, including that of the
         times of impact. The order of impacts and the modes of contact are piecewise constant. NaN if there
@@ -115,12 +114,6 @@ def check_motion(
     model: Model, state: State, order: str | tuple[int, ...], restitution: Any, zeno: Any
 ) -> None:
     """Check the arguments of a motion: raise ValueError if one is bad, and warn of single precision."""
-    tree = model.structure.tree
-    if has_loops(model, state.q) or (tree is not None and tree.rubs):
-        raise ValueError(
-            "system: variational takes no closed loops, joints held by `constraints` or dry friction of "
-            "joints; EventDriven, TimeStepping and Compliant have them"
-        )
     count = count_rows(model, state)
     if np.ndim(restitution) and count != model.structure.num_contacts:
         raise ValueError(

@@ -53,4 +53,4 @@ def jolt(
     slip = jnp.max(jnp.where(closed[:, None], jnp.abs(u[:, 1:]), 0.0), initial=0.0)
     happens = found & (jnp.max(change, initial=0.0) > LEAST * slip) & (slip > 0)
     p = node.p + small_dense.apply_matrix(rows.T, push.reshape(-1))
-    return arrive(node.terms, node.q, p, node.t), push, happens
+    return arrive(node.terms, node.q, p, node.t, node.joints), push, happens

@@ -16,8 +16,17 @@ from jax import lax
 
 from jaxcontact.algebra.replay_rule import End, differentiate_at_once, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
+from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.contact_state import Node, arrive, contacts_of, land, loads, terms_at
+from jaxcontact.simulate.variational.contact_state import (
+    Node,
+    arrive,
+    contacts_of,
+    drag_at,
+    land,
+    loads,
+    terms_and_joints,
+)
 from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, Pieces
 from jaxcontact.simulate.variational.event_loop import (
@@ -30,6 +39,7 @@ from jaxcontact.simulate.variational.event_loop import (
     run,
 )
 from jaxcontact.simulate.variational.jam import jolt
+from jaxcontact.simulate.variational.joint_rows import JointRows, num_dry
 from jaxcontact.terms import ContactTerms
 
 PIECES = 3  # of the log for each impact on record: its event, the impact, the move after it
@@ -69,12 +79,14 @@ def replay(
     Derivative: first order, forward and reverse, by all numbers but `zeno`.
     """
     params, state = numbers.params, numbers.state
-    branches = _branches(system, choice, recorded.pieces.participants.shape[1] > 0)
+    dry = dry_rows(Model(system=system, params=params))
+    num_rubbing = 0 if dry is None else dry.bound.shape[0]
+    branches = _branches(system, choice, recorded.pieces.participants.shape[1] > num_rubbing)
     pieces, trajectory = recorded.pieces, recorded.trajectory
     t_start = jnp.asarray(state.t, state.q.dtype)
-    terms = branches.terms(params, state.q, t_start)
+    terms, joints = branches.terms(params, state.q, t_start)
     closed = trajectory.contacts[0]
-    start = Node(state.q, terms.M @ state.v, state.v, t_start, terms, closed)
+    start = Node(state.q, terms.M @ state.v, state.v, t_start, terms, closed, joints)
 
     def one(carry: tuple[Node, jax.Array], piece: Pieces) -> tuple[Any, Any]:
         node, number = carry
@@ -131,8 +143,10 @@ def _branches(system: System, choice: MotionChoice, has_contacts: bool) -> _Bran
     return _Branches(differentiate_at_once(functools.partial(_terms, system)), tuple(kinds))
 
 
-def _terms(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
-    return terms_at(Model(system=system, params=params), q, t)
+def _terms(
+    system: System, params: Params, q: jax.Array, t: jax.Array
+) -> tuple[ContactTerms, JointRows | None]:
+    return terms_and_joints(Model(system=system, params=params), q, t)
 
 
 def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces) -> tuple[Any, ...]:
@@ -145,15 +159,15 @@ def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece
 def _read_move(
     system: System, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
 ) -> tuple[tuple[Any, ...], Any]:
-    terms = _terms(system, numbers.params, piece.q, node.t)
-    after = arrive(terms, piece.q, piece.p, piece.t)
+    terms, joints = _terms(system, numbers.params, piece.q, node.t)
+    after = arrive(terms, piece.q, piece.p, piece.t, joints)
     return _rest(numbers, key, after, number, piece), ()
 
 
 def _read_impact(
     numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
 ) -> tuple[tuple[Any, ...], Any]:
-    after = arrive(node.terms, piece.q, piece.p, piece.t)
+    after = arrive(node.terms, piece.q, piece.p, piece.t, node.joints)
     return _rest(numbers, key, after, number, piece), ()
 
 
@@ -185,20 +199,26 @@ def _move(
 ) -> tuple[tuple[Any, ...], End]:
     """Repeat a move.
 
-    The log has its length. An event keeps the gap, or the load of a closed contact, at zero.
+    The log has its length. An event keeps the gap, the load of a closed contact, or the speed of a dry joint
+    at zero.
     """
     model, h = Model(system=system, params=numbers.params), piece.h + late
     controls = None if numbers.controls is None else numbers.controls[piece.step]
-    contacts = contacts_of(node.terms, node.closed)
-    start = Start(node.q, node.p, node.t, controls)
+    contacts, drags = contacts_of(node.terms, node.closed, node.joints), drag_at(node)
+    start = Start(node.q, node.p, node.t, controls, drags)
     step = repeat_step(model, start, piece.w, piece.impulse, piece.slopes, contacts, h)
-    after, second, _ = land(model, node, step.q, step.p, node.t + h, piece.second, True)
+    after, second, _ = land(model, node, (step.q, step.p, node.t + h), h, piece.second, True)
     value = after.terms.phi
-    if value.shape[0]:
+    if num_dry(node.joints):
+        assert node.joints is not None and node.joints.dry is not None
+        value = value.at[-num_dry(node.joints) :].set(node.joints.dry.rows @ after.v)
+    if value.shape[0] > num_dry(node.joints):
         lets_go = (piece.kind == EVENT) & jnp.any(piece.participants & node.closed)
         guess = piece.impulse / jnp.where(piece.h > 0, piece.h, 1.0)
         value = lax.cond(
-            lets_go, lambda: loads(model, after, node.closed, numbers.dt, guess, controls)[0], lambda: value
+            lets_go,
+            lambda: loads(model, after, node.closed, numbers.dt, guess, controls, drags)[0],
+            lambda: value,
         )
     to_end = numbers.state.t + (piece.step + 1) * numbers.dt - node.t
     end = End(jnp.sum(jnp.where(piece.participants, value, 0.0)), piece.kind == EVENT, to_end)

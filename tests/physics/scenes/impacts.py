@@ -195,7 +195,6 @@ def dry_slide() -> Scene:
         ),
         v={0: speed},
         controls=(-push,),
-        claims=(COMPLIANT, STIFF, STEPPING, EVENTS),
         duration=duration,
         quantities=(
             Quantity("x, m", end("q", 0), speed * stops / 2, 0.6 * speed, 0.0),
@@ -226,7 +225,6 @@ def dry_pendulum() -> Scene:
         name="pendulum with dry friction sticks",
         mjcf=world(f"<body><joint axis='0 1 0' frictionloss='{friction}'/>{inertial}</body>"),
         q={0: start},
-        claims=(COMPLIANT, STIFF, STEPPING, EVENTS),
         duration=duration,
         quantities=(
             # Backward Euler of the friction: its impulse may last half a step longer, in every half swing.

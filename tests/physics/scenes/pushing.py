@@ -328,7 +328,6 @@ def four_bar() -> Scene:
         mjcf=world(bar("front", 0.0, plate) + bar("back", 0.6, "") + rider, more=loop),
         q={0: start, 1: -start, 2: start},
         duration=duration,
-        claims=(COMPLIANT, STIFF, STEPPING, EVENTS),
         quantities=(
             Quantity("crank, rad", end("q", 0), a, abs(w) + start, start * SETTLING),
             Quantity(
