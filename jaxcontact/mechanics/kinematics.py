@@ -35,6 +35,7 @@ from jaxcontact.mechanics.spatial import (
     placement,
     rotate,
     sum_along,
+    transform,
     unit,
 )
 from jaxcontact.mechanics.system import Params, Structure
@@ -164,9 +165,9 @@ def _inertias(
     if inertia.ndim == 1:  # in the plane: about the axis across it
         across = jnp.zeros((3, 3), inertia.dtype).at[1, 1].set(1.0)
         inertia = inertia[:, None, None] * across[None]
-    rotation = bodies[:, :, :3]
-    centre = bodies[:, :, 3] - origin + rotate(rotation, numbers.com)
-    return inertia_about(mass, centre, rotation, inertia)
+    rotation = components(bodies[:, :, :3])
+    centre = add(components(bodies[:, :, 3] - origin), transform(rotation, components(numbers.com)))
+    return computed_once(inertia_about(mass, centre, rotation, components(inertia)))
 
 
 def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Screw, Screw]:

@@ -15,8 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.batching.once import computed_once
-
 Vector = tuple[jax.Array, jax.Array, jax.Array]
 Screw = tuple[Vector, Vector]
 
@@ -157,18 +155,22 @@ def powers(a: Any, b: Any) -> jax.Array:
     return jnp.stack(jax.tree.leaves(a), axis=1) @ jnp.stack(jax.tree.leaves(b))
 
 
-def inertia_about(mass: jax.Array, centre: jax.Array, rotation: jax.Array, tensor: jax.Array) -> Inertia:
-    """Compute the inertias (n,) about the origin of masses at centres (n, 3).
+def inertia_about(
+    mass: jax.Array,
+    centre: Vector,
+    rotation: tuple[Vector, Vector, Vector],
+    tensor: tuple[Vector, Vector, Vector],
+) -> Inertia:
+    """Compute the inertia about the origin of a mass at `centre`; `rotation` turns the axes of `tensor`."""
+    turned = [transform(tensor, row) for row in rotation]  # the tensor is symmetric
+    square = dot3(centre, centre)
 
-    Rotations (n, 3, 3) turn the axes of tensors (n, 3, 3). One kernel computes all components.
-    """
-    turned = multiply(multiply(rotation, tensor), jnp.swapaxes(rotation, 1, 2))
-    moment = mass[:, None] * centre
-    square = jnp.sum(moment * centre, axis=1)[:, None, None] * jnp.eye(3, dtype=centre.dtype)[None]
-    about = turned + (square - moment[:, :, None] * centre[:, None, :])
-    rows = computed_once(jnp.concatenate([about.reshape(-1, 9), moment], axis=1))
-    xx, xy, zx, _, yy, yz, _, _, zz, *first = components(rows)
-    return Inertia(mass, (first[0], first[1], first[2]), (xx, yy, zz, yz, zx, xy))
+    def entry(i: int, j: int) -> jax.Array:
+        product = dot3(rotation[i], turned[j]) - mass * centre[i] * centre[j]
+        return product + mass * square if i == j else product
+
+    places = ((0, 0), (1, 1), (2, 2), (1, 2), (2, 0), (0, 1))
+    return Inertia(mass, scale(mass, centre), tuple(entry(i, j) for i, j in places))
 
 
 def momentum(inertia: Inertia, motion: Screw) -> Screw:
