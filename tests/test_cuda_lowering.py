@@ -44,7 +44,7 @@ def rounded_products(text):
     "compliant.rollout-batch",
     "compliant.step of static length-batch",
     "compliant.step of the nearest contacts-batch",
-    "compliant.step with exact friction, of static length-batch",
+    "compliant.step with the associated cone, of static length-batch",
     "compliant.step-batch",
     "constraint_terms-batch",
     "contact_terms in space-batch",

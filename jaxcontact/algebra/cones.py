@@ -43,7 +43,6 @@ def project_friction(
     """Find the impulse of the friction cone nearest to (normal, tangent); return it and its derivative.
 
     Minimises (p_n - z_n)^2 / slope_n + |p_t - z_t|^2 / slope_t over |p_t| <= mu p_n; with `pyramid` over
-    |p_t1| <= mu p_n, |p_t2| <= mu p_n. With dz = -slope du the projection changes by dp = -S du,
     |p_t1| <= mu p_n, |p_t2| <= mu p_n. With dz = -slope du, u the velocity, the projection changes by
     dp = -S du, S symmetric and positive semi-definite.
 

@@ -20,8 +20,9 @@ from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.algebra import cholesky, small_dense
+from jaxcontact.algebra import branch_factor, cholesky, small_dense
 from jaxcontact.batching.batch_axes import batch_last
+from jaxcontact.batching.world_code import compiles_one_world
 from jaxcontact.native import registry
 from jaxcontact.precision import all_digits
 
@@ -73,18 +74,33 @@ def positive_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
     Derivative: dx = A^-1 (db - dA x), any order, forward and reverse.
     """
     fixed = lax.stop_gradient(matrix)
-    inverse = batch_last(small_dense.positive_inverse_lanes, fixed)
+
+    def invert(matrix: jax.Array) -> jax.Array:
+        inverse: jax.Array = batch_last(small_dense.positive_inverse_lanes, matrix)
+        return inverse
 
     def refined(inverse: jax.Array, matrix: jax.Array, b: jax.Array) -> jax.Array:
         x = inverse @ b
         return x + inverse @ (b - matrix @ x)
 
+    table = lax.cond(compiles_one_world(), branch_factor.eliminate, invert, fixed)
+
+    def solve_either(b: jax.Array, transposed: bool) -> jax.Array:
+        def by_inverse(table: jax.Array, b: jax.Array) -> jax.Array:
+            return refined(table.T, fixed.T, b) if transposed else refined(table, fixed, b)
+
+        def by_triangles(table: jax.Array, b: jax.Array) -> jax.Array:
+            return branch_factor.substitute(table, b, transposed)
+
+        x: jax.Array = lax.cond(compiles_one_world(), by_triangles, by_inverse, table, b)
+        return x
+
     def solve(rhs: jax.Array) -> jax.Array:
         return lax.custom_linear_solve(
             lambda x: matrix @ x,
             rhs,
-            lambda _, b: refined(inverse, fixed, b),
-            transpose_solve=lambda _, b: refined(inverse.T, fixed.T, b),
+            lambda _, b: solve_either(b, False),
+            transpose_solve=lambda _, b: solve_either(b, True),
         )
 
     return solve

@@ -31,8 +31,9 @@ class Hull(NamedTuple):
 
 
 class Summit(NamedTuple):
-    """The place at which the surface of a hull is nearest to the origin."""
+    """A place at which the surface of a hull is nearest to the origin."""
 
+    gap: jax.Array  # of the two cores along the normal
     normal: jax.Array  # (3,) outward
     vertices: jax.Array  # (3, 2) int32, vertices of a and b of the triangle there
     # (3, 2) int32, the vertices of the triangle whose plane is nearest to the origin or past it
@@ -84,6 +85,30 @@ def _nearest_in_triangles(corners: jax.Array, normal: jax.Array, offset: jax.Arr
     return jnp.where(jnp.all(side >= 0.0, axis=1)[:, None], foot, on_edge)
 
 
+def _horizon(
+    hull: Hull, heights: jax.Array, level: jax.Array, face: jax.Array, gains: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Find the faces (f,) that a point at `heights` (f,) over them sees, and their border (n, n), directed.
+
+    Rounding may choose faces of a nearly flat part that do not form a disc. Then the point sees one face, so
+    that the hull stays closed.
+    """
+    visible = hull.alive & (heights > level) & gains
+    ends = jnp.roll(hull.faces, -1, axis=1)
+    empty = jnp.zeros((len(hull.points), len(hull.points)), bool)
+    directed = empty.at[hull.faces, ends].max(visible[:, None])
+    # Directed edges of visible faces whose reverse belongs to no visible face are the border.
+    border = directed & ~directed.T
+    length = jnp.sum(border)
+    is_disc = (length == jnp.sum(jnp.any(border, axis=1))) & (
+        2 * jnp.sum(jnp.any(directed, axis=1)) == length + jnp.sum(visible) + 2
+    )
+    highest = jnp.where(visible[face], face, jnp.argmax(jnp.where(visible, heights, -jnp.inf)))
+    alone = (jnp.arange(len(heights)) == highest) & visible
+    around_alone = empty.at[hull.faces[highest], ends[highest]].set(visible[highest])
+    return jnp.where(is_disc, visible, alone), jnp.where(is_disc, border, around_alone)
+
+
 def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tuple[Hull, Summit]:
     """Find the place of the hull nearest to the origin, and add the support point over it as point `count`.
 
@@ -107,11 +132,7 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
     gains = dot(normal, point - corners[face, 0]) > max(GAIN, SINGLE_GAIN * eps) * size
     gains &= count < max_points
     gains &= ~is_outside | (dot(normal, point - feet[face]) > max(GAIN, SINGLE_GAIN * eps) * size)
-    visible = hull.alive & (dot(normals, point[None]) - offsets > 4.0 * eps * size) & gains
-    # Directed edges of visible faces whose reverse belongs to no visible face are the horizon.
-    ends = jnp.roll(hull.faces, -1, axis=1)
-    is_edge = jnp.zeros((max_points, max_points), bool).at[hull.faces, ends].max(visible[:, None])
-    is_edge &= ~is_edge.T
+    visible, is_edge = _horizon(hull, dot(normals, point[None]) - offsets, 4.0 * eps * size, face, gains)
     starts, end = jnp.any(is_edge, axis=1), jnp.argmax(is_edge, axis=1).astype(jnp.int32)
     order = jnp.where(starts, jnp.cumsum(starts) - 1, max_points)
     numbers = np.arange(max_points, dtype=np.int32)
@@ -127,19 +148,26 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
         jnp.where(fills[:, None], fan, hull.faces),
         (hull.alive & ~visible) | fills,
     )
-    return grown, Summit(normal, hull.vertices[hull.faces[face]], hull.vertices[hull.faces[lowest]])
+    triangles = hull.vertices[hull.faces[face]], hull.vertices[hull.faces[lowest]]
+    return grown, Summit(-dot(normal, point), normal, *triangles)
 
 
 def expand(couple: Couple, size: jax.Array) -> Summit:
-    """Grow a polytope in the difference of two cores until its surface is nearest to the origin.
+    """Grow a polytope in the difference of two cores; return the best place of its surface that it passes.
 
     Derivative: none.
     """
     couple, size = jax.lax.stop_gradient((couple, size))
     start = _start(couple)
     triangle = jnp.zeros((3, 2), jnp.int32)
-    summit = Summit(jnp.zeros_like(start.points[0]), triangle, triangle)
-    return jax.lax.fori_loop(
-        4, 5 + STEPS, lambda count, carry: _grow(couple, size, jnp.asarray(count, jnp.int32), carry[0]),
-        (start, summit),
-    )[1]  # fmt: skip
+    rounding = 4.0 * jnp.finfo(size.dtype).eps * size
+    summit = Summit(-jnp.inf * jnp.ones_like(size), jnp.zeros_like(start.points[0]), triangle, triangle)
+
+    def grow(count: jax.Array, carry: tuple[Hull, Summit]) -> tuple[Hull, Summit]:
+        hull, best = carry
+        grown, summit = _grow(couple, size, jnp.asarray(count, jnp.int32), hull)
+        # Of equal places the last has the triangle that the hull ends with.
+        is_better = summit.gap > best.gap - rounding
+        return grown, jax.tree.map(lambda new, old: jnp.where(is_better, new, old), summit, best)
+
+    return jax.lax.fori_loop(4, 5 + STEPS, grow, (start, summit))[1]

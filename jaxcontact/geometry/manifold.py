@@ -23,7 +23,8 @@ CONTACTS = DIRECTIONS + 1  # the nearest points come first
 TILT = 0.05  # rad; parts of a surface that lean less from the common tangent plane belong to its polygon
 FIRST_ANGLE = 0.2  # rad; no direction is square to the side of a box
 SIDEWAYS = 1e-6  # of the size; corners closer than this coincide
-LEVEL = 1e-9  # of the size; the nearest points count if no corner is as deep up to this tolerance
+LEVEL = 1e-9  # of the size; a corner at the nearest points, as deep up to this tolerance, counts for them
+EXACT = 1e-13  # of the size; a corner anywhere counts for the nearest points if it is as deep up to this
 PARALLEL = 1e-6  # sine of the angle between two sides, up to which they do not cross
 
 _ANGLES = FIRST_ANGLE + 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
@@ -155,7 +156,10 @@ def touch_couple(couple: Couple) -> tuple[jax.Array, jax.Array, jax.Array, jax.A
     level = LEVEL / SIDEWAYS * tolerance
     gap = jnp.where(excess < -level, nearest.gap, height_a - height_b)
     several = jnp.sum(valid) > 1
-    is_deepest = valid & (jnp.abs(excess) <= level)
+    # Of parts that are nearly parallel a corner may be all but as deep, and far from the nearest points.
+    is_there = dot(place, place) <= (0.1 * tolerance) ** 2
+    exact = jnp.maximum(EXACT, 16.0 * float(jnp.finfo(size.dtype).eps)) * size
+    is_deepest = valid & ((jnp.abs(excess) <= exact) | ((jnp.abs(excess) <= level) & is_there))
     counts = jnp.concatenate([(~several | ~jnp.any(is_deepest))[None], valid & several])
     flat = origin[None] + place[:, :1] * axes[:1] + place[:, 1:] * axes[1:]
     on_b = flat + height_b[:, None] * normal[None]

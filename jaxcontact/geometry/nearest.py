@@ -8,7 +8,7 @@ Entry: `nearest_points`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +26,36 @@ AROUND = 16  # directions around an edge from which the search may start
 FLAT = 64.0  # of the rounding of a curvature; one below is zero
 SAME = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
 STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
+UNIT = 1e-3  # by which the square of the length of a direction may differ from one
+CLIMBS = 4  # directions from which a climb starts
+APART = 0.995  # cosine of the smallest angle between them
+CLIMB_ROUNDS, CLIMB_NEWTON = 5, 3  # rounds of a climb and Newton steps in each
+CLIMB_TILT = 0.1  # rad; a climb starts with the corners of directions so far from its own
+# Features of four corners with the first: a point, sides and faces; the corners that the next round keeps.
+CLIMBED = np.array([(0, 0, 0), (0, 1, 1), (0, 2, 2), (0, 3, 3), (0, 1, 2), (0, 1, 3), (0, 2, 3)])
+CLIMBED_RANKS = np.array([0, 1, 1, 1, 2, 2, 2], np.int32)
+KEPT_CORNERS = np.array([(0, 1, 2), (0, 1, 2), (0, 2, 1), (0, 3, 1), (0, 1, 2), (0, 1, 3), (0, 2, 3)])
 # Corners of the triangle that span a feature: three of a face, two of a side, one of a point.
 CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2, 2, 2))
 
 # Three corners of each face of a box, whose corner k is at the upper end of the axes of the bits of k.
 BOX_FACES = np.array([(0, 2, 4), (1, 3, 5), (0, 1, 4), (2, 3, 6), (0, 1, 2), (4, 5, 6)], np.int32)
+
+
+def _circle(count: int) -> np.ndarray:
+    """Spread unit vectors (count, 2) over a circle."""
+    angles = 2.0 * np.pi * np.arange(count) / count
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def _sphere(count: int) -> np.ndarray:
+    """Spread unit vectors (count, 3) over the sphere, along a spiral of equal areas."""
+    z = 1.0 - (2.0 * np.arange(count) + 1.0) / count
+    angle, radius = np.pi * (3.0 - np.sqrt(5.0)) * np.arange(count), np.sqrt(1.0 - z**2)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle), z], axis=1)
+
+
+SAMPLES, RING, TRIANGLE = _sphere(128), _circle(64), _circle(3)
 
 
 class Feature(NamedTuple):
@@ -161,13 +186,8 @@ def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> tuple[Featu
     features = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), features, box_faces)
     starts = jnp.concatenate([starts, outward])
     # An edge or a face without extent keeps its direction.
-    _, first, second = jax.vmap(lambda feature: _spans(couple, feature))(features)
-    cross = jnp.cross(first, second)
-    square_1, square_2, shortest = dot(first, first), dot(second, second), (SLIVER * spread) ** 2
-    no_length = square_1 <= shortest
-    no_area = no_length | (square_2 <= shortest) | (dot(cross, cross) <= SLIVER**2 * square_1 * square_2)
-    degenerate = ((features.rank == 2) & no_area) | ((features.rank == 1) & no_length)
-    return features._replace(rank=jnp.where(degenerate, -1, features.rank)), starts
+    has_extent = _has_extent(couple, features, spread)
+    return features._replace(rank=jnp.where(has_extent, features.rank, -1)), starts
 
 
 def _box_faces(couple: Couple) -> tuple[Feature, jax.Array]:
@@ -215,14 +235,104 @@ def _beside_edge(couple: Couple, feature: Feature, normal: jax.Array) -> jax.Arr
         has_side = dot(beside, beside) > SLIVER**2 * dot(vector, vector)
         return unit(jnp.where(has_side, beside, tangent), tangent)[0]
 
-    angles = 2.0 * np.pi * np.arange(AROUND) / AROUND
-    circle = jnp.asarray(np.stack([np.cos(angles), np.sin(angles)], axis=1), normal.dtype)
+    circle = jnp.asarray(_circle(AROUND), normal.dtype)
     around = circle[:, :1] * tangent[None] + circle[:, 1:] * jnp.cross(along, tangent)[None]
     axes = jnp.cross(couple.ellipsoids[:, :, 0], couple.ellipsoids[:, :, 1])
     beside = jax.vmap(rejected)(jnp.concatenate([normal[None], -corner[None], axes, -axes]))
     starts = jnp.concatenate([beside, around])
     best = jnp.argmax(jax.vmap(lambda start: gap_along(couple, start))(starts))
     return jnp.where(feature.rank == 1, starts[best], normal)
+
+
+def _own_excess(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Compute the gap along a direction, and by how much the gap of a feature exceeds it."""
+    gap = gap_along(couple, normal)
+    corner, _, _ = _spans(couple, feature)
+    return gap, -dot(corner, normal) - jnp.sum(round_support(couple.ellipsoids, normal)[1]) - gap
+
+
+def _has_extent(couple: Couple, features: Feature, spread: jax.Array) -> jax.Array:
+    """Test whether edges have a length and faces an area; points have no need of either."""
+    _, first, second = jax.vmap(lambda feature: _spans(couple, feature))(features)
+    cross = jnp.cross(first, second)
+    square_1, square_2, shortest = dot(first, first), dot(second, second), (SLIVER * spread) ** 2
+    no_length = square_1 <= shortest
+    no_area = no_length | (square_2 <= shortest) | (dot(cross, cross) <= SLIVER**2 * square_1 * square_2)
+    return ~(((features.rank == 2) & no_area) | ((features.rank == 1) & no_length))
+
+
+def _climb(
+    couple: Couple, start: jax.Array, spread: jax.Array, same: float
+) -> tuple[Feature, jax.Array, jax.Array]:
+    """Climb from a direction to the one nearby that separates most; return its feature, itself and its gap.
+
+    Each round adds the support point of the direction to three others, and moves to the feature that is
+    nearest of these four. The gap is -inf if no round finds a feature that is nearest of all.
+    """
+
+    def corners_around(normal: jax.Array, tilt: jax.Array) -> jax.Array:
+        first = across(normal)
+        beside = TRIANGLE[:, :1] * first[None] + TRIANGLE[:, 1:] * jnp.cross(normal, first)[None]
+        return jax.vmap(lambda direction: support(couple, direction)[1])(normal[None] + tilt * beside)
+
+    none = Feature(jnp.zeros((3, 2), jnp.int32), jnp.asarray(-1, jnp.int32), jnp.asarray(-1, jnp.int32))
+    best = none, start, jnp.asarray(-jnp.inf, start.dtype)
+
+    def climb(count: jax.Array, carry: Any) -> Any:
+        corners, normal, best = carry
+        _, index = support(couple, normal)
+        four = jnp.concatenate([index[None], corners])
+        features = Feature(four[CLIMBED], jnp.full(len(CLIMBED), -1, jnp.int32), jnp.asarray(CLIMBED_RANKS))
+
+        def refine(feature: Feature) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+            refined, is_maximum = jax.lax.fori_loop(
+                0,
+                CLIMB_NEWTON,
+                lambda _, carry: _step(couple, feature, carry[0]),
+                (normal, jnp.asarray(True)),
+            )
+            gap, excess = _own_excess(couple, feature, refined)
+            of_four = couple.vertices_b[four[:, 1]] - couple.vertices_a[four[:, 0]]
+            below = jnp.max(dot(of_four, refined[None])) - dot(_spans(couple, feature)[0], refined)
+            return (
+                refined,
+                gap,
+                jnp.where(is_maximum & (below < same * spread), gap + excess, -jnp.inf),
+                excess,
+            )
+
+        normals, gaps, models, excess = jax.vmap(refine)(features)
+        models = jnp.where(_has_extent(couple, features, spread), models, -jnp.inf)
+        nearest = jnp.argmax(models)
+        found = models[nearest] > -jnp.inf
+        is_unit = jnp.abs(dot(normals[nearest], normals[nearest]) - 1.0) < UNIT
+        value = jnp.where(found & is_unit & (excess[nearest] < same * spread), gaps[nearest], -jnp.inf)
+        is_better = value > best[2]
+        candidate = jax.tree.map(lambda leaf: leaf[nearest], features), normals[nearest], value
+        best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), candidate, best)
+        closer = corners_around(normal, CLIMB_TILT * 0.3 ** (count + 1).astype(normal.dtype))
+        corners = jnp.where(found, four[jnp.asarray(KEPT_CORNERS)[nearest]], closer)
+        return corners, jnp.where(found, normals[nearest], normal), best
+
+    carry = corners_around(start, jnp.asarray(CLIMB_TILT, start.dtype)), start, best
+    return jax.lax.fori_loop(0, CLIMB_ROUNDS, climb, carry)[2]
+
+
+def _samples(couple: Couple) -> jax.Array:
+    """Collect directions (n, 3): evenly spread, along axes of ellipsoids, and square to long bodies."""
+    dtype = couple.vertices_a.dtype
+    last_axis = jnp.zeros(3, dtype).at[2].set(1.0)
+    axes, _ = unit(jnp.swapaxes(couple.ellipsoids, 1, 2).reshape(6, 3), last_axis)
+    rings = []
+    for vertices in couple[:2]:
+        away = vertices - vertices[:1]
+        farthest = jnp.argmax(dot(away, away))
+        away = vertices - vertices[farthest][None]
+        long, _ = unit(away[jnp.argmax(dot(away, away))], last_axis)
+        first = across(long)
+        ring = jnp.asarray(RING, dtype)
+        rings.append(ring[:, :1] * first[None] + ring[:, 1:] * jnp.cross(long, first)[None])
+    return jnp.concatenate([jnp.asarray(SAMPLES, dtype), axes, -axes, *rings])
 
 
 def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
@@ -269,7 +379,7 @@ def nearest_points(couple: Couple) -> Nearest:
 
     same = max(SAME, 16.0 * float(jnp.finfo(spread.dtype).eps))
 
-    def refine(feature: Feature, start: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def refine(feature: Feature, start: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         start = _beside_edge(fixed, feature, start)
         normal, is_maximum = jax.lax.fori_loop(
             0, NEWTON, lambda _, carry: _step(fixed, feature, carry[0]), (start, jnp.asarray(True))
@@ -277,27 +387,30 @@ def nearest_points(couple: Couple) -> Nearest:
         # Around coaxial bodies all directions beside the edge are alike, and none is a maximum.
         stays = ~is_maximum & (feature.rank == 1)
         normal, rank = jnp.where(stays, start, normal), jnp.where(stays, -1, feature.rank)
-        gap = gap_along(fixed, normal)
-        corner, _, _ = _spans(fixed, feature)
-        own_gap = -dot(corner, normal) - jnp.sum(round_support(fixed.ellipsoids, normal)[1])
-        is_nearest = (is_maximum | stays) & (own_gap - gap < same * spread)
-        preference = jnp.where(rank < 0, -1.0, jnp.where(rank == 2, 0.1, 0.0))
-        return normal, jnp.where(is_nearest, gap + preference * STAY * spread, -jnp.inf), rank
+        gap, excess = _own_excess(fixed, feature, normal)
+        # In single precision a direction that degenerates has another length than one.
+        is_unit = jnp.abs(dot(normal, normal) - 1.0) < UNIT
+        gap = jnp.where(is_unit, gap, -jnp.inf)
+        is_nearest = is_unit & (is_maximum | stays) & (excess < same * spread)
+        return normal, jnp.where(is_nearest, gap, -jnp.inf), rank, gap
 
-    # Deep ellipsoids have several such directions; those of the polytope may not be the best.
-    axes, _ = unit(
-        jnp.swapaxes(fixed.ellipsoids, 1, 2).reshape(6, 3), jnp.broadcast_to(summit.normal[None], (6, 3))
-    )
-    free_starts = jnp.concatenate([axes, -axes])
-    _, index = jax.vmap(lambda direction: support(fixed, direction))(free_starts)
-    free = Feature(
-        jnp.broadcast_to(index[:, None], (12, 3, 2)), jnp.full(12, -1, jnp.int32), jnp.zeros(12, jnp.int32)
-    )
-    starts = jnp.concatenate([starts, free_starts])
-    features = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), features, free)
-    normals, gaps, ranks = jax.vmap(refine)(features, starts)
-    best = jnp.argmax(gaps)
-    feature = jax.tree.map(lambda leaf: leaf[best], features._replace(rank=ranks))
+    normals, gaps, ranks, along = jax.vmap(refine)(features, starts)
+    features = features._replace(rank=ranks)
+    samples = _samples(fixed)
+    along = jnp.concatenate([along, jax.vmap(lambda sample: gap_along(fixed, sample))(samples)])
+    samples = jnp.concatenate([normals, samples])
+    # Deep bodies have several best directions, and the polytope may have found another.
+    tops: list[jax.Array] = []
+    for _ in range(CLIMBS):
+        start = samples[jnp.argmax(along)]
+        along = jnp.where(dot(samples, start[None]) > APART, -jnp.inf, along)
+        tops.append(start)
+    climbed, directions, heights = jax.vmap(lambda top: _climb(fixed, top, spread, same))(jnp.stack(tops))
+    features = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), features, climbed)
+    normals, gaps = jnp.concatenate([normals, directions]), jnp.concatenate([gaps, heights])
+    preference = jnp.where(features.rank < 0, -1.0, jnp.where(features.rank == 2, 0.1, 0.0))
+    best = jnp.argmax(gaps + preference * STAY * spread)
+    feature = jax.tree.map(lambda leaf: leaf[best], features)
     normal, _ = jax.lax.scan(
         lambda normal, _: (_step(couple, feature, normal)[0], None), normals[best], None, length=POLISH
     )

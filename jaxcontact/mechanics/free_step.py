@@ -248,10 +248,11 @@ def _springs(
     stiffness, damping = model.system.mechanics.yielding(
         model.structure, state.q, state.v, model.params, controls
     )
-    yields = dt * (damping + dt * stiffness)
+    yields, divide_by_mass = dt * (damping + dt * stiffness), implicit.positive_solver(M)
+    mobility = jnp.diagonal(jax.vmap(divide_by_mass)(jnp.eye(M.shape[0], dtype=M.dtype)))
     if centres is not None:
         M, yields = centres.matrix_at_centres(M), centres.matrix_at_centres(yields)
-    mobility = jnp.diagonal(implicit.positive_inverse(M))
+        mobility = mobility.at[centres.linear].set(1.0 / centres.mass[:, None])
     excess = jnp.clip(jnp.diagonal(yields) * mobility - 1.0, 0.0, jnp.sqrt(STIFFEST))
 
     def delay(M: jax.Array, added: jax.Array) -> jax.Array:
@@ -386,11 +387,11 @@ def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, ja
     place = _place(system, fixed, start)
     middle = _middle(system, fixed, start, place)
     jacobian, yields = _jacobian(system, fixed, start, place)
-    inverse = implicit.positive_inverse(jacobian)
+    solve = implicit.positive_solver(jacobian)
     parts = jnp.abs(fixed.p) + jnp.abs(middle[0]) + jnp.abs(middle[1])
     rate, change, impulse, settled = search(
         functools.partial(equations, fixed),
-        lambda b: inverse @ b,
+        solve,
         start,
         equations(fixed, start, middle),
         parts,

@@ -121,6 +121,28 @@ def _lu(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list
     return [array.reshape(output.shape) for array, output in zip(found, equation.outputs, strict=True)]
 
 
+@rule("lu_without_exchanges")
+def _lu_without_exchanges(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
+    """Compute L and U in one matrix; a pivot of zero counts as one."""
+    ops = program.ops
+
+    def factors(matrix: Numbers) -> Numbers:
+        rows = matrix.copy()
+        for k in range(len(rows)):
+            pivot = int(rows[k, k])
+            zero, unit = (ops.constant(number, ops.kind[pivot]) for number in (0, 1))
+            rows[k, k] = ops.select(ops.binary("eq", pivot, zero), unit, pivot)
+            inverse = ops.binary("div", unit, int(rows[k, k]))
+            for i in range(k + 1, len(rows)):
+                rows[i, k] = ops.binary("mul", int(rows[i, k]), inverse)
+                less = [ops.binary("mul", int(rows[i, k]), int(entry)) for entry in rows[k, k + 1 :]]
+                pairs = zip(rows[i, k + 1 :].tolist(), less, strict=True)
+                rows[i, k + 1 :] = [ops.binary("sub", entry, share) for entry, share in pairs]
+        return rows
+
+    return _array(_of_each_matrix(factors, *inputs), equation)
+
+
 def _place_of_largest(ops: Operations, numbers: list[int], places: list[int]) -> int:
     """Find the first place of the largest magnitude."""
     largest, at = ops.unary("abs", numbers[0]), places[0]

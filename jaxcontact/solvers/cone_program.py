@@ -6,19 +6,23 @@ Page: docs/methods/compliant.md.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import body_rows, cones
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 from jaxcontact.batching.once import computed_once
+from jaxcontact.batching.world_code import compiles_one_world
 from jaxcontact.solvers.row_algebra import Mass, Rows, apply_columns, apply_rows, multiply
 
+GROUP = 4  # contacts that a Hessian takes or leaves together in the code of one world
 SHIFT_STEPS = 4  # of Newton's method for the normal impulse of a sliding contact with a potential
 
 
@@ -265,8 +269,37 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
         M = M + jnp.diag(columns[:, first:end] ** 2 @ response.scalar[first:])
         columns = jnp.concatenate([columns[:, :first], columns[:, end:]], axis=1)
         response = response._replace(scalar=response.scalar[:first])
+    hessian: jax.Array = lax.cond(compiles_one_world(), _add_in_groups, _add_rows, M, columns, response)
+    return hessian
+
+
+def _add_rows(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array:
+    """Compute M + G^T S G of all rows at once."""
     weighted = computed_once(jax.vmap(yielding, (None, 0))(response, columns))
     return M + columns @ weighted.T
+
+
+def _add_in_groups(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array:
+    """Compute M + G^T S G, without groups of contacts that are all open."""
+    singles = response.scalar.shape[0]
+    total = M + (columns[:, :singles] * response.scalar[None]) @ columns[:, :singles].T
+    if not response.block:
+        return total
+    nc = response.block[0][0].shape[0]
+    axes = split(columns.T, singles, nc)
+    for first in range(0, nc, GROUP):
+        group = slice(first, first + GROUP)
+        G, S = jax.tree.map(lambda rows, group=group: rows[group], (axes, response.block))
+
+        def add(total: jax.Array, G: list[jax.Array] = G, S: list[list[jax.Array]] = S) -> jax.Array:
+            for axis, line in zip(G, S, strict=True):
+                pairs = zip(line, G, strict=True)
+                total = total + axis.T @ sum((s[:, None] * g for s, g in pairs), jnp.zeros_like(axis))
+            return total
+
+        pushes = functools.reduce(jnp.logical_or, (jnp.any(s != 0) for line in S for s in line))
+        total = lax.cond(pushes, add, lambda total: total, total) if nc > GROUP else add(total)
+    return total
 
 
 def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:

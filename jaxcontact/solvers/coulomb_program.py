@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra import general_factor
+from jaxcontact.algebra import branch_factor
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
@@ -197,7 +197,7 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     response = law.response
     matrix = cone_program.hessian(program, response)
     assert isinstance(matrix, jax.Array)
-    invert = functools.partial(general_factor.solve_factored, general_factor.factorise(matrix))
+    invert = functools.partial(branch_factor.solve_factored, branch_factor.factorise(matrix))
     momentum = multiply(program.M, now.x - program.v) - program.push
     dx = invert(apply_columns(program.columns, law.aim) - momentum)
     p = law.aim - yielding(response, apply_rows(program.columns, dx))

@@ -82,7 +82,7 @@ def associated_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarra
 def project(mu: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Project (..., nc, dim) on the friction cones."""
     size = length(z[..., 1:])
-    inside = size <= mu * z[..., 0]
+    inside = (size <= mu * z[..., 0]) & (z[..., 0] >= 0)
     normal = np.where(inside, z[..., 0], np.maximum(z[..., 0] + mu * size, 0.0) / (1.0 + mu * mu))
     share = np.where(inside, 1.0, mu * normal / _positive(size))
     projected = share[..., None] * z
@@ -94,7 +94,7 @@ def linearise_associated(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[
     """Linearise r = P(r - u) by impulses and by velocities, a block per contact."""
     z, dim = r - u, r.shape[1]
     size = length(z[:, 1:])
-    inside = size <= mu * z[:, 0]
+    inside = (size <= mu * z[:, 0]) & (z[:, 0] >= 0)
     edge = ~inside & (mu * size >= -z[:, 0])
     ray = np.concatenate([np.ones((len(mu), 1)), mu[:, None] * z[:, 1:] / _positive(size)[:, None]], axis=1)
     weight = np.where(edge, 1.0 / (1.0 + mu * mu), 0.0)

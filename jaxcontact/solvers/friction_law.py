@@ -142,7 +142,7 @@ def natural_residual(
     asked_n = pushes[0] - (u_n if lifts else u_n + mu * length(u_t))
     asked_t = [p - u for p, u in zip(pushes[1:], u_t, strict=True)]
     size = length(asked_t)
-    inside = size <= mu * asked_n
+    inside = (size <= mu * asked_n) & (asked_n >= 0)
     granted_n = jnp.where(inside, asked_n, jnp.maximum(asked_n + mu * size, 0.0) / (1.0 + mu * mu))
     share = jnp.where(inside, 1.0, mu * granted_n / positive(size))
     change = [granted_n - pushes[0]] + [share * a - p for a, p in zip(asked_t, pushes[1:], strict=True)]

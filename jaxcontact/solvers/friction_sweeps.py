@@ -465,7 +465,7 @@ def _natural_residual(q, mu, dim, mobility, r, u):  # type: ignore[no-untyped-de
         tangential = math.sqrt(tangential)
         asked = mobility[k] * r[s] - u[s] - mu[k] * math.sqrt(slip)
         normal, share = asked, 1.0
-        if not tangential <= mu[k] * asked:
+        if not tangential <= mu[k] * asked or asked < 0.0:
             normal = max(asked + mu[k] * tangential, 0.0) / (1.0 + mu[k] ** 2)
             share = mu[k] * normal / tangential if tangential > 0.0 else 0.0
         off = max(abs(normal - mobility[k] * r[s]), EPS * mobility[k] * r[s])

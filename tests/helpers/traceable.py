@@ -9,6 +9,7 @@ import jaxcontact as jc
 
 PLANAR = jc.models.compass_gait()
 BOX = jc.models.box_drop_3d()
+STATIC = jc.compliant.Newton(early_exit=False)
 SLIDING = jc.models.box_on_incline(0.25)
 AFFINE = jc.models.affine_3d()
 QUADRUPED = jc.models.quadruped()
@@ -121,18 +122,17 @@ CASES = {
     "routh without a step": (jc.impact.Routh(), (PLANE, PLANAR.initial_state().v, KEY)),
     "compliant.step": mechanism(jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01),
     "compliant.step of the nearest contacts": mechanism(
-        jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01, max_contacts=2
+        jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01, settings=jc.compliant.Settings(max_contacts=2)
     ),
     "compliant.step of static length": mechanism(
-        jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01, solver=jc.compliant.Newton(early_exit=False)
+        jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01, settings=jc.compliant.Settings(solver=STATIC)
     ),
-    "compliant.step with exact friction, of static length": mechanism(
+    "compliant.step with the associated cone, of static length": mechanism(
         jc.compliant.step,
         SLIDING,
         jnp.zeros(6),
         dt=0.01,
-        cone="coulomb",
-        solver=jc.compliant.Newton(early_exit=False),
+        settings=jc.compliant.Settings(cone="associated", solver=STATIC),
     ),
     "compliant.rollout": mechanism(jc.compliant.rollout, SLIDING, jnp.zeros((3, 6)), dt=0.01),
     "compliant.rollout of a robot": mechanism(jc.compliant.rollout, QUADRUPED, jnp.zeros((3, 12)), dt=0.002),

@@ -36,6 +36,6 @@ def test_every_traceable_function(name):
         elif a.dtype.kind == "f":
             np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9 * size, err_msg=path)
         elif path.endswith(("iterations", "num_iters")):  # rounding may tell whether a step is the last
-            assert np.max(np.abs(a - b)) <= 1, path
+            assert np.max(np.abs(a - b)) <= 3, path
         elif not path.endswith(".contacts"):  # whether a gap is above zero, which rounding tells of a corner
             np.testing.assert_array_equal(a, b, err_msg=path)

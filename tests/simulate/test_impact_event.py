@@ -121,6 +121,16 @@ def test_impulses_of_closed_contacts_obey_coulomb(dim):
     assert np.all(np.abs(power * closed) < 1e-7 * size * large)
 
 
+def test_an_open_contact_that_cannot_move_does_not_loosen_the_law_of_others():
+    """Its mobility and velocity are round-off, and their ratio is no size of impulses."""
+    delassus = jnp.diag(jnp.array([1e-32, 0.2, 1.0, 1.0, 1.0, 1.0])).at[2, 4].set(0.9).at[4, 2].set(0.9)
+    velocity = jnp.array([[2e-18, 0.0], [-1.0, 0.0], [-0.1, 0.0]])  # the first push carries both
+    closed = jnp.array([False, True, True])
+    lam, found = contact_impulses(delassus, velocity, jnp.zeros(3), closed, jnp.zeros((3, 2)))
+    assert found
+    np.testing.assert_allclose(lam, [[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], atol=1e-12)
+
+
 def test_friction_turns_with_the_sliding_velocity():
     """Derivative of the impulse of a contact that slides in space, against differences."""
     delassus = jnp.asarray(random_spd(np.random.default_rng(7), 3)) + 2.0 * jnp.eye(3)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from simulate.test_events_of_held_joints import UNEQUAL_BAR
 
 import jaxcontact as jc
 
@@ -160,3 +161,51 @@ def test_a_motion_with_loops_has_the_derivative_of_differences():
         return motion.states.q[-1, 0] + motion.states.v[-1, 2]
 
     slopes_agree(last, jnp.array([0.2, 2.0, 1.0, 1.5, 0.7]))
+
+
+@pytest.mark.slow
+def test_loops_that_are_open_at_the_start_are_closed_without_momentum():
+    model = parallelogram(gravity=0)
+    motion = moved(model, jnp.array([0.301, -0.301, 0.302]), 0.0 * CRANK, dt=0.02, steps=5)
+    off = jax.vmap(lambda q: jc.simulate.projection.constraint_values(model, q)[0])(motion.states.q)
+    assert np.max(np.abs(off[0])) > 5e-4 and np.max(np.abs(off[2:])) < 1e-12
+    assert motion.status[0] == jc.Status.PENETRATION and not np.any(motion.status[2:])
+    np.testing.assert_allclose(motion.states.v, 0.0, atol=1e-14)
+
+
+FLOATING = """<mujoco><option gravity="0 0 0"/><worldbody><body><freejoint/>
+<geom type="box" size=".3 .2 .1" mass="2"/><body pos=".3 0 .1"><joint axis="0 1 0"/>{bar}0 0 1" size=".02" mass="1"/>
+<body pos="0 0 1"><joint axis="0 1 0"/>{bar}1 0 0" size=".02" mass="1"/>
+<body name="c" pos="1 0 0"><joint axis="0 1 0"/>{bar}0 0 -1" size=".02" mass="1"/></body></body></body>
+<body name="d" pos=".3 0 .1"><joint axis="0 1 0"/>{bar}1 0 0" size=".02" mass="1"/></body></body></worldbody>
+<equality><connect body1="c" body2="d" anchor="0 0 -1"/></equality></mujoco>"""
+
+
+@pytest.mark.slow
+def test_a_floating_mechanism_with_a_loop_keeps_its_momenta():
+    bar = '<geom type="capsule" fromto="0 0 0 '
+    model = jc.load_mjcf(FLOATING.format(bar=bar), contacts=[])
+    v = jnp.array([0.3, 0.1, 0.2, 1.0, 0.5, -0.7, 1.0, -1.0, 1.0, 0.0])
+    motion = moved(model, model.initial_state().q, v, dt=0.02, steps=50)
+
+    def momenta(state):
+        p = jc.mass_matrix(model, state.q) @ state.v
+        w, axis = state.q[3], state.q[4:7]
+        turned = p[3:6] + 2.0 * jnp.cross(axis, jnp.cross(axis, p[3:6]) + w * p[3:6])
+        return jnp.concatenate([p[:3], turned + jnp.cross(state.q[:3], p[:3])])
+
+    kept = jax.vmap(momenta)(motion.states)[1:]  # the start has a velocity that the loop does not allow
+    assert not np.any(motion.status) and np.ptp(motion.states.q[:, 0]) > 0.1
+    np.testing.assert_allclose(kept, kept[:1].repeat(50, 0), atol=1e-11)
+
+
+@pytest.mark.slow
+def test_a_mechanism_with_loops_dry_joints_and_a_foot_stands_still():
+    """Its crank's end, at a hinge, is a contact that cannot move."""
+    text = UNEQUAL_BAR.replace('<joint axis="0 1 0"/>', '<joint axis="0 1 0" frictionloss=".3"/>')
+    model = jc.load_mjcf(text, contacts="world", planar=True)
+    law = jc.impact.AnitescuPotra()
+    motion = moved(model, jnp.zeros(3), [-1.72445562, 1.86104616, -0.88783854], dt=0.02, steps=40, impact=law)
+    assert not np.any(motion.status)
+    np.testing.assert_allclose(motion.states.q, 0.0, atol=1e-8)
+    np.testing.assert_allclose(motion.states.v[1:], 0.0, atol=1e-8)

@@ -11,6 +11,7 @@ from scipy import sparse
 
 import jaxcontact as jc
 from jaxcontact.solvers import friction_dense, friction_host
+from jaxcontact.solvers.friction_newton import solve_coulomb
 
 
 def heap(rng, spheres, contacts, dim=3):
@@ -46,6 +47,22 @@ def test_a_sliding_block_and_its_derivatives():
     # r = t (1, -0.3, -0.4) with the speed along that ray zero: -1 - 2.5 + t (1 + 0.25) / 2 = 0.
     np.testing.assert_allclose(r, 5.6 * np.array([1.0, -0.3, -0.4]), atol=1e-12)
     np.testing.assert_allclose(u[0], 0.5 * np.hypot(*u[1:]), atol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("law", ["coulomb", "associated"])
+def test_smooth_contacts_without_slip_open_and_push(dim, law):
+    """Without friction and slip the tangential inequality holds as 0 <= -0 where a contact opens."""
+    W, q = np.diag(np.tile([1.0, *[0.0] * (dim - 1)], 3)), np.zeros(3 * dim)
+    q[::dim] = 0.1, -0.003, -0.002
+    for device in (np.asarray, jnp.asarray):
+        (r, u), info = jc.solve_friction(device(W), device(q), device(np.zeros(3)), dim=dim, law=law)
+        np.testing.assert_allclose(r[::dim], [0.0, 0.003, 0.002], atol=1e-15)
+        np.testing.assert_allclose(u[::dim], [0.1, 0.0, 0.0], atol=1e-15)
+        assert info.status == 0 and info.residual < 1e-12
+    r, info = jax.jit(lambda W, q: solve_coulomb(W, q, jnp.zeros(3), dim=dim))(W, q)
+    np.testing.assert_allclose(r[::dim], [0.0, 0.003, 0.002], atol=1e-15)
+    assert info.status == 0
 
 
 def test_the_associated_law_is_the_minimum_of_a_cone_program():

@@ -17,6 +17,7 @@ from jaxcontact.batching.bounded_loop import bounded_loop
 TRIES = 8  # iterations of Newton's method for a step, and at first for the law itself
 MAX_TRIES = 800  # iterations in all; a search that needs more is not settled
 OTHERWISE = 100  # iterations after which contacts follow at other speeds, to leave a cycle
+NO_MOTION = 2.0**16  # of eps^2; a mobility that is smaller, relative to the largest, is round-off of squares
 LONGER, SHORTER = 2.0, 4.0  # factors of the length: longer after a step that was found, else shorter
 
 
@@ -134,11 +135,12 @@ def contact_impulses(
 
 
 def _mobilities(delassus: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Compute the velocity (nc, dim) of each row per impulse on itself, one for all tangents; 1 if zero."""
+    """Compute the velocity (nc, dim) of each row per impulse on itself, one for all tangents; 1 if none."""
     diagonal = jnp.abs(jnp.diagonal(lax.stop_gradient(delassus))).reshape(shape)
     tangential = jnp.max(diagonal[:, 1:], axis=1, keepdims=True, initial=0.0)
     sizes = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, diagonal[:, 1:].shape)], axis=1)
-    return jnp.where(sizes > 0, sizes, 1.0)
+    round_off = NO_MOTION * float(jnp.finfo(delassus.dtype).eps) ** 2 * jnp.max(sizes, initial=0.0)
+    return jnp.where(sizes > round_off, sizes, 1.0)
 
 
 def _lengths(z: jax.Array, closed: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -171,11 +171,11 @@ def run(
     model = Model(system=system, params=numbers.params)
     start = start_of(model, numbers.state)
     nc, dim = start.terms.phi.shape[0], system.structure.dim
-    tolerance = touch_tolerance(start.terms.J_n)
-    deep = flag(jnp.any(start.terms.phi < -tolerance), Status.PENETRATION)
+    deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
     if start.joints is not None and start.joints.loops is not None:
-        open_loops = jnp.any(jnp.abs(start.joints.loops.deviation) > tolerance)
-        deep = deep | flag(open_loops, Status.PENETRATION)
+        loops = start.joints.loops
+        is_open = jnp.abs(loops.deviation) > touch_tolerance(loops.rows, start.q)
+        deep = deep | flag(jnp.any(is_open), Status.PENETRATION)
     bad = _bad_numbers(numbers, start)
     impacts, unused = _no_impacts(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
