@@ -60,7 +60,7 @@ class Blow(NamedTuple):
 
 def impact(
     terms: ContactTerms, carry: Carry, law: Any, key: Any, near: jax.Array, dead: jax.Array, wanted: Any,
-    known: jax.Array | None = None,
+    solution: jax.Array | None = None,
 ) -> Blow:  # fmt: skip
     """Compute the impact of the contacts `near` by the law, or by that of pressing contacts if `dead`.
 
@@ -70,11 +70,11 @@ def impact(
     Args:
         dead: bool, whether it is made inelastic.
         wanted: bool, whether there is one; else the velocity stays.
-        known: impulses (nc, dim), for a repetition. Without them rows of a batch go through the law one by
+        solution: impulses (nc, dim), for a repetition. Without them rows of a batch go through the law one by
             one, so that only those with an impact pay, and there is no derivative.
     """
     impact_key = None if key is None else jax.random.fold_in(key, carry.number)
-    ask = in_turn(struck) if known is None else struck
+    ask = in_turn(struck) if solution is None else struck
     terms, v = terms.replace(active=near), carry.state.v
     presses = pressing_law(law)
     if presses is law:
@@ -82,7 +82,7 @@ def impact(
     live = Blow(*ask(law, jnp.asarray(wanted) & ~dead, terms, v, impact_key))
     if isinstance(presses, AnitescuPotra) and presses.num_directions is None:
         stops = terms.replace(active=near & wanted & dead)
-        v_plus, push, found = stopped(stops, v, known)
+        v_plus, push, found = stopped(stops, v, solution)
         dull = Blow(v_plus, push, flag(~found, Status.STALLED))
     else:
         dull = Blow(*ask(presses, jnp.asarray(wanted) & dead, terms, v, impact_key))

@@ -79,19 +79,19 @@ def strike(
 
 
 def stopped(
-    terms: ContactTerms, v: jax.Array, known: jax.Array | None = None
+    terms: ContactTerms, v: jax.Array, solution: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute an inelastic impact with friction; return v_plus, impulses (nc, dim), and if it exists.
 
     Args:
-        known: its impulses, for a repetition.
+        solution: its impulses, for a repetition.
     """
     nc, nt, nv = terms.J_t.shape
     rows = contacts_of(terms, terms.active).rows.reshape(nc * (nt + 1), nv)
     response = implicit.solve_spd(terms.M, rows.T)
     u = (rows @ v).reshape(nc, nt + 1)
-    guess = jnp.zeros_like(u) if known is None else known
-    push, found = contact_impulses(rows @ response, u, terms.mu, terms.active, guess, known is not None)
+    guess = jnp.zeros_like(u) if solution is None else solution
+    push, found = contact_impulses(rows @ response, u, terms.mu, terms.active, guess, solution is not None)
     push = jnp.where(terms.active[:, None], push, 0.0)
     return v + response @ push.reshape(-1), push, found
 
