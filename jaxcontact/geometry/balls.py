@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.batching.once import computed_once
 from jaxcontact.geometry.cylinders import cap_points
 from jaxcontact.geometry.frames import dot, pose_in_body, products, rows, unit
 from jaxcontact.geometry.shapes import (
@@ -106,7 +107,7 @@ def place_balls(
     fixed = np.array(owner) == WORLD
     if fixed.any():
         centre = jnp.where(fixed[:, None], local_centre, centre)
-    return Balls(start, tuple(owner), centre, jnp.concatenate(radius))
+    return Balls(start, tuple(owner), computed_once(centre, in_batches=False), jnp.concatenate(radius))
 
 
 Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # point on a, point on b, gap, normal
@@ -134,6 +135,6 @@ def touch_ball(balls: Balls, first: Sequence[int], second: Sequence[int]) -> Row
     centre_a, centre_b = rows(balls.centre, first), rows(balls.centre, second)
     radius_a, radius_b = rows(balls.radius, first), rows(balls.radius, second)
     last_axis = jnp.zeros_like(centre_a).at[:, -1].set(1.0)
-    normal, distance = unit(centre_a - centre_b, last_axis, centre_a)
+    normal, distance = computed_once(unit(centre_a - centre_b, last_axis, centre_a), in_batches=False)
     phi = distance - radius_a - radius_b
     return centre_a - radius_a[:, None] * normal, centre_b + radius_b[:, None] * normal, phi, normal

@@ -33,7 +33,9 @@ def turns_from(tree: Tree, q: jax.Array, reference: jax.Array, joints: np.ndarra
 def extensions(tree: Tree, q: jax.Array, numbers: TreeParams) -> jax.Array:
     """Compute the extension (nv,) of the spring along each velocity from its relaxed position, rad or m."""
     _, at_q, at_v = scalar_places(tree)
-    extension = jnp.zeros(tree.num_velocities, q.dtype).at[at_v].set(q[at_q] - numbers.rest[at_q])
+    extension = q[at_q] - numbers.rest[at_q]
+    if not np.array_equal(at_v, np.arange(tree.num_velocities)):
+        extension = jnp.zeros(tree.num_velocities, q.dtype).at[at_v].set(extension)
     if not tree.springs:
         return extension
     turning_joints, free_joints = of_kind(tree, "ball", "free"), of_kind(tree, "free")

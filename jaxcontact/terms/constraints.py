@@ -222,10 +222,12 @@ def contacts_in_motion(
     The geometry is evaluated once. Two polytopes that meet mostly make two contacts or more, so half of
     `max_contacts` pairs are enough; of capsules `place` takes twice as many.
     """
-    motion, motion_rate = frames_moved(model, contacts.motion_and_rate(model, state.q, state.v, kinematics))
+    motions = frames_moved(model, contacts.motion_and_rate(model, state.q, state.v, kinematics))
+    motion, motion_rate = computed_once(motions, in_batches=False)
     pairs = None if max_contacts is None else (max_contacts + 1) // 2
     place = functools.partial(contacts.place, model, max_pairs=pairs)
     places, place_rates, found = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
+    places, place_rates = computed_once((places, place_rates), in_batches=False)
     return _Moving(contacts.bodies_of(model.system), places, place_rates, motion, motion_rate), found
 
 

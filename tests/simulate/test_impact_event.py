@@ -11,7 +11,7 @@ from helpers.problems import random_spd
 import jaxcontact as jc
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.simulate.variational.active_set import contact_impulses
-from jaxcontact.simulate.variational.impact_event import strike
+from jaxcontact.simulate.variational.impact_event import stopped, strike
 
 
 def random_terms(rng, nc, nv):
@@ -145,3 +145,32 @@ def test_friction_turns_with_the_sliding_velocity():
     assert float(jnp.linalg.norm(lam[0, 1:])) == pytest.approx(0.3 * float(lam[0, 0]), rel=1e-12)
     differences = (impulse(velocity + 1e-5 * along) - impulse(velocity - 1e-5 * along)) / 2e-5
     np.testing.assert_allclose(slope, differences, atol=1e-8)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_an_impact_that_ends_a_chatter_is_that_of_anitescu_and_potra(rng, dim):
+    """A motion from event to event has it for `AnitescuPotra()`; known impulses give it again, with its slope."""
+
+    def by_law(terms, v):
+        return jc.impact.anitescu_potra(terms, v)[0]
+
+    @jax.jit
+    def both(terms, v):
+        found, push, is_found = stopped(terms, v)
+
+        def again(v):
+            return stopped(terms, v, push)[0]
+
+        values = by_law(terms, v), found, again(v)
+        return values, is_found, jax.jacfwd(lambda v: by_law(terms, v))(v), jax.jacfwd(again)(v)
+
+    for _ in range(20):
+        terms = random_terms(rng, 2, 6)
+        tangents = jnp.asarray(rng.normal(size=(2, dim - 1, 6)))
+        terms = terms.replace(J_t=tangents, mu=jnp.asarray(rng.uniform(0.0, 0.3, 2)))
+        terms = terms.replace(M=terms.M * 10.0 ** rng.uniform(-3.0, 6.0))
+        (law, found, again), is_found, law_slope, slope = both(terms, jnp.asarray(rng.normal(size=6)))
+        assert is_found
+        np.testing.assert_allclose(found, law, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(again, found, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(slope, law_slope, rtol=0, atol=1e-9)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import small_dense
-from jaxcontact.impact.laws.callable_laws import pressing_law
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra, pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import jit
@@ -20,7 +20,8 @@ from jaxcontact.simulate.events.accumulation import no_chatter, remembered
 from jaxcontact.simulate.events.event_log import Carry
 from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.simulate.variational.contact_state import terms_at, touching_gap
-from jaxcontact.simulate.variational.impact_event import in_turn, struck
+from jaxcontact.simulate.variational.impact_event import in_turn, stopped, struck
+from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
 
@@ -59,24 +60,32 @@ class Blow(NamedTuple):
 
 def impact(
     terms: ContactTerms, carry: Carry, law: Any, key: Any, near: jax.Array, dead: jax.Array, wanted: Any,
-    once: bool,
+    solution: jax.Array | None = None,
 ) -> Blow:  # fmt: skip
     """Compute the impact of the contacts `near` by the law, or by that of pressing contacts if `dead`.
+
+    For `AnitescuPotra()` this is `stopped`, the same law by the search of closed contacts: a second search
+    would be a quarter of the program.
 
     Args:
         dead: bool, whether it is made inelastic.
         wanted: bool, whether there is one; else the velocity stays.
-        once: rows of a batch go through the law one by one, so that only those with an impact pay; no
-            derivative.
+        solution: impulses (nc, dim), for a repetition. Without them rows of a batch go through the law one by
+            one, so that only those with an impact pay, and there is no derivative.
     """
     impact_key = None if key is None else jax.random.fold_in(key, carry.number)
-    ask = in_turn(struck) if once else struck
+    ask = in_turn(struck) if solution is None else struck
     terms, v = terms.replace(active=near), carry.state.v
     presses = pressing_law(law)
     if presses is law:
         return Blow(*ask(law, jnp.asarray(wanted), terms, v, impact_key))
     live = Blow(*ask(law, jnp.asarray(wanted) & ~dead, terms, v, impact_key))
-    dull = Blow(*ask(presses, jnp.asarray(wanted) & dead, terms, v, impact_key))
+    if isinstance(presses, AnitescuPotra) and presses.num_directions is None:
+        stops = terms.replace(active=near & wanted & dead)
+        v_plus, push, found = stopped(stops, v, solution)
+        dull = Blow(v_plus, push, flag(~found, Status.STALLED))
+    else:
+        dull = Blow(*ask(presses, jnp.asarray(wanted) & dead, terms, v, impact_key))
     return jax.tree.map(lambda a, b: jnp.where(dead, b, a), live, dull)
 
 

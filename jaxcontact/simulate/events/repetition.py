@@ -185,7 +185,7 @@ def _collide(
     terms: ContactTerms,
     log: PyTree,
 ) -> tuple[PyTree, ...]:
-    blow = impact(terms, carry, inputs.law, key, piece.participants, piece.dead, True, False)
+    blow = impact(terms, carry, inputs.law, key, piece.participants, piece.dead, True, piece.impulse)
     after = behind_impact(carry, blow.v, piece.participants, piece.breaks)
     return after, blow.impulse, jnp.zeros_like(piece.push)
 

@@ -270,7 +270,7 @@ def _impact(
     """Append the impact of all contacts that touch."""
     inputs, near, strikes = context.inputs, c.contacts.near, c.contacts.strikes
     dead = dense | follows
-    blow = impact(c.contacts.terms, c.carry, inputs.law, context.key, near, dead, jnp.any(strikes), True)
+    blow = impact(c.contacts.terms, c.carry, inputs.law, context.key, near, dead, jnp.any(strikes))
     after = _behind(context, c, blow.v, near, strikes, dead, blow.impulse[:, 0], dead & ~follows)
     after = after._replace(status=after.status | blow.status | flag(dead, Status.ZENO))
     breaks = dead & ~follows

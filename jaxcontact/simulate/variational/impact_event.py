@@ -50,6 +50,7 @@ def strike(
         ask = in_turn(struck) if sequence is None else struck
         v_plus, impulse, said = ask(law, ~plastic, terms, v, key)
         dead, stops, found = stopped(terms, v)
+        stops = stops[:, 0]
         none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
         return Strike(
             jnp.where(plastic, dead, v_plus),
@@ -77,15 +78,22 @@ def strike(
     return Strike(v_plus, impulse / rows.size, jnp.where(plastic, -1, sequence), status)
 
 
-def stopped(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Compute an inelastic impact with friction; return v_plus, normal impulses (nc,), and if it exists."""
+def stopped(
+    terms: ContactTerms, v: jax.Array, solution: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Compute an inelastic impact with friction; return v_plus, impulses (nc, dim), and if it exists.
+
+    Args:
+        solution: its impulses, for a repetition.
+    """
     nc, nt, nv = terms.J_t.shape
     rows = contacts_of(terms, terms.active).rows.reshape(nc * (nt + 1), nv)
     response = implicit.solve_spd(terms.M, rows.T)
     u = (rows @ v).reshape(nc, nt + 1)
-    push, found = contact_impulses(rows @ response, u, terms.mu, terms.active, jnp.zeros_like(u))
+    guess = jnp.zeros_like(u) if solution is None else solution
+    push, found = contact_impulses(rows @ response, u, terms.mu, terms.active, guess, solution is not None)
     push = jnp.where(terms.active[:, None], push, 0.0)
-    return v + response @ push.reshape(-1), push[:, 0], found
+    return v + response @ push.reshape(-1), push, found
 
 
 def struck(
