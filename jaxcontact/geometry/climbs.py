@@ -45,29 +45,35 @@ SAMPLES, RING, TRIANGLE = _sphere(128), circle(64), circle(3)
 def climb_where_deep(
     couple: Couple, refined: tuple[jax.Array, jax.Array, jax.Array], spread: jax.Array, same: float
 ) -> tuple[Feature, jax.Array, jax.Array]:
-    """Climb from the best of many directions where a round core is deep in another; return `CLIMBS` ends.
+    """Climb from the best of many directions where a round core is deep in another; return the highest end.
 
-    `refined` are directions, the gaps along them, and those of features that are nearest, else -inf.
+    `refined` are directions, the gaps along them, and those of features that are nearest, else -inf. The end
+    is a feature, its direction, and its gap, -inf if there is none.
     """
     normals, along, gaps = refined
     is_round = jnp.any(couple.ellipsoids != 0.0)
 
     def climb(carry: tuple) -> tuple:
         samples = _samples(couple)
-        left = jnp.concatenate([along, jax.vmap(lambda sample: gap_along(couple, sample))(samples)])
+        heights = jnp.concatenate([along, jax.vmap(lambda sample: gap_along(couple, sample))(samples)])
         samples = jnp.concatenate([normals, samples])
-        starts: list[jax.Array] = []
-        for _ in range(CLIMBS):
-            starts.append(samples[jnp.argmax(left)])
-            left = jnp.where(dot(samples, starts[-1][None]) > APART, -jnp.inf, left)
-        return carry[0] + 1, *jax.vmap(lambda start: _climb(couple, start, spread, same))(jnp.stack(starts))
 
-    none = jnp.zeros((CLIMBS, 3, 2), jnp.int32), *(jnp.full(CLIMBS, -1, jnp.int32) for _ in range(2))
-    start = jnp.int32(0), Feature(*none), normals[:CLIMBS], jnp.full_like(gaps[:CLIMBS], -jnp.inf)
-    ended = bounded_loop(
+        def again(_: jax.Array, carry: tuple) -> tuple:
+            left, best = carry
+            start = samples[jnp.argmax(left)]
+            end = _climb(couple, start, spread, same)
+            is_higher = end[2] > best[2]
+            best = jax.tree.map(lambda new, old: jnp.where(is_higher, new, old), end, best)
+            return jnp.where(dot(samples, start[None]) > APART, -jnp.inf, left), best
+
+        return carry[0] + 1, jax.lax.fori_loop(0, CLIMBS, again, (heights, carry[1]))[1]
+
+    corners, none = jnp.zeros((3, 2), jnp.int32), jnp.int32(-1)
+    start = jnp.int32(0), (Feature(corners, none, none), normals[0], jnp.full_like(gaps[0], -jnp.inf))
+    end: tuple[Feature, jax.Array, jax.Array] = bounded_loop(
         lambda carry: (carry[0] < 1) & is_round & (jnp.max(gaps) < 0.0), climb, start, max_iters=1
-    )
-    return ended[1], ended[2], ended[3]
+    )[1]
+    return end
 
 
 def _climb(

@@ -228,7 +228,7 @@ def nearest_points(couple: Couple) -> Nearest:
     features = features._replace(rank=ranks)
     climbed = climb_where_deep(fixed, (normals, along, gaps), spread, same)
     features, normals, gaps = jax.tree.map(
-        lambda x, y: jnp.concatenate([x, y]), (features, normals, gaps), climbed
+        lambda x, y: jnp.concatenate([x, y[None]]), (features, normals, gaps), climbed
     )
     preference = jnp.where(features.rank < 0, -1.0, jnp.where(features.rank == 2, 0.1, 0.0))
     best = jnp.argmax(gaps + preference * STAY * spread)
