@@ -22,7 +22,7 @@ from jaxcontact.batching.once import computed_once
 from jaxcontact.batching.world_code import compiles_one_world
 from jaxcontact.solvers.row_algebra import Mass, Rows, apply_columns, apply_rows, multiply
 
-GROUP = 4  # contacts that a Hessian takes or leaves together in the code of one world
+GROUP, MAX_GROUPS = 4, 4  # contacts that a Hessian takes or leaves together, at least; number of groups
 SHIFT_STEPS = 4  # of Newton's method for the normal impulse of a sliding contact with a potential
 
 
@@ -269,8 +269,8 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
         M = M + jnp.diag(columns[:, first:end] ** 2 @ response.scalar[first:])
         columns = jnp.concatenate([columns[:, :first], columns[:, end:]], axis=1)
         response = response._replace(scalar=response.scalar[:first])
-    hessian: jax.Array = lax.cond(compiles_one_world(), _add_in_groups, _add_rows, M, columns, response)
-    return hessian
+    total: jax.Array = lax.cond(compiles_one_world(), _add_in_groups, _add_rows, M, columns, response)
+    return total
 
 
 def _add_rows(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array:
@@ -286,9 +286,9 @@ def _add_in_groups(M: jax.Array, columns: jax.Array, response: Response) -> jax.
     if not response.block:
         return total
     nc = response.block[0][0].shape[0]
-    axes = split(columns.T, singles, nc)
-    for first in range(0, nc, GROUP):
-        group = slice(first, first + GROUP)
+    axes, size = split(columns.T, singles, nc), max(GROUP, -(-nc // MAX_GROUPS))
+    for first in range(0, nc, size):
+        group = slice(first, first + size)
         G, S = jax.tree.map(lambda rows, group=group: rows[group], (axes, response.block))
 
         def add(total: jax.Array, G: list[jax.Array] = G, S: list[list[jax.Array]] = S) -> jax.Array:
@@ -298,7 +298,7 @@ def _add_in_groups(M: jax.Array, columns: jax.Array, response: Response) -> jax.
             return total
 
         pushes = functools.reduce(jnp.logical_or, (jnp.any(s != 0) for line in S for s in line))
-        total = lax.cond(pushes, add, lambda total: total, total) if nc > GROUP else add(total)
+        total = lax.cond(pushes, add, lambda total: total, total) if nc > size else add(total)
     return total
 
 
