@@ -34,11 +34,10 @@ NO_CONTENT = frozenset(
 )
 SCREEN = 80  # lines of a function, with its docstring
 PARAMETERS = 8  # of a function; those that travel together are a record
-# Public calls, whose parameters are named at the call; machine code, which takes arrays rather than records.
+# Public calls, whose parameters are named at the call.
 MANY_PARAMETERS = {
     "animate", "ensemble", "identify", "identify_motions", "impact_design", "kelvin_voigt", "plot_corner",
     "plot_impact_set", "rollout", "run", "solve_coulomb", "variational",
-    "solve_steps", "_linearise", "_newton", "_newton_step", "_proximal", "_solve", "_sweep_often",
 }  # fmt: skip
 FILE = 430  # lines of a file
 # Machine code is one file, for numba keeps code by file.

@@ -8,7 +8,7 @@ what it cannot. All compiled functions are in this file, for numba keeps code by
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -40,6 +40,25 @@ PROXIMAL_SHARE = 0.7  # of the merit times the weight; a proximal step ends with
 PROXIMAL_LIMIT = 600  # steps of Newton's method in a proximal search
 EXTRAPOLATION = 0.5  # of the last proximal step, for the next centre
 WEIGHT_RISE, WEIGHT_FALL = 1.6, 0.6  # of the proximal weight after a step that failed, or succeeded early
+
+
+class Contacts(NamedTuple):
+    """A problem u = W r + q of contacts with friction mu, `dim` rows each."""
+
+    W: np.ndarray
+    q: np.ndarray
+    mu: np.ndarray
+    dim: int
+
+
+class Space(NamedTuple):
+    """Arrays that a search writes to: (n, n), (18, n), (nc, 9), (nc,) and (n,)."""
+
+    matrix: np.ndarray
+    rows: np.ndarray
+    blocks: np.ndarray
+    ratios: np.ndarray
+    active: np.ndarray
 
 
 @njit(**PLAIN)
@@ -190,10 +209,10 @@ def _misfit(mu, dim, r, u, value):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def _linearise(  # type: ignore[no-untyped-def]
-    W, mu, dim, s, r, u, shift, value, pull, active, count, a, matrix, x
-):
+def _linearise(problem, a, count, r, u, shift, space):  # type: ignore[no-untyped-def]
     """Linearise the equations of a closed contact as H + L (W + shift), in rows a of the matrix and of x."""
+    W, dim, matrix, active, s = problem.W, problem.dim, space.matrix, space.active, space.active[a]
+    value, x, pull, mu = space.rows[0], space.rows[5], space.rows[6], problem.mu[s // dim]
     bound, size = mu * (r[s] - u[s]), 0.0
     for j in range(1, dim):
         size += (r[s + j] - u[s + j]) ** 2
@@ -260,9 +279,10 @@ def _solve_linear(matrix, x, count, dim):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def _newton_step(W, mu, dim, r, u, value, shift, matrix, active, x, pull, change):  # type: ignore[no-untyped-def]
+def _newton_step(problem, r, u, shift, space):  # type: ignore[no-untyped-def]
     """Compute a step of Newton's method in place; the impulses of open contacts go to zero at once."""
-    count, pulls = 0, False
+    mu, dim, active, count, pulls = problem.mu, problem.dim, space.active, 0, False
+    change, x, pull = space.rows[4], space.rows[5], space.rows[6]
     for k in range(mu.shape[0]):
         rests = r[k * dim] - u[k * dim] > 0.0
         for i in range(k * dim, k * dim + dim):
@@ -274,26 +294,24 @@ def _newton_step(W, mu, dim, r, u, value, shift, matrix, active, x, pull, change
                 count += 1
     if pulls:
         for a in range(count):
-            pull[active[a]] = _dot(W, active[a], change)
+            pull[active[a]] = _dot(problem.W, active[a], change)
     for a in range(0, count, dim):
-        s = active[a]
-        _linearise(W, mu[s // dim], dim, s, r, u, shift, value, pull, active, count, a, matrix, x)
-    _solve_linear(matrix, x, count, dim)
+        _linearise(problem, a, count, r, u, shift, space)
+    _solve_linear(space.matrix, x, count, dim)
     for a in range(count):
         change[active[a]] = x[a]
 
 
 @njit(**PLAIN)
-def _newton(W, q, mu, dim, r, u, matrix, active, rows, patience, limit, goal):  # type: ignore[no-untyped-def]
+def _newton(problem, r, u, space, patience, limit, goal):  # type: ignore[no-untyped-def]
     """Do Newton's method from (r, u) in place, until the merit is the goal; return steps and merit."""
-    n = r.shape[0]
-    value, trial, rate, after = rows[0], rows[1], rows[2], rows[3]
-    change, x, pull = rows[4], rows[5], rows[6]
+    W, q, mu, dim, rows, n = problem.W, problem.q, problem.mu, problem.dim, space.rows, r.shape[0]
+    value, trial, rate, after, change = rows[0], rows[1], rows[2], rows[3], rows[4]
     merit = _misfit(mu, dim, r, u, value)
     smallest, misses, steps, shift = merit, 0, 0, LEAST_SHIFT
     while steps < limit and misses < patience and merit > goal:
         steps += 1
-        _newton_step(W, mu, dim, r, u, value, shift, matrix, active, x, pull, change)
+        _newton_step(problem, r, u, shift, space)
         length, best, best_length = 1.0, math.inf, 0.0
         for _ in range(LENGTHS if patience > 1 else 1):
             for i in range(n):
@@ -325,11 +343,12 @@ def _newton(W, q, mu, dim, r, u, matrix, active, rows, patience, limit, goal):  
 
 
 @njit(**PLAIN)
-def _proximal(W, q, mu, dim, r, u, matrix, active, rows):  # type: ignore[no-untyped-def]
+def _proximal(problem, r, u, space):  # type: ignore[no-untyped-def]
     """Do Newton's method for u + weight (r - centre), some steps for each centre; return steps and merit.
 
     Newton's method without a weight finishes near the end, and once more at the end where it did not.
     """
+    W, q, mu, dim, rows = problem.W, problem.q, problem.mu, problem.dim, space.rows
     n, weight, steps, level = r.shape[0], 1.0, 0, NEARLY
     move, before, rate, diagonal = rows[7], rows[8], rows[15], rows[16]
     for i in range(n):
@@ -341,7 +360,7 @@ def _proximal(W, q, mu, dim, r, u, matrix, active, rows):  # type: ignore[no-unt
             return steps, merit
         _copy(r, before)
         if not merit > level:
-            count, after = _newton(W, q, mu, dim, r, u, matrix, active, rows, 4, NEWTON_STEPS, GOAL)
+            count, after = _newton(problem, r, u, space, 4, NEWTON_STEPS, GOAL)
             steps += count
             if after <= GOAL:
                 return steps, after
@@ -352,7 +371,7 @@ def _proximal(W, q, mu, dim, r, u, matrix, active, rows):  # type: ignore[no-unt
             rate[i] = q[i] - weight * (r[i] + EXTRAPOLATION * move[i])
             W[i, i] = diagonal[i] + weight
         _respond(W, rate, r, u)
-        count, after = _newton(W, rate, mu, dim, r, u, matrix, active, rows, 4, PROXIMAL_STEPS, aim)
+        count, after = _newton(Contacts(W, rate, mu, dim), r, u, space, 4, PROXIMAL_STEPS, aim)
         steps += max(count, 1)
         for i in range(n):
             move[i], W[i, i] = r[i] - before[i], diagonal[i]
@@ -363,15 +382,16 @@ def _proximal(W, q, mu, dim, r, u, matrix, active, rows):  # type: ignore[no-unt
 
 
 @njit(**PLAIN)
-def _sweep_often(W, q, mu, dim, blocks, attempt, r, ratios, u, value):  # type: ignore[no-untyped-def]
+def _sweep_often(problem, attempt, r, u, space):  # type: ignore[no-untyped-def]
     """Do the sweeps of an attempt in place, as long as they change impulses less and less."""
+    W, q, mu, dim = problem
     still, before = 0, math.inf
     for count in range(SWEEPS[attempt]):
-        change, turns = _sweep(W, q, mu, dim, blocks, attempt >= STICKS, r, ratios)
+        change, turns = _sweep(W, q, mu, dim, space.blocks, attempt >= STICKS, r, space.ratios)
         still = 0 if turns else still + 1
         if attempt == 0:
             _respond(W, q, r, u)
-            if still >= STILL or _misfit(mu, dim, r, u, value) <= GOAL:
+            if still >= STILL or _misfit(mu, dim, r, u, space.rows[0]) <= GOAL:
                 return
         if change <= 0.25 * GOAL:
             break
@@ -383,35 +403,32 @@ def _sweep_often(W, q, mu, dim, blocks, attempt, r, ratios, u, value):  # type: 
 
 
 @njit(**PLAIN)
-def _search(W, q, mu, dim, best, best_rate, space):  # type: ignore[no-untyped-def]
+def _search(problem, best, best_rate, space):  # type: ignore[no-untyped-def]
     """Improve scaled impulses (n,) and their velocities in place; return the steps of Newton's method.
 
     Newton's method is tried as soon as sweeps change no mode, after more sweeps, from the start, and after
     sweeps that prefer sticking. Sweeps prefer small impulses before.
     """
-    matrix, rows, blocks, ratios, active = space
-    start, swept, r, u = rows[7], rows[8], rows[9], rows[10]
+    start, swept, r, u = space.rows[7], space.rows[8], space.rows[9], space.rows[10]
     _copy(best, start)
-    _reduce(W, dim, blocks)
-    for i in range(q.shape[0]):
+    _reduce(problem.W, problem.dim, space.blocks)
+    for i in range(best.shape[0]):
         best_rate[i] = math.nan
     smallest, steps, count = math.inf, 0, 0
     for attempt in range(SWEEPS.shape[0] + 1):
         if attempt == 0 or attempt == STICKS - 1 or attempt == STICKS:
             _copy(start, swept)
-            for k in range(mu.shape[0]):
-                ratios[k] = -1.0
+            for k in range(space.ratios.shape[0]):
+                space.ratios[k] = -1.0
         elif attempt > STICKS:  # the second and the third continue sweeps, this one Newton's method
             _copy(r, swept)
         if attempt < SWEEPS.shape[0]:
-            _sweep_often(W, q, mu, dim, blocks, attempt, swept, ratios, u, rows[0])
+            _sweep_often(problem, attempt, swept, u, space)
             _copy(swept, r)
-            count, merit = _newton(
-                W, q, mu, dim, r, u, matrix, active, rows, PATIENCE[attempt], NEWTON_STEPS, GOAL
-            )
+            count, merit = _newton(problem, r, u, space, PATIENCE[attempt], NEWTON_STEPS, GOAL)
         else:
             _copy(best, r)
-            count, merit = _proximal(W, q, mu, dim, r, u, matrix, active, rows)
+            count, merit = _proximal(problem, r, u, space)
         steps += count
         if merit < smallest:
             smallest = merit
@@ -496,12 +513,13 @@ def _judge_rest(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def _solve(W, q, mu, dim, r, u, scaled, is_scaled, space):  # type: ignore[no-untyped-def]
+def _solve(problem, r, u, scaled, is_scaled, space):  # type: ignore[no-untyped-def]
     """Improve impulses r (n,) and compute velocities u = W r + q, in place; return iterations and residual.
 
     Rows are scaled by powers of two, for mobilities near one; `scaled` and `space` keep that.
     """
-    n, nc, rows = q.shape[0], mu.shape[0], space[1]
+    W, q, mu, dim = problem
+    n, nc, rows = q.shape[0], mu.shape[0], space.rows
     velocity, rate, friction, mobility = rows[11], rows[12], rows[13, :nc], rows[14, :nc]
     inverse = rows[17]
     if not is_scaled:
@@ -525,7 +543,7 @@ def _solve(W, q, mu, dim, r, u, scaled, is_scaled, space):  # type: ignore[no-un
         r[i] *= velocity[i] / unit
     for k in range(nc):
         friction[k] = mu[k] * (velocity[k * dim + 1] * inverse[k * dim]) if mu[k] > SMALLEST_FRICTION else 0.0
-    steps = _search(scaled, rate, friction, dim, r, u, space)
+    steps = _search(Contacts(scaled, rate, friction, dim), r, u, space)
     for i in range(n):
         r[i] *= unit * inverse[i]
         u[i] *= unit * velocity[i]
@@ -535,7 +553,7 @@ def _solve(W, q, mu, dim, r, u, scaled, is_scaled, space):  # type: ignore[no-un
 @njit(**ALLOCATES)
 def _space(n, nc):  # type: ignore[no-untyped-def]
     """Make arrays that the search writes to."""
-    return np.empty((n, n)), np.empty((18, n)), np.empty((nc, 9)), np.empty(nc), np.empty(n, np.int64)
+    return Space(np.empty((n, n)), np.empty((18, n)), np.empty((nc, 9)), np.empty(nc), np.empty(n, np.int64))
 
 
 @njit(**ALLOCATES)
@@ -544,7 +562,7 @@ def solve_compiled(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
     residual, n = _judge_rest(W, q, mu, dim, r, u), q.shape[0]
     if not residual > GOAL:
         return 0, residual
-    return _solve(W, q, mu, dim, r, u, np.empty((n, n)), False, _space(n, mu.shape[0]))
+    return _solve(Contacts(W, q, mu, dim), r, u, np.empty((n, n)), False, _space(n, mu.shape[0]))
 
 
 @njit(**ALLOCATES)
@@ -556,5 +574,6 @@ def solve_each(W, q, mu, dim, r, u, steps, residuals):  # type: ignore[no-untype
         matrix = W[min(k, last)]
         steps[k], residuals[k] = 0, _judge_rest(matrix, q[k], mu[k], dim, r[k], u[k])
         if residuals[k] > GOAL:
-            steps[k], residuals[k] = _solve(matrix, q[k], mu[k], dim, r[k], u[k], scaled, is_scaled, space)
+            problem = Contacts(matrix, q[k], mu[k], dim)
+            steps[k], residuals[k] = _solve(problem, r[k], u[k], scaled, is_scaled, space)
             is_scaled = last == 0

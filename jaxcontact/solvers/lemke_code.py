@@ -40,6 +40,8 @@ class StepProblem(NamedTuple):
         slowest: (nc,) slower contacts do not approach; infinite for inactive ones.
         mu: (nc,) friction in scaled impulses.
         facets: (k, nt) facets f . lam_t = mu lam_n of the cone of friction.
+        response: M^-1 J^T S (nv, r).
+        v: (nv,) velocity before the impact.
     """
 
     matrix: np.ndarray
@@ -53,6 +55,8 @@ class StepProblem(NamedTuple):
     slowest: np.ndarray
     mu: np.ndarray
     facets: np.ndarray
+    response: np.ndarray
+    v: np.ndarray
 
 
 @njit(**PLAIN)
@@ -215,7 +219,7 @@ def _solve_nearby(problem, w, start, end, number, leaves, space):  # type: ignor
         lowest = min(lowest, constants[i])
     moves = lowest < 0.0
     if moves:
-        if not _pivot_to_the_end(after, constants, cover, problem[5][0], table, basic, nonbasic):
+        if not _pivot_to_the_end(after, constants, cover, problem.perturbations[0], table, basic, nonbasic):
             return -number
     elif (
         leaves
@@ -227,7 +231,7 @@ def _solve_nearby(problem, w, start, end, number, leaves, space):  # type: ignor
                 table[i, j] = after[i, j]
                 if flips[j]:
                     table[i, n] -= after[i, j] * cover[j]
-            table[i, n + 1], table[i, n + 2] = constants[i], problem[5][0][i]
+            table[i, n + 1], table[i, n + 2] = constants[i], problem.perturbations[0][i]
             basic[i], nonbasic[i] = i, n + i
         nonbasic[n], nonbasic[n + 1], nonbasic[n + 2] = 2 * n, -1, -1
         row = _choose_row(table, basic, n)
@@ -269,7 +273,7 @@ def _read_dictionary(matrix, w, dictionary, z, error):  # type: ignore[no-untype
 @njit(**PLAIN)
 def _solve(problem, user_w, cover, space):  # type: ignore[no-untyped-def]
     """Solve 0 <= z, W z + w >= 0, z (W z + w) = 0 in the user's units, in place; return whether that came."""
-    matrix, rows, columns, effects, covers, perturbations = problem[:6]
+    matrix, rows, covers = problem.matrix, problem.rows, problem.covers
     table, basic, nonbasic, w, z, slack, place = space[:7]
     n, unit, largest, deepest = user_w.shape[0], 0.0, 0.0, 0.0
     for i in range(n):
@@ -284,15 +288,15 @@ def _solve(problem, user_w, cover, space):  # type: ignore[no-untyped-def]
         w[i] /= unit
     for attempt in range(covers.shape[0]):
         vector = cover if attempt == 0 else covers[attempt]
-        if not _pivot_to_the_end(matrix, w, vector, perturbations[attempt], table, basic, nonbasic):
+        if not _pivot_to_the_end(matrix, w, vector, problem.perturbations[attempt], table, basic, nonbasic):
             continue
         worst = _read(matrix, w, table, basic, nonbasic, z, slack, place)
         for i in range(n):
-            misfit = min(effects[i] * z[i] * unit, slack[i] * unit / rows[i]) / deepest
+            misfit = min(problem.effects[i] * z[i] * unit, slack[i] * unit / rows[i]) / deepest
             worst = max(worst, abs(misfit) * USER_SHARE)
         if worst <= TOLERANCE:
             for i in range(n):
-                z[i] *= columns[i] * unit
+                z[i] *= problem.columns[i] * unit
             return True
     return False
 
@@ -300,7 +304,7 @@ def _solve(problem, user_w, cover, space):  # type: ignore[no-untyped-def]
 @njit(**PLAIN)
 def _write_problem(problem, u, cap, user_w):  # type: ignore[no-untyped-def]
     """Write w (n,) of a step's problem in place."""
-    directions, slowest, size = problem[7], problem[8], 0.0
+    directions, slowest, size = problem.directions, problem.slowest, 0.0
     nc, (k, nt) = slowest.shape[0], directions.shape
     for i in range(u.shape[0]):
         size = max(size, abs(u[i]))
@@ -319,7 +323,7 @@ def _write_problem(problem, u, cap, user_w):  # type: ignore[no-untyped-def]
 @njit(**PLAIN)
 def _write_impulse(problem, z, impulse):  # type: ignore[no-untyped-def]
     """Write the scaled impulse (r,) of a solution z in place."""
-    directions, slowest = problem[7], problem[8]
+    directions, slowest = problem.directions, problem.slowest
     nc, (k, nt) = slowest.shape[0], directions.shape
     impulse[:] = 0.0
     for c in range(nc):
@@ -343,7 +347,7 @@ def _search(problem, user_w, pick, space, start, found, tries, attempts):  # typ
     `start` is the dictionary of the step before, and becomes that of the outcome picked, whose impulse is the
     first of `found`: impulses and effects (attempts, r), matrices (attempts, n, n) and flags (attempts, n).
     """
-    matrix, rows, columns, effects = problem[:4]
+    matrix, rows, effects = problem.matrix, problem.rows, problem.effects
     w, z, slack, (impulses, effect, matrices, flags) = space[3], space[4], space[5], found
     n, count, unit, largest, deepest = user_w.shape[0], 0, 0.0, 0.0, 0.0
     for i in range(n):
@@ -369,11 +373,11 @@ def _search(problem, user_w, pick, space, start, found, tries, attempts):  # typ
         if not worst <= TOLERANCE:
             continue
         for i in range(n):
-            z[i] *= columns[i] * unit
+            z[i] *= problem.columns[i] * unit
         _write_impulse(problem, z, impulses[count])
         size, is_new = 0.0, True
         for i in range(effect.shape[1]):
-            effect[count, i] = _dot(problem[6], i, impulses[count])
+            effect[count, i] = _dot(problem.delassus, i, impulses[count])
             size = max(size, abs(effect[count, i]))
         for j in range(count):
             apart = 0.0
@@ -393,7 +397,7 @@ def _search(problem, user_w, pick, space, start, found, tries, attempts):  # typ
 @njit(**PLAIN)
 def _misfit(problem, u, impulse, cap, speed):  # type: ignore[no-untyped-def]
     """Measure the violation of the law, as `contact_space.residual`, by an impulse that leads to u."""
-    directions, slowest, mu, facets = problem[7], problem[8], problem[9], problem[10]
+    directions, slowest, mu, facets = problem.directions, problem.slowest, problem.mu, problem.facets
     (k, nt), worst = directions.shape, 0.0
     for c in range(slowest.shape[0]):
         s, used, best, power = c * (1 + nt), 0.0, 0.0, 0.0
@@ -439,17 +443,14 @@ def _move(response, v, impulse, v_plus):  # type: ignore[no-untyped-def]
 
 
 @njit(**ALLOCATES)
-def solve_steps(problem, response, v, square, caps, covers, picks, tries, samples, paths):  # type: ignore[no-untyped-def]
+def solve_steps(problem, square, draws, tries, samples, paths):  # type: ignore[no-untyped-def]
     """Take steps of the samples that are RUNNING until they have ENDED, FAILED or used their caps, in place.
 
     Args:
         problem: StepProblem.
-        response: M^-1 J^T S (nv, r).
-        v: (nv,) velocity before the impact.
-        square: |v|_M^2.
-        caps: (samples, steps, nc) scaled largest impulses.
-        covers: (samples, steps, n) covering vectors.
-        picks: (samples, steps) in [0, 1), each seeds the search of its step and picks among its outcomes.
+        square: |v|_M^2 before the impact.
+        draws: caps (samples, steps, nc), the scaled largest impulses; covering vectors (samples, steps, n);
+            picks (samples, steps) in [0, 1), each seeds the search of its step and picks among its outcomes.
         tries: number of searches for an outcome of a step, 0 takes the one by the covering vector; number of
             further ones, in one step of CHECK_EVERY, whose outcomes are counted and not picked; number of
             samples, the first ones, with further ones.
@@ -459,8 +460,9 @@ def solve_steps(problem, response, v, square, caps, covers, picks, tries, sample
         paths: (samples, 1 + all steps, nv) velocities after every step, or none.
     """
     u, totals, squares, residuals, states, counts, checked, missed = samples
+    caps, covers, picks = draws
     tries, attempts, num_checked = tries[0], max(tries[0] + tries[1], 1), tries[2]
-    n, r = problem[1].shape[0], u.shape[1]
+    n, r = problem.rows.shape[0], u.shape[1]
     integers = np.empty(n, np.int64), np.empty(n + 3, np.int64), np.empty(n, np.int64)
     floats = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     space = np.empty((n, n + 3)), integers[0], integers[1], *floats[:3], integers[2], *floats[3:]
@@ -475,9 +477,9 @@ def solve_steps(problem, response, v, square, caps, covers, picks, tries, sample
     impulse = found[0][0]
     for sample in range(u.shape[0]):
         rate, total = u[sample], totals[sample]
-        start[0][:], start[1][:] = problem[0], False
+        start[0][:], start[1][:] = problem.matrix, False
         for step in range(caps.shape[1] + 1):
-            if states[sample] == RUNNING and not _approaches(problem[8], rate):
+            if states[sample] == RUNNING and not _approaches(problem.slowest, rate):
                 states[sample] = ENDED
             if states[sample] != RUNNING or step == caps.shape[1]:
                 break
@@ -493,26 +495,26 @@ def solve_steps(problem, response, v, square, caps, covers, picks, tries, sample
                 checked[sample] += further
                 missed[sample] += every > count
             if count == 0:
-                start[0][:], start[1][:] = problem[0], False
+                start[0][:], start[1][:] = problem.matrix, False
                 if not _solve(problem, user_w, covers[sample, step], space):
                     states[sample] = FAILED
                     break
                 _write_impulse(problem, space[4], impulse)
             for i in range(r):
-                rate[i] += _dot(problem[6], i, impulse)
+                rate[i] += _dot(problem.delassus, i, impulse)
             residuals[sample] = max(residuals[sample], _misfit(problem, rate, impulse, cap, speed))
             squares[sample] += _work(impulse, before, rate)
             counts[sample] += 1
             total += impulse
             if paths.shape[0] > 0:
-                _move(response, v, total, paths[sample, counts[sample]])
+                _move(problem.response, problem.v, total, paths[sample, counts[sample]])
 
 
 @njit(**ALLOCATES)
-def solve_ends(response, mass, v, totals, v_plus, squares):  # type: ignore[no-untyped-def]
+def solve_ends(problem, mass, totals, v_plus, squares):  # type: ignore[no-untyped-def]
     """Compute the velocities after the impact, and their |v|_M^2, in place."""
     for sample in range(v_plus.shape[0]):
-        _move(response, v, totals[sample], v_plus[sample])
+        _move(problem.response, problem.v, totals[sample], v_plus[sample])
         squares[sample] = 0.0
-        for i in range(v.shape[0]):
+        for i in range(problem.v.shape[0]):
             squares[sample] += v_plus[sample, i] * _dot(mass, i, v_plus[sample])
