@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-ALLOCATES: dict[str, bool | str] = {"no_cfunc_wrapper": True, "nogil": True, "error_model": "numpy"}
+ALLOCATES: Any = {
+    "no_cfunc_wrapper": True,
+    "nogil": True,
+    "error_model": "numpy",
+}  # Any: options of one type each
 KEPT = ALLOCATES | {"cache": True}
 # Functions that do not allocate need no counts of references, which are a third of the time of one contact.
 PLAIN = ALLOCATES | {"_nrt": False, "no_cpython_wrapper": True}
