@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.runner import Case
 from jaxcontact import models, optimize, simulate, viz
-from jaxcontact.optimize.impact_design import DesignEquations, DesignTask
+from jaxcontact.optimize.impact_design import DesignEquations
 from jaxcontact.status import Status
 
 IMPACTS, PEER_IMPACTS, SWING = 10_000, 60, 0.2
@@ -210,7 +210,7 @@ def _single_mujoco() -> Callable[[], dict[str, Any]]:
 
 def _design(differences: bool) -> Callable[[], dict[str, Any]]:
     model = models.trex()
-    task = DesignTask(design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3)
+    task = optimize.DesignTask(design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3)
 
     def run() -> dict[str, Any]:
         problem = DesignEquations(model, model.initial_state(), task)
@@ -228,8 +228,8 @@ def _design(differences: bool) -> Callable[[], dict[str, Any]]:
 def _drop() -> Callable[[], dict[str, Any]]:
     model = models.trex()
     params, state, report = optimize.impact_design(
-        model, model.initial_state(), design=LENGTHS, rebuild=models.trex_params, hold=(0,),
-        clearance=1e-3,
+        model, model.initial_state(),
+        optimize.DesignTask(design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3),
     )  # fmt: skip
     stances = {"optimised stance": state.q, "initial stance": models.trex_straight(params, state.q[2])}
 

@@ -240,7 +240,5 @@ def _solve(
     if isinstance(law, int):
         r, info = solve_directions(W, q, mu, law)
     else:
-        r, info = solve_coulomb(
-            W, q, mu, dim=dim, start=start, active=active, settings=settings, law=LAWS[law]
-        )
+        r, info = solve_coulomb(W, q, mu, start=start, active=active, settings=settings, law=LAWS[law])
     return r, W @ r + q, info

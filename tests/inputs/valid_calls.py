@@ -310,7 +310,7 @@ CALLS = {
     "impact.indeterminacy": constant(orders=((0, 1), (1, 0))),
     "impact.kelvin_voigt": lambda: {
         "model": block(), "state": start(block()).replace(v=jnp.array([0.0, -1.0, 0.0])), "stiffness": 1e4,
-        "damping_ratio": 0.5, "max_steps": 50},
+        "damping_ratio": 0.5, "solver": impact.StiffSolver(max_steps=50)},
     "impact.load_samples": lambda: {"directory": sample_folder()},
     "impact.mirrored": mirrored,
     "impact.net_bound": constant(tolerance=0.5, num_tested=8),
