@@ -72,13 +72,12 @@ def _simulate(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     picture, data = folder / f"{stem}_motion.png", folder / f"{stem}_motion.npz"
     start = (model, model.initial_state())
-    shared = {"stepper": stepper_of(options, model), "dt": options.dt, "duration": options.duration}
+    stepper = stepper_of(options, model)
+    control = None if options.controls is None else jnp.asarray(_controls(options, model))
+    motion = simulate.Motion(stepper=stepper, dt=options.dt, duration=options.duration, controls=control)
     if options.worlds == 1:
         key = jax.random.key(options.seed)
-        control = None if options.controls is None else jnp.asarray(_controls(options, model))
-        trajectory = simulate.run(
-            *start, **shared, control=control, key=key, check=False, run=Run(progress=progress.bar())
-        )
+        trajectory = simulate.run(*start, motion, key=key, check=False, run=Run(progress=progress.bar()))
         trajectory.save(data)
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
@@ -91,7 +90,7 @@ def _simulate(options: argparse.Namespace) -> int:
                 progress=progress.bar(also=count_of(executor)),
             )  # fmt: skip
             worlds = simulate.ensemble(
-                *start, **shared, num_worlds=options.worlds, seed=options.seed, keep_path=True, run=run
+                *start, motion, num_worlds=options.worlds, seed=options.seed, keep_path=True, run=run
             )
         worlds.save(data)
         status = np.bitwise_or.reduce(np.asarray(worlds.status))

@@ -18,19 +18,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree, Record
-from jaxcontact.arguments import check_count, check_number_leaves, check_seed
+from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.all_cores import workers
 from jaxcontact.batching.reduction import Reduction, check_reduce, folder
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, check_memory, count_steps
-from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.records import load_record, save_record
 from jaxcontact.io.run_store import open_store
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
-from jaxcontact.simulate.stepper import Policy, Stepper
+from jaxcontact.simulate.motion import Inputs, Motion, as_inputs
+from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.stepping import check_stepper, rollout
 from jaxcontact.status import Status
 
@@ -92,23 +93,16 @@ class Ensemble(Record):
 
 @checked(
     state="...",
-    duration=POSITIVE,
-    dt=POSITIVE,
     num_worlds=check_count,
     seed=check_seed,
-    policy_memory=check_number_leaves,
 )
 def ensemble(
     model: Model,
     state: State,
+    motion: Motion,
     *,
-    stepper: Stepper,
-    duration: float,
-    dt: float,
     num_worlds: int,
     seed: int = 0,
-    control: jax.Array | Policy | None = None,
-    policy_memory: Any = None,
     keep_path: bool = False,
     reduce: Callable[[Any, Ensemble], Any] | Reduction | None = None,
     run: Run = DEFAULT_RUN,
@@ -121,12 +115,10 @@ def ensemble(
     Args:
         model: the mechanism and its numbers.
         state: the start of all worlds, or one start each, with a first axis of `num_worlds`.
-        stepper: the method, such as `TimeStepping(impact=law)`.
-        duration: s, rounded to a number of steps.
-        dt: s.
+        motion: the method, such as `TimeStepping(impact=law)`, the step, the duration, and what acts, the
+            same for all worlds.
         num_worlds: number of worlds.
         seed: of the keys.
-        control, policy_memory: as `run`, the same for all worlds.
         keep_path: also keep the states of every step.
         reduce: (accumulated, Ensemble of one chunk) -> accumulated, called in order, at first with None;
             `ensemble` then returns the last value, in memory that does not grow. A `jc.Reduction` has its
@@ -150,17 +142,18 @@ def ensemble(
     check_run(run, unused=("devices",))
     check_reduce(reduce)
     check_mechanism(model, state)
+    stepper, inputs = motion.stepper, as_inputs(motion.controls)
     check_stepper(stepper)
     world = bytes_of(state) if jnp.ndim(state.q) == 1 else bytes_of(state) // num_worlds
-    steps = count_steps(duration, dt, num_bytes=world if keep_path else 0)
+    steps = count_steps(motion.duration, motion.dt, num_bytes=world if keep_path else 0)
     if reduce is None:
         check_memory("num_worlds", num_worlds, world * (steps + 1 if keep_path else 1), "worlds")
     starts = _starts(state, num_worlds)
     stepper.init(model, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
-    if control is None:
-        control = jnp.zeros((steps, model.num_controls), starts.v.dtype)
+    if inputs.controls is None:
+        inputs = inputs._replace(controls=jnp.zeros((steps, model.num_controls), starts.v.dtype))
 
-    shared = model, stepper, float(dt), steps, control, policy_memory, int(seed), keep_path
+    shared = model, stepper, float(motion.dt), steps, inputs, int(seed), keep_path
     blocks = _Blocks(shared, starts, num_worlds, run)
     size = 1024 if run.chunk is None else int(run.chunk)
     on_workers = False
@@ -200,13 +193,13 @@ class _Worlds:
     """Function of a block of worlds, compiled at its first call."""
 
     def __init__(
-        self, model: Model, stepper: Stepper, dt: float, steps: int, control: PyTree, policy_memory: PyTree,
-        seed: int, keep_path: bool,
+        self, model: Model, stepper: Stepper, dt: float, steps: int, inputs: Inputs, seed: int,
+        keep_path: bool,
     ) -> None:  # fmt: skip
         def simulate_world(start: State, world: jax.Array) -> Ensemble:
             motion = rollout(
-                model, start, control, stepper=stepper, dt=dt, num_steps=steps,
-                key=jax.random.fold_in(jax.random.key(seed), world), policy_memory=policy_memory,
+                model, start, inputs, stepper=stepper, dt=dt, num_steps=steps,
+                key=jax.random.fold_in(jax.random.key(seed), world),
             )  # fmt: skip
             bad = Status.failed(motion.status)
             return Ensemble(

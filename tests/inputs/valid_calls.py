@@ -50,6 +50,7 @@ def start(model):
 
 
 LAW = impact.Routh(impulse_step=0.25, max_steps=12)
+SHORT = simulate.Motion(stepper=simulate.Compliant(), duration=0.02, dt=0.01)
 EPS = ess.Settings(eps=1e-3, max_steps=64, max_events=8)
 BIPED = stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6)
 FOLDER = Path(tempfile.gettempdir())
@@ -371,13 +372,12 @@ CALLS = {
     "rotations.planar_matrix": constant(angle=jnp.ones(())),
     "rotations.quaternion_product": constant(a=jnp.ones(4), b=jnp.ones(4)),
     "rotations.vee": constant(skew=jnp.ones((3, 3))),
-    "simulate.ensemble": mechanism(
-        incline, stepper=lambda: simulate.Compliant(), duration=lambda: 0.02, num_worlds=lambda: 2, dt=lambda: 0.01),
+    "simulate.ensemble": mechanism(incline, motion=lambda: SHORT, num_worlds=lambda: 2),
     "simulate.momentum_difference": lambda: {
         "model": block(), "first": trajectory(block()), "second": trajectory(block())},
     "simulate.rollout": mechanism(
         incline, stepper=lambda: simulate.Compliant(), controls=lambda: jnp.zeros((2, 6)), dt=lambda: 0.01),
-    "simulate.run": mechanism(incline, stepper=lambda: simulate.Compliant(), duration=lambda: 0.02, dt=lambda: 0.01),
+    "simulate.run": mechanism(incline, motion=lambda: SHORT),
     "simulate.augmented_motion": mechanism(block, length=lambda: 0.5, max_pieces=lambda: 4),
     "simulate.time_augmented": mechanism(block, length=lambda: 0.5, max_pieces=lambda: 4),
     "simulate.variational": mechanism(block, duration=lambda: 0.02, max_impacts=lambda: 4, dt=lambda: 0.01),
@@ -451,6 +451,8 @@ RECORDS = {
     "impact.Chain": constant(stiffness=1.0, restitution=0.5),
     "impact.Propagative": constant(restitution=0.5),
     "impact.Plastic": constant(),
+    "impact.ImpactEnd": constant(stop_speed=1e-6),
+    "impact.StiffSolver": constant(atol=1e-12),
     "impact.Routh": constant(impulse_step=0.2, max_steps=3, restitution=0.5),
     "impact.RouthStep": constant(impulse_max=1.0),
     "optimize.AugmentedLagrangian": constant(slope=1e-3, penalty=1.0),
@@ -458,6 +460,7 @@ RECORDS = {
     "optimize.OneSided": lambda: {"optimizer": adam(), "rate": lambda z, d: jnp.sum(d)},
     "simulate.Compliant": constant(),
     "simulate.EventDriven": constant(rtol=1e-8),
+    "simulate.Motion": lambda: {"stepper": simulate.Compliant(), "duration": 0.02, "dt": 0.01},
     "simulate.TimeStepping": constant(),
     "simulate.Variational": constant(restitution=0.5, zeno=0.1),
     "stability.PlanarBiped": constant(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6, e1=0.0, e2=0.0, F=1.0, T=0.0),

@@ -118,7 +118,8 @@ def test_every_law_goes_in_as_it_is(name):
         *place, dt=DT, duration=STEPS * DT, law=LAWS[name], key=jax.random.split(KEY)[0]
     )
     stepper = jc.simulate.Variational(impact=LAWS[name])
-    found = jc.simulate.run(*place, stepper=stepper, duration=STEPS * DT, dt=DT, key=KEY)
+    course = jc.simulate.Motion(stepper=stepper, duration=STEPS * DT, dt=DT)
+    found = jc.simulate.run(*place, course, key=KEY)
     for each in (motion, found):
         np.testing.assert_allclose(each.states.v, expected.states.v, atol=1e-12)
 
