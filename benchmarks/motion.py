@@ -149,11 +149,13 @@ def _cradle_bullet() -> Callable[[], dict[str, Any]]:
 def _single() -> Callable[[], dict[str, Any]]:
     """One simultaneous impact: the first ball meets two at rest that touch; no springs."""
     model = models.swinging_cradle(frequency=0.0)
-    settings = {"dt": 0.01, "duration": 1.0, "max_impacts": 16}
+    settings = {"dt": 0.01, "duration": 1.0}
 
     def after(speed: jax.Array, restitution: jax.Array) -> jax.Array:
         state = model.initial_state().replace(v=model.initial_state().v.at[0].set(speed))
-        found = simulate.variational(model, state, restitution=restitution, **settings)
+        found = simulate.variational(
+            model, state, simulate.Variational(restitution=restitution, max_impacts=16), **settings
+        )
         return jnp.sum(found.states.v[-1] ** 2) / speed**2
 
     grid = jax.jit(jax.vmap(jax.vmap(after, (None, 0)), (0, None)))
@@ -238,7 +240,9 @@ def _drop() -> Callable[[], dict[str, Any]]:
         for name, q in stances.items():
             drop = models.trex_drop(params, q)
             both = [
-                simulate.variational(drop, drop.initial_state(), dt=1e-3, duration=0.6, order=order)
+                simulate.variational(
+                    drop, drop.initial_state(), simulate.Variational(order=order), dt=1e-3, duration=0.6
+                )
                 for order in ("most_violated", "least_violated")
             ]
             xi = np.asarray(simulate.momentum_difference(drop, *both))

@@ -36,7 +36,7 @@ SCREEN = 80  # lines of a function, with its docstring
 PARAMETERS = 8  # of a function; those that travel together are a record
 # Public calls, whose parameters are named at the call.
 MANY_PARAMETERS = {
-    "animate", "identify", "identify_motions", "plot_corner", "plot_impact_set", "variational",
+    "animate", "identify", "identify_motions", "plot_corner", "plot_impact_set",
 }  # fmt: skip
 FILE = 430  # lines of a file
 VAGUE_PER_1000 = 14  # lines with `Any` of a thousand; this number only falls

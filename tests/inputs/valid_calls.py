@@ -380,7 +380,8 @@ CALLS = {
     "simulate.run": mechanism(incline, motion=lambda: SHORT),
     "simulate.augmented_motion": mechanism(block, length=lambda: 0.5, max_pieces=lambda: 4),
     "simulate.time_augmented": mechanism(block, length=lambda: 0.5, max_pieces=lambda: 4),
-    "simulate.variational": mechanism(block, duration=lambda: 0.02, max_impacts=lambda: 4, dt=lambda: 0.01),
+    "simulate.variational": mechanism(
+        block, stepper=lambda: simulate.Variational(max_impacts=4), duration=lambda: 0.02, dt=lambda: 0.01),
     "stability.certified_end": constant(make_body=lambda x: BIPED.replace(mu1=x, mu2=x), inside=0.6, outside=0.01, tolerance=0.3),
     "stability.chart": constant(
         make_body=lambda d, mu: BIPED.replace(mu1=mu), grid={"d": [0.5, 1.0], "mu": [0.5, 1.0]}, num_samples=2),

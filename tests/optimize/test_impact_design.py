@@ -182,7 +182,9 @@ def test_drop_of_17_cm_under_the_hip_torques(designed):
     for q in (state.q, jc.models.trex_straight(params, state.q[2])):
         drop = jc.models.trex_drop(params, q)
         runs = [
-            jc.simulate.variational(drop, drop.initial_state(), dt=1e-3, duration=0.5, order=order)
+            jc.simulate.variational(
+                drop, drop.initial_state(), jc.simulate.Variational(order=order), dt=1e-3, duration=0.5
+            )
             for order in ("most_violated", "least_violated")
         ]
         for found in runs:
