@@ -34,10 +34,6 @@ NO_CONTENT = frozenset(
 )
 SCREEN = 80  # lines of a function, with its docstring
 PARAMETERS = 8  # of a function; those that travel together are a record
-# Public calls, whose parameters are named at the call.
-MANY_PARAMETERS = {
-    "animate", "identify", "identify_motions", "plot_corner", "plot_impact_set",
-}  # fmt: skip
 FILE = 430  # lines of a file
 VAGUE_PER_1000 = 14  # lines with `Any` of a thousand; this number only falls
 # Names of other packages in docstrings, and our own short name.
@@ -158,7 +154,7 @@ def count_parameters(function):
 def many_parameters(path, tree):
     """Functions with more parameters than a call shows at a glance."""
     for function in functions(tree):
-        if count_parameters(function) > PARAMETERS and function.name not in MANY_PARAMETERS:
+        if count_parameters(function) > PARAMETERS:
             yield f"{path.relative_to(ROOT)}:{function.lineno} {function.name}: {count_parameters(function)}"
 
 
@@ -201,11 +197,6 @@ def test_few_annotations_say_nothing():
     lines = [line for path, _ in sources() for line in path.read_text().splitlines()]
     vague = [line for line in lines if re.search(r"\bAny\b", line)]
     assert 1000 * len(vague) <= VAGUE_PER_1000 * len(lines), f"Any in {len(vague)} of {len(lines)} lines"
-
-
-def test_exceptions_have_many_parameters():
-    many = {f.name for _, tree in sources() for f in functions(tree) if count_parameters(f) > PARAMETERS}
-    assert many >= MANY_PARAMETERS, f"no exceptions any more: {MANY_PARAMETERS - many}"
 
 
 @pytest.mark.parametrize(

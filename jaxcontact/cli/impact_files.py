@@ -135,10 +135,10 @@ def _set_picture(
     if samples.path is None:
         samples = samples.replace(path=_paths(model, terms, settings))
     if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
-        return viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, title=title)
-    return viz.plot_impact_set(
-        samples, terms, simultaneous=simultaneous, sequences=sequences, mujoco=peer, title=title
-    )
+        beside = viz.OtherOutcomes(simultaneous=(), sequences={})
+    else:
+        beside = viz.OtherOutcomes(simultaneous=simultaneous, sequences=sequences, mujoco=peer)
+    return viz.plot_impact_set(samples, terms, beside=beside, title=title)
 
 
 def _outcomes_title(options: argparse.Namespace, terms: ContactTerms, samples: impact.ImpactSamples) -> str:

@@ -131,7 +131,6 @@ def plot_corner(
     duration: float,
     starts: int = 9,
     control: Any = None,
-    title: str | None = None,
     width: float = 5.0,
 ) -> Figure:
     """Plot a corner of guards in the plane, with trajectories coloured by their order of crossing.
@@ -147,8 +146,10 @@ def plot_corner(
         duration: of each trajectory; it is at the corner's height after half of that.
         starts: number of trajectories.
         control: as for the field.
-        title: of the figure.
         width: of the figure, inches.
+
+    Returns:
+        A matplotlib figure that belongs to no window; `figure.axes[0].set_title` gives it a title.
 
     Raises:
         ValueError: if the state is not two numbers.
@@ -183,8 +184,6 @@ def plot_corner(
     axes.set_ylabel("x1", fontsize=9)
     _clean(axes)
     axes.legend(loc="upper left", fontsize=8, framealpha=0.9, title="order of crossing", title_fontsize=8)
-    if title:
-        axes.set_title(title, fontsize=10)
     return figure
 
 

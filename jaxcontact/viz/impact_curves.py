@@ -14,12 +14,32 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxcontact.arguments import check_numbers
+from jaxcontact.front_door import checked
 from jaxcontact.impact import AnitescuPotra, ImpactSamples, anitescu_potra, outcomes
 from jaxcontact.impact.laws.contact_space import colliding
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.terms import ContactTerms
 
 MAX_IMPACTS = 50  # single impacts drawn of a sequence; limits sequences that do not end
+
+
+@checked(simultaneous=check_numbers, mujoco=check_numbers)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OtherOutcomes:
+    """Outcomes of other laws, to draw beside samples.
+
+    Attributes:
+        simultaneous: (k, nv) outcomes of the simultaneous law; None is all of Anitescu & Potra's in the
+            plane, one of them in space or beyond five contacts. An empty sequence draws none.
+        sequences: (k, nv) velocities from before to after one or more single impacts, by label; None is
+            the cyclic orders of two contacts. An empty mapping draws none.
+        mujoco: (nv,) one outcome of a simulator, drawn as a star.
+    """
+
+    simultaneous: Any = None
+    sequences: Mapping[str, Any] | None = None
+    mujoco: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +69,7 @@ def contact_curves(
     samples: ImpactSamples,
     terms: ContactTerms,
     shown: np.ndarray,
-    simultaneous: Any,
-    sequences: Mapping[str, Any] | None,
-    mujoco: Any,
+    beside: OtherOutcomes,
     labels: tuple[str, ...],
     max_paths: int,
 ) -> Curves:
@@ -68,6 +86,7 @@ def contact_curves(
     good = np.flatnonzero(np.asarray(samples.status) == 0)
     if not good.size:
         raise ValueError("samples: expected at least one sample with status 0, got none")
+    simultaneous, sequences = beside.simultaneous, beside.sequences
     if simultaneous is None:
         simultaneous = simultaneous_outcomes(terms, samples.v_minus)
     if sequences is None:
@@ -100,7 +119,7 @@ def contact_curves(
         paths=paths,
         simultaneous=contact_velocities("simultaneous", simultaneous),
         sequences={k: contact_velocities(f"sequences[{k!r}]", v) for k, v in sequences.items()},
-        other=contact_velocities("mujoco", () if mujoco is None else mujoco),
+        other=contact_velocities("mujoco", () if beside.mujoco is None else beside.mujoco),
     )
 
 

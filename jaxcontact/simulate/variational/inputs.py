@@ -23,7 +23,10 @@ def check_motion(
 ) -> None:
     """Check the arguments of a motion: raise ValueError if one is bad, and warn of single precision."""
     count = count_rows(model, state)
-    if np.ndim(restitution) and count != model.structure.num_contacts:
+    nc = model.structure.num_contacts
+    if np.shape(restitution) not in ((), (nc,)):
+        raise ValueError(f"restitution: expected shape () or ({nc},), got {np.shape(restitution)}")
+    if np.ndim(restitution) and count != nc:
         raise ValueError(
             f"restitution: expected one number for a mechanism with limits, got {np.size(restitution)}"
         )
