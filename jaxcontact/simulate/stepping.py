@@ -120,11 +120,11 @@ def run(
     Derivative: none; a driver for the host.
     """
     check_run(run, unused=("chunk", "devices", "checkpoint", "about", "executor"))
-    stepper, dt, given = motion.stepper, motion.dt, as_inputs(motion.controls)
+    stepper, dt, acting = motion.stepper, motion.dt, as_inputs(motion.controls)
     steps = count_steps(motion.duration, dt, num_bytes=bytes_of(state))
-    setup, _ = _set_up(model, state, stepper, given, steps, key, exactly=True)
+    setup, _ = _set_up(model, state, stepper, acting, steps, key, exactly=True)
     setup = setup._replace(end=jnp.int32(steps))
-    pushes = _pushes(model, given, dt, steps)
+    pushes = _pushes(model, acting, dt, steps)
     parts = []
     for first in range(0, steps, CHUNK):
         size = min(CHUNK, steps - first)
