@@ -128,7 +128,7 @@ def _worlds(executor: Executor, count: int) -> None:
     law = jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps)
     jc.simulate.ensemble(
         model, model.initial_state(),
-        jc.simulate.Motion(stepper=jc.simulate.TimeStepping(impact=law), duration=0.2, dt=0.01),
+        jc.simulate.MotionSettings(stepper=jc.simulate.TimeStepping(impact=law), duration=0.2, dt=0.01),
         num_worlds=count, reduce=lambda total, chunk: (total or 0) + len(chunk.status),
         run=jc.Run(executor=executor),
     )  # fmt: skip

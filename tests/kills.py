@@ -29,7 +29,7 @@ if kind == "sample":
     jc.impact.sample(jc.contact_terms(model, state), state.v, law, num_samples=total, seed=seed, run=run,
                      reduce=lambda count, samples: 0)
 else:
-    motion = jc.simulate.Motion(stepper=jc.simulate.TimeStepping(impact=law), duration=0.5, dt=0.01)
+    motion = jc.simulate.MotionSettings(stepper=jc.simulate.TimeStepping(impact=law), duration=0.5, dt=0.01)
     jc.simulate.ensemble(model, state, motion,
                          num_worlds=total, seed=seed, run=run, reduce=lambda count, worlds: 0)
 """

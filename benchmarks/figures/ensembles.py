@@ -30,7 +30,7 @@ def ensemble(model, law, worlds, *, dt, duration, state=None, stepper=None, cont
     begin = time.process_time()
     stepper = jc.simulate.TimeStepping(impact=law) if stepper is None else stepper
     state = model.initial_state() if state is None else state
-    motion = jc.simulate.Motion(stepper=stepper, dt=dt, duration=duration, controls=controls)
+    motion = jc.simulate.MotionSettings(stepper=stepper, dt=dt, duration=duration, controls=controls)
     found = jc.simulate.ensemble(model, state, motion, num_worlds=worlds, **options)
     print(f"  {found.summary}; {(time.process_time() - begin):.0f} s of one core with compiling")
     return found

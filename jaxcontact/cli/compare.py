@@ -44,7 +44,7 @@ def command(options: argparse.Namespace) -> int:
         stepper = stepper_of(argparse.Namespace(**vars(options) | {"stepper": name, "law": LAWS[0]}), model)
         print(f"  {name}, {max(1, round(options.duration / options.dt))} steps", file=sys.stderr)
         try:
-            motion = simulate.Motion(stepper=stepper, duration=options.duration, dt=options.dt)
+            motion = simulate.MotionSettings(stepper=stepper, duration=options.duration, dt=options.dt)
             run = simulate.run(model, model.initial_state(), motion, check=False)
         except (ValueError, TypeError) as error:  # such as a start in the floor
             refused[name] = str(error).splitlines()[0]

@@ -74,7 +74,9 @@ def _simulate(options: argparse.Namespace) -> int:
     start = (model, model.initial_state())
     stepper = stepper_of(options, model)
     control = None if options.controls is None else jnp.asarray(_controls(options, model))
-    motion = simulate.Motion(stepper=stepper, dt=options.dt, duration=options.duration, controls=control)
+    motion = simulate.MotionSettings(
+        stepper=stepper, dt=options.dt, duration=options.duration, controls=control
+    )
     if options.worlds == 1:
         key = jax.random.key(options.seed)
         trajectory = simulate.run(*start, motion, key=key, check=False, run=Run(progress=progress.bar()))

@@ -30,7 +30,7 @@ from jaxcontact.io.records import load_record, save_record
 from jaxcontact.io.run_store import open_store
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
-from jaxcontact.simulate.motion import Inputs, Motion, as_inputs
+from jaxcontact.simulate.motion import Inputs, MotionSettings, as_inputs
 from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.stepping import check_stepper, rollout
 from jaxcontact.status import Status
@@ -99,7 +99,7 @@ class Ensemble(Record):
 def ensemble(
     model: Model,
     state: State,
-    motion: Motion,
+    motion: MotionSettings,
     *,
     num_worlds: int,
     seed: int = 0,

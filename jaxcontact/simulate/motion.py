@@ -1,4 +1,4 @@
-"""Records of a motion to be computed: `Inputs`, and `Motion` with the method, the step and the duration."""
+"""Records of a motion to be computed: `Inputs`, and `MotionSettings` with the method and the duration."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Controls = jax.Array | Policy | Inputs | None
 
 @checked(duration=POSITIVE, dt=POSITIVE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Motion:
+class MotionSettings:
     """A motion for drivers on the host: how a mechanism moves, and how long.
 
     Attributes:

@@ -30,7 +30,7 @@ from jaxcontact.mechanics.applied import applied_rows, apply_wrenches
 from jaxcontact.mechanics.mocap import MocapRows, apply_mocap, mocap_rows
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
-from jaxcontact.simulate.motion import Controls, Inputs, Motion, as_inputs
+from jaxcontact.simulate.motion import Controls, Inputs, MotionSettings, as_inputs
 from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.trajectory import Trajectory, in_one_list, motion_record
 from jaxcontact.status import raise_if_failed
@@ -94,7 +94,7 @@ def rollout(
 def run(
     model: Model,
     state: State,
-    motion: Motion,
+    motion: MotionSettings,
     *,
     key: jax.Array | None = None,
     check: bool = True,

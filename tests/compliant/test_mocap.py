@@ -159,7 +159,7 @@ def test_few_contacts_and_blocks_of_steps_move_alike():
     material = jc.compliant.stiff_material(2.0)
     model = model.replace(params=model.params.replace(material=material))
     ran = jc.simulate.run(
-        model, model.initial_state(), jc.simulate.Motion(
+        model, model.initial_state(), jc.simulate.MotionSettings(
             stepper=jc.simulate.Compliant(), duration=0.5, dt=DT,
             controls=jc.simulate.Inputs(mocap={"table": poses}),
         ),

@@ -50,7 +50,7 @@ def start(model):
 
 
 LAW = impact.Routh(impulse_step=0.25, max_steps=12)
-SHORT = simulate.Motion(stepper=simulate.Compliant(), duration=0.02, dt=0.01)
+SHORT = simulate.MotionSettings(stepper=simulate.Compliant(), duration=0.02, dt=0.01)
 EPS = ess.Settings(eps=1e-3, max_steps=64, max_events=8)
 BIPED = stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6)
 FOLDER = Path(tempfile.gettempdir())
@@ -462,7 +462,7 @@ RECORDS = {
     "optimize.OneSided": lambda: {"optimizer": adam(), "rate": lambda z, d: jnp.sum(d)},
     "simulate.Compliant": constant(),
     "simulate.EventDriven": constant(rtol=1e-8),
-    "simulate.Motion": lambda: {"stepper": simulate.Compliant(), "duration": 0.02, "dt": 0.01},
+    "simulate.MotionSettings": lambda: {"stepper": simulate.Compliant(), "duration": 0.02, "dt": 0.01},
     "simulate.TimeStepping": constant(),
     "simulate.Variational": constant(restitution=0.5, zeno=0.1),
     "stability.PlanarBiped": constant(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6, e1=0.0, e2=0.0, F=1.0, T=0.0),

@@ -30,7 +30,7 @@ def worlds(path):
     model = valid.block()
     return jc.simulate.ensemble(
         model, model.initial_state(),
-        jc.simulate.Motion(
+        jc.simulate.MotionSettings(
             stepper=jc.simulate.TimeStepping(impact=jc.impact.AnitescuPotra()), duration=0.02, dt=0.01
         ),
         num_worlds=140, run=jc.Run(checkpoint=path),

@@ -15,7 +15,7 @@ import jaxcontact as jc
 from jaxcontact.io.run_store import num_finished
 from jaxcontact.simulate import ensemble
 
-DRIFT = jc.simulate.Motion(stepper=Drift(size=0.1), dt=0.01, duration=0.05)
+DRIFT = jc.simulate.MotionSettings(stepper=Drift(size=0.1), dt=0.01, duration=0.05)
 
 
 def run(num_worlds=10, state=STATE, motion=DRIFT, chunk=None, checkpoint=None, progress=None, **more):
@@ -112,10 +112,10 @@ def test_wrong_arguments_are_named():
         run(state=states)
     with pytest.raises(TypeError, match="reduce: expected a function or Reduction, got 1"):
         run(reduce=1)
-    with pytest.raises(TypeError, match="motion: expected Motion, got None"):
+    with pytest.raises(TypeError, match="motion: expected MotionSettings, got None"):
         run(motion=None)
     with pytest.raises(TypeError, match="stepper: expected a Stepper"):
-        jc.simulate.Motion(stepper=None, dt=0.01, duration=0.05)
+        jc.simulate.MotionSettings(stepper=None, dt=0.01, duration=0.05)
 
 
 def test_worlds_take_wrenches():

@@ -56,7 +56,7 @@ def test_run_gives_the_same_motion_in_chunks(monkeypatch):
     seen = []
     found = jc.simulate.run(
         *ARGS,
-        jc.simulate.Motion(stepper=STEPPER, dt=DT, duration=0.06, controls=CONTROLS),
+        jc.simulate.MotionSettings(stepper=STEPPER, dt=DT, duration=0.06, controls=CONTROLS),
         run=jc.Run(progress=lambda *at: seen.append(at)),
     )
     whole = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
@@ -101,10 +101,11 @@ def test_one_program_of_run_moves_any_number_of_steps():
 
     stepper = Counting()
     runs = [
-        jc.simulate.run(*ARGS, jc.simulate.Motion(stepper=stepper, dt=DT, duration=n * DT)) for n in (2, 5)
+        jc.simulate.run(*ARGS, jc.simulate.MotionSettings(stepper=stepper, dt=DT, duration=n * DT))
+        for n in (2, 5)
     ]
     again = len(traced)
-    runs.append(jc.simulate.run(*ARGS, jc.simulate.Motion(stepper=stepper, dt=DT, duration=3 * DT)))
+    runs.append(jc.simulate.run(*ARGS, jc.simulate.MotionSettings(stepper=stepper, dt=DT, duration=3 * DT)))
     assert len(traced) == again and [run.states.q.shape[0] for run in runs] == [3, 6, 4]
     np.testing.assert_array_equal(runs[1].states.q[:4], runs[2].states.q)
 
@@ -128,7 +129,7 @@ def test_a_rollout_of_fewer_steps_has_the_derivatives_of_the_shorter_one():
 @pytest.mark.long
 def test_run_raises_where_a_step_fails_and_says_which():
     poisoned = CONTROLS.at[4, 0].set(jnp.nan)
-    motion = jc.simulate.Motion(stepper=STEPPER, dt=DT, duration=0.06, controls=poisoned)
+    motion = jc.simulate.MotionSettings(stepper=STEPPER, dt=DT, duration=0.06, controls=poisoned)
     with pytest.raises(jc.FailureError, match=r"step 4: .*NONFINITE.*; 2 of 6 failed"):
         jc.simulate.run(*ARGS, motion)
     found = jc.simulate.run(*ARGS, motion, check=False)
@@ -169,9 +170,11 @@ def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="num_steps: expected an integer >= 1"):
         jc.simulate.rollout(*ARGS, push, stepper=STEPPER, dt=DT)
     with pytest.raises(ValueError, match="duration: expected a finite number > 0, got -1"):
-        jc.simulate.Motion(stepper=STEPPER, dt=DT, duration=-1)
+        jc.simulate.MotionSettings(stepper=STEPPER, dt=DT, duration=-1)
     with pytest.raises(ValueError, match=r"controls: expected shape \(2, 3\), got \(6, 3\)"):
-        jc.simulate.run(*ARGS, jc.simulate.Motion(stepper=STEPPER, dt=DT, duration=0.02, controls=CONTROLS))
+        jc.simulate.run(
+            *ARGS, jc.simulate.MotionSettings(stepper=STEPPER, dt=DT, duration=0.02, controls=CONTROLS)
+        )
     with pytest.raises(TypeError, match="memory: expected"):
         jc.simulate.rollout(
             *ARGS, jc.simulate.Inputs(push, memory="gain"), num_steps=2, stepper=STEPPER, dt=DT

@@ -145,7 +145,7 @@ def test_nothing_creeps_in_a_hundred_seconds():
     found = jc.simulate.run(
         DISC.replace(params=on_a_slope(0.29)),
         start,
-        jc.simulate.Motion(stepper=stepper, dt=0.01, duration=100.0),
+        jc.simulate.MotionSettings(stepper=stepper, dt=0.01, duration=100.0),
     )
     np.testing.assert_allclose(found.states.q, np.tile(start.q, (10001, 1)), rtol=0, atol=1e-8)
 

@@ -122,7 +122,7 @@ def test_every_law_goes_in_as_it_is(name):
         key=jax.random.split(KEY)[0],
     )
     stepper = jc.simulate.Variational(impact=LAWS[name])
-    course = jc.simulate.Motion(stepper=stepper, duration=STEPS * DT, dt=DT)
+    course = jc.simulate.MotionSettings(stepper=stepper, duration=STEPS * DT, dt=DT)
     found = jc.simulate.run(*place, course, key=KEY)
     for each in (motion, found):
         np.testing.assert_allclose(each.states.v, expected.states.v, atol=1e-12)
