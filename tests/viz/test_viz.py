@@ -275,9 +275,15 @@ def test_contacts_that_do_not_touch_are_not_drawn():
     ("change", "message"),
     [
         ({"names": "A"}, "names: expected a sequence of strings, got 'A'"),
-        ({"mujoco": [1.0, 2.0]}, r"mujoco: expected finite velocities \(k, 3\), got \(1, 2\)"),
-        ({"simultaneous": np.full((1, 3), np.nan)}, "simultaneous: expected finite"),
-        ({"sequences": {"x": np.zeros((2, 4))}}, "sequences"),
+        (
+            {"beside": jc.viz.OtherOutcomes(mujoco=[1.0, 2.0])},
+            r"mujoco: expected finite velocities \(k, 3\), got \(1, 2\)",
+        ),
+        (
+            {"beside": jc.viz.OtherOutcomes(simultaneous=np.full((1, 3), np.nan))},
+            "simultaneous: expected finite",
+        ),
+        ({"beside": jc.viz.OtherOutcomes(sequences={"x": np.zeros((2, 4))})}, "sequences"),
         ({"max_paths": -1}, "max_paths: expected an integer >= 0, got -1"),
     ],
 )
