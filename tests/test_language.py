@@ -165,6 +165,24 @@ def long_files(path, tree):
         yield f"{path.relative_to(ROOT)}: {length} lines"
 
 
+# Of two methods each: the names of a law and of its solver, and of the settings of two rooms.
+SHARED = {"Newton", "Settings"}
+
+
+def names_of_two_classes(trees):
+    """Names of classes that have two meanings; what begins with an underscore is of one file."""
+    places = {}
+    for path, tree in trees:
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    return {name: files for name, files in places.items() if len(files) > 1}
+
+
+def test_a_class_has_a_name_of_its_own():
+    assert names_of_two_classes(sources()).keys() == SHARED, names_of_two_classes(sources())
+
+
 def breaches():
     """Places that break each rule, by rule and room."""
     trees = sources()

@@ -23,7 +23,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.precision import all_digits
 
 
-class End(NamedTuple):
+class PieceEnd(NamedTuple):
     """What determines the length of a piece: an event if `is_event`, where `value` is zero; else `length`."""
 
     value: jax.Array
@@ -43,8 +43,8 @@ def differentiate_by_replay(
         run: (*args) -> (out, log), a search; the log says how to repeat it.
         replay: (*args, log) -> out, the same values. Neither may close over traced arrays.
         value: (*args) -> out, the search without a log, for calls without derivatives.
-        has_end: whether `replay` is (*args, log, late) -> (out, `End`), with a length longer by `late`, which
-            is zero. Its derivative follows from `End` by the implicit rule, in the same pass as all others.
+        has_end: whether `replay` is (*args, log, late) -> (out, `PieceEnd`), with a length longer by `late`,
+            which is zero. Its derivative follows from the end by the implicit rule, in the same pass.
 
     Derivative: that of `replay` at a fixed log, forward and reverse, traced when a program is compiled.
         Second derivatives are those of `replay` as well.

@@ -19,7 +19,7 @@ from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.arguments import check_number, check_number_leaves, check_some
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import CROSS, UNUSED
-from jaxcontact.ess.inputs import Inputs
+from jaxcontact.ess.inputs import RunInputs
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
 from jaxcontact.ess.run import flow_info, run
@@ -83,7 +83,7 @@ class PlannedRun(NamedTuple):
         corner_tol: s, within which crossings are one corner; None derives it from eps.
     """
 
-    inputs: Inputs
+    inputs: RunInputs
     crossed0: jax.Array
     plan: Plan
     eps: jax.Array
@@ -299,7 +299,7 @@ def _b_derivative(
     )
 
 
-def numbers_of(inputs: Inputs, direction: Direction) -> NumberRates:
+def numbers_of(inputs: RunInputs, direction: Direction) -> NumberRates:
     """Return the parts of a direction along params and control, zeros for None; raise if they do not fit."""
     return NumberRates(
         _tangent("direction.params", inputs.params, direction.params),

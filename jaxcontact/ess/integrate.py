@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number_leaves, check_some
 from jaxcontact.ess.b_derivative import PlannedRun, corner_width, one_sided_end
-from jaxcontact.ess.inputs import Inputs, allowed_error
+from jaxcontact.ess.inputs import RunInputs, allowed_error
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import end_state, replay
 from jaxcontact.ess.run import FlowInfo, flow_info, list_events, run
@@ -171,7 +171,7 @@ def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> Flo
 
 @functools.partial(jit, static_argnums=(0, 4))
 def _trajectory(
-    es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan, max_events: int
+    es: EventSystem, inputs: RunInputs, crossed0: jax.Array, plan: Plan, max_events: int
 ) -> EventTrajectory:
     _, t, x, crossed = replay(es, inputs, crossed0, plan)
     order, _, at = list_events(plan, max_events)

@@ -340,7 +340,7 @@ def candidates(
     balls: Balls | None = None
     if ball_shapes:
         balls = place_balls(dim, bodies, shapes, tuple(ball_shapes), positions, orientations, constants)
-    world = groups.World(dim, bodies, positions, orientations, constants, balls)
+    world = groups.PlacedBodies(dim, bodies, positions, orientations, constants, balls)
     rows_of_groups, gaps_of_groups, left_out = [], [], jnp.asarray(False)
     computed: list[Any] = []  # places of the contacts that are computed, by group
     places: list[np.ndarray] = []

@@ -14,7 +14,7 @@ from jaxcontact.arguments import check_integer
 from jaxcontact.front_door import anything, checked
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
 from jaxcontact.io.mjcf_loops import stiffen_loops
-from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of, suggested_contacts
+from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, FileFrames, Geometry, geometry_of, suggested_contacts
 from jaxcontact.io.mjcf_softness import scaled_springs
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
@@ -122,7 +122,7 @@ def _check_options(unsupported: str, max_hull_vertices: int | None) -> None:
         check_integer("max_hull_vertices", max_hull_vertices, FEWEST_CORNERS)
 
 
-def _bodies_params(mj: mujoco.MjModel, tree: Tree, frames: Frames) -> Params:
+def _bodies_params(mj: mujoco.MjModel, tree: Tree, frames: FileFrames) -> Params:
     """Collect the numbers of bodies and joints."""
     # `device_put`, for `asarray` would compile a program for each shape of these numbers.
     params = Params(
@@ -200,13 +200,13 @@ def _check_numbers(params: Params, state: State) -> None:
         raise ValueError(f"source: numbers of the file are NaN, in {', '.join(bad)}")
 
 
-def _reference_frames(mj: mujoco.MjModel, planar: bool) -> Frames:
+def _reference_frames(mj: mujoco.MjModel, planar: bool) -> FileFrames:
     """Compute the frames of the world and all bodies at the reference."""
     mujoco = mujoco_package("load_mjcf")
     data = mujoco.MjData(mj)
     data.qpos[:] = mj.qpos0
     mujoco.mj_kinematics(mj, data)
-    return Frames(np.array(data.xmat).reshape(-1, 3, 3), np.array(data.xpos), planar)
+    return FileFrames(np.array(data.xmat).reshape(-1, 3, 3), np.array(data.xpos), planar)
 
 
 def _gravity(mj: mujoco.MjModel) -> np.ndarray:

@@ -267,7 +267,7 @@ class _Run:
             mean, gradient, _ = self.evaluate(z * size)
             return mean, gradient * size
 
-        def is_flat(point: quasi_newton.Point) -> bool:
+        def is_flat(point: quasi_newton.SearchPoint) -> bool:
             free = quasi_newton.free_components(point.x, point.gradient, *bounds)
             slopes = np.maximum(1.0, np.abs(point.x)) * np.where(free, np.abs(point.gradient), 0.0)
             rounded = 4 * self._rounding * np.abs(point.curvature) @ np.abs(point.x)
@@ -278,7 +278,7 @@ class _Run:
 
         value, gradient = cost(self._start / size)
         unit = np.eye(size.size) * max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
-        point = quasi_newton.Point(self._start / size, value, gradient, unit)
+        point = quasi_newton.SearchPoint(self._start / size, value, gradient, unit)
         for _ in range(MAX_ROUNDS):
             point = quasi_newton.minimise(
                 cost, point, bounds, is_minimum=is_flat, max_iters=max_steps - point.num_iters,

@@ -122,14 +122,14 @@ class PieceWalk:
         s, (_, _, jacobian) = start
         self._program, self._settings, self._unravel = program, settings, unravel
         self._scale = np.asarray(scale, float)
-        self._known: tuple[bytes, piecewise_newton.Pieces] | None = None  # the last point and its pieces
+        self._known: tuple[bytes, piecewise_newton.CostPieces] | None = None  # the last point and its pieces
         slope = float(jnp.linalg.norm(jacobian[0]))
         self.first_state = PieceState(
             np.eye(s.size) * max(slope, np.finfo(float).tiny), np.asarray(float(settings.radius)),
             np.asarray(True), np.asarray(0.0),
         )  # fmt: skip
 
-    def _pieces(self, s: jax.Array) -> piecewise_newton.Pieces:
+    def _pieces(self, s: jax.Array) -> piecewise_newton.CostPieces:
         """Compute the pieces at s, or return those known from the last step."""
         key = np.asarray(s).tobytes()
         if self._known is None or self._known[0] != key:

@@ -14,8 +14,8 @@ from jaxcontact.solvers.friction_host_law import (
     ASSOCIATED,
     CENTRING_POWER,
     COULOMB,
+    ConePoint,
     HostLaw,
-    Point,
     project,
     scale_lines,
 )
@@ -208,7 +208,7 @@ class _Search:
             return *full, value, size
         return r + lengths[k] * dr, u + lengths[k] * du, values[k], float(sizes[k])
 
-    def interior_step(self, now: Point, gap: np.ndarray, before: float) -> tuple[Point, float]:
+    def interior_step(self, now: ConePoint, gap: np.ndarray, before: float) -> tuple[ConePoint, float]:
         """Do a predictor and a corrector, or centre if that is cut short; return the point and the length."""
         W, mu, law = self.problem.response, self.problem.mu, self.law
         by_impulse, by_velocity, weights = scale_lines(*law.blocks(mu, now))
@@ -272,7 +272,7 @@ class _Search:
             r, u, value, merit = following
         return r, PROXIMAL_STEPS, False
 
-    def interior(self, now: Point, level: float, patience: int) -> tuple[Point, float, bool]:
+    def interior(self, now: ConePoint, level: float, patience: int) -> tuple[ConePoint, float, bool]:
         """Do interior-point steps until the complementarity is below `level`; also return if that came."""
         W, mu, law = self.problem.response, self.problem.mu, self.law
         left, smallest, misses = law.measure(mu, now), np.inf, 0
@@ -294,14 +294,14 @@ class _Search:
         return now, left, False
 
 
-def _advance(now: Point, move: Point, step: float) -> Point:
-    return Point(*(x + step * dx for x, dx in zip(now, move, strict=True)))
+def _advance(now: ConePoint, move: ConePoint, step: float) -> ConePoint:
+    return ConePoint(*(x + step * dx for x, dx in zip(now, move, strict=True)))
 
 
-def _begin(problem: HostProblem, size: float) -> Point:
+def _begin(problem: HostProblem, size: float) -> ConePoint:
     rows = np.zeros_like(problem.q)
     rows[:, 0] = size
-    return Point(rows, rows.copy(), np.full(len(problem.mu), size))
+    return ConePoint(rows, rows.copy(), np.full(len(problem.mu), size))
 
 
 def _search(search: _Search, start: np.ndarray) -> None:

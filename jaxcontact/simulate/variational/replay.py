@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra.replay_rule import End, differentiate_at_once, differentiate_by_replay
+from jaxcontact.algebra.replay_rule import PieceEnd, differentiate_at_once, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.trajectory import Trajectory
@@ -28,13 +28,13 @@ from jaxcontact.simulate.variational.contact_state import (
     terms_and_joints,
 )
 from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step
-from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, Pieces
+from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, MotionPieces
 from jaxcontact.simulate.variational.event_loop import (
     ImpactSetting,
     MotionChoice,
     MotionMemory,
     MotionNumbers,
-    Run,
+    RecordedMotion,
     impact,
     run,
 )
@@ -61,18 +61,22 @@ def _paired(system: System, choice: MotionChoice) -> Callable[..., Any]:
     def move(numbers: MotionNumbers, memory: MotionMemory) -> Any:
         return run(system, choice, 0, numbers, memory)[:2]
 
-    def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[Any, Run]:
+    def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[Any, RecordedMotion]:
         found = run(system, choice, choice.num_steps + PIECES * choice.max_impacts, numbers, memory)
         return found[:2], found
 
-    def again(numbers: MotionNumbers, memory: MotionMemory, found: Run) -> Any:
+    def again(numbers: MotionNumbers, memory: MotionMemory, found: RecordedMotion) -> Any:
         return replay(system, choice, numbers, memory, found), found.memory
 
     return differentiate_by_replay(search, again, value=move)
 
 
 def replay(
-    system: System, choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory, recorded: Run
+    system: System,
+    choice: MotionChoice,
+    numbers: MotionNumbers,
+    memory: MotionMemory,
+    recorded: RecordedMotion,
 ) -> Trajectory:
     """Repeat the motion that `run` found, with the same values and a derivative.
 
@@ -88,7 +92,7 @@ def replay(
     closed = trajectory.contacts[0]
     start = Node(state.q, terms.M @ state.v, state.v, t_start, terms, closed, joints)
 
-    def one(carry: tuple[Node, jax.Array], piece: Pieces) -> tuple[Any, Any]:
+    def one(carry: tuple[Node, jax.Array], piece: MotionPieces) -> tuple[Any, Any]:
         node, number = carry
         strikes = (piece.kind == IMPACT) | (piece.kind == JAM)
         moves = jnp.where(piece.kind == UNUSED, 0, 1)
@@ -149,7 +153,9 @@ def _terms(
     return terms_and_joints(Model(system=system, params=params), q, t)
 
 
-def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces) -> tuple[Any, ...]:
+def _rest(
+    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: MotionPieces
+) -> tuple[Any, ...]:
     return node, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
 
 
@@ -157,7 +163,7 @@ def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece
 
 
 def _read_move(
-    system: System, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
+    system: System, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: MotionPieces
 ) -> tuple[tuple[Any, ...], Any]:
     terms, joints = _terms(system, numbers.params, piece.q, node.t)
     after = arrive(terms, piece.q, piece.p, piece.t, joints)
@@ -165,15 +171,15 @@ def _read_move(
 
 
 def _read_impact(
-    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
+    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: MotionPieces
 ) -> tuple[tuple[Any, ...], Any]:
     after = arrive(node.terms, piece.q, piece.p, piece.t, node.joints)
     return _rest(numbers, key, after, number, piece), ()
 
 
 def _collide(
-    choice: MotionChoice, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces,
-    log: Any,
+    choice: MotionChoice, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array,
+    piece: MotionPieces, log: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     setting = ImpactSetting(numbers.restitution, numbers.zeno, key, number, choice.order, numbers.law)
     after, hit = impact(setting, node, piece.participants, piece.plastic, number, piece.order)
@@ -181,7 +187,7 @@ def _collide(
 
 
 def _jam(
-    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces, log: Any
+    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: MotionPieces, log: Any
 ) -> tuple[Any, ...]:
     after, found, _ = jolt(node, piece.participants, piece.impulse, True)
     return after, found[:, 0], jnp.zeros_like(piece.impulse)
@@ -193,10 +199,10 @@ def _move(
     key: Any,
     node: Node,
     number: jax.Array,
-    piece: Pieces,
+    piece: MotionPieces,
     log: Any,
     late: jax.Array,
-) -> tuple[tuple[Any, ...], End]:
+) -> tuple[tuple[Any, ...], PieceEnd]:
     """Repeat a move.
 
     The log has its length. An event keeps the gap, the load of a closed contact, or the speed of a dry joint
@@ -221,5 +227,5 @@ def _move(
             lambda: value,
         )
     to_end = numbers.state.t + (piece.step + 1) * numbers.dt - node.t
-    end = End(jnp.sum(jnp.where(piece.participants, value, 0.0)), piece.kind == EVENT, to_end)
+    end = PieceEnd(jnp.sum(jnp.where(piece.participants, value, 0.0)), piece.kind == EVENT, to_end)
     return (after, jnp.zeros_like(node.terms.phi), step.impulse + second), end
