@@ -34,15 +34,12 @@ NO_CONTENT = frozenset(
 )
 SCREEN = 80  # lines of a function, with its docstring
 PARAMETERS = 8  # of a function; those that travel together are a record
-# Public calls, whose parameters are named at the call; machine code, which takes arrays rather than records.
+# Public calls, whose parameters are named at the call.
 MANY_PARAMETERS = {
     "animate", "ensemble", "identify", "identify_motions", "impact_design", "kelvin_voigt", "plot_corner",
     "plot_impact_set", "rollout", "run", "solve_coulomb", "variational",
-    "solve_steps", "_linearise", "_newton", "_newton_step", "_proximal", "_solve", "_sweep_often",
 }  # fmt: skip
 FILE = 430  # lines of a file
-# Machine code is one file, for numba keeps code by file.
-LONG_FILES = {"friction_sweeps.py", "lemke_code.py"}
 VAGUE_PER_1000 = 14  # lines with `Any` of a thousand; this number only falls
 # Names of other packages in docstrings, and our own short name.
 IN_S = {"Pass", "Process", "Express", "Cross", "Compress", "Guess", "Need", "Embed", "Feed", "Bring"}
@@ -169,7 +166,7 @@ def many_parameters(path, tree):
 def long_files(path, tree):
     """Files longer than one idea."""
     length = len(path.read_text().splitlines())
-    if length > FILE and path.name not in LONG_FILES:
+    if length > FILE:
         yield f"{path.relative_to(ROOT)}: {length} lines"
 
 
@@ -205,11 +202,6 @@ def test_few_annotations_say_nothing():
     lines = [line for path, _ in sources() for line in path.read_text().splitlines()]
     vague = [line for line in lines if re.search(r"\bAny\b", line)]
     assert 1000 * len(vague) <= VAGUE_PER_1000 * len(lines), f"Any in {len(vague)} of {len(lines)} lines"
-
-
-def test_exceptions_are_long_files():
-    long = {path.name for path, _ in sources() if len(path.read_text().splitlines()) > FILE}
-    assert long >= LONG_FILES, f"no exceptions any more: {LONG_FILES - long}"
 
 
 def test_exceptions_have_many_parameters():

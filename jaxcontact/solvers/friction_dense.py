@@ -1,6 +1,6 @@
 """Friction problems of NumPy arrays in double precision, one or a batch: `solve_dense`.
 
-Decides if `friction_sweeps` can solve them, and splits a batch over the cores; a problem that it cannot solve
+Decides if `friction_code` can solve them, and splits a batch over the cores; a problem that it cannot solve
 is left to the search on the host.
 """
 
@@ -52,7 +52,7 @@ def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | 
         return None
     if W.shape not in ((*shape, n), (n, n)):
         return None
-    code = load_machine_code("friction_sweeps")
+    code = load_machine_code("friction_code")
     contacts = (*shape[:-1], n // dim)
     fits = type(mu) is np.ndarray and mu.dtype == DOUBLE and mu.shape == contacts and mu.flags.carray
     friction = mu if fits else _filled(mu, contacts)
