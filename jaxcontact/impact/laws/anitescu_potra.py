@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.arguments import check_rows, check_sides
+from jaxcontact.arguments import check_corner, check_rows, check_sides
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
-from jaxcontact.impact.laws.circular_cone import settle
+from jaxcontact.impact.laws.circular_cone import settle, settle_one_sided
 from jaxcontact.impact.laws.contact_space import (
     ImpactInfo,
     approaching,
@@ -31,7 +31,7 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
 
-@checked(v="nv", clearance="nc | nc nt+1", num_directions=check_sides)
+@checked(v="nv", clearance="nc | nc nt+1", num_directions=check_sides, corner=check_corner)
 def anitescu_potra(
     terms: ContactTerms,
     v: jax.Array,
@@ -39,6 +39,7 @@ def anitescu_potra(
     num_directions: int | None = None,
     solver: Lemke | CoulombNewton | None = None,
     clearance: jax.Array | None = None,
+    corner: str = "smooth",
 ) -> tuple[jax.Array, ImpactInfo]:
     """Find one post-impact velocity of the simultaneous inelastic law with Coulomb friction.
 
@@ -57,41 +58,46 @@ def anitescu_potra(
         clearance: (nc,) speed >= 0 at which each contact may still approach, m/s: J_n v_plus >= -clearance
             replaces J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996).
             With (nc, 1 + nt), J v_plus + clearance replaces J v_plus: surfaces that move. None is zero.
+        corner: the derivative where a contact is between two modes. "smooth": that of the mode taken.
+            "one_sided": `jax.jvp` is that of the modes into which the direction leads, not linear in it.
 
     Returns:
         v_plus (nv,) and ImpactInfo.
 
     Raises:
-        ValueError, TypeError: shapes that do not fit; outside of jit also NaN, negative friction, a
-            mass matrix that is not symmetric positive definite, penetration, a kinetic energy that
-            overflows.
+        ValueError, TypeError: shapes that do not fit; `corner="one_sided"` with a cone of sides in space;
+            outside of jit also NaN, negative friction, a mass matrix that is not symmetric positive definite,
+            penetration, a kinetic energy that overflows.
+        NotImplementedError: `corner="one_sided"` in reverse mode, or for a second derivative.
 
     Status: STALLED, and the solver's bits, for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE,
         INVALID, PENETRATION for bad numbers, with v returned unchanged.
 
     Derivative: of the contact modes at the solution, by v and all terms, any order, forward and
         reverse. At a kink (a contact about to stick, slide or lift) that of the mode taken: stick
-        before slide, rest before separation.
+        before slide, rest before separation. With `corner="one_sided"` that of the direction, forward only.
     """
     inputs.check(terms, v)
     inputs.check_clearance(clearance, terms)
-    return _anitescu_potra(terms, v, num_directions, solver, clearance)
+    return _anitescu_potra(terms, v, num_directions, solver, clearance, corner)
 
 
-@functools.partial(jit, static_argnums=2)
+@functools.partial(jit, static_argnums=(2, 5))
 def _anitescu_potra(
     terms: ContactTerms,
     v: jax.Array,
     num_directions: int | None,
     solver: Lemke | CoulombNewton | None,
     clearance: jax.Array | None = None,
+    corner: str = "smooth",
 ) -> tuple[jax.Array, ImpactInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
     clearance, trouble = inputs.prepare_clearance(clearance)
     status = status | trouble
     space = contact_space(terms, clearance)
-    v_plus, impulse, worst, solver_status = settle(space, v, num_directions, solver=solver)
+    solve = settle_one_sided if corner == "one_sided" else settle
+    v_plus, impulse, worst, solver_status = solve(space, v, num_directions, solver=solver)
     bad = status != 0
     info = ImpactInfo(
         status=status | solver_status,
