@@ -92,7 +92,7 @@ class ConicSolution:
     word: str
 
 
-# (cost c, A, b, cones, tolerance) -> ConicSolution of: minimise c x, b - A x in the product of the cones, which
+# (cost c, A, b, cones, tolerance) -> ConicSolution of: minimise c x, b - A x in a product of cones, which
 # are named "zero", "nonnegative" or "semidefinite" (upper triangle by columns, off-diagonals times sqrt 2).
 Kinds = list[tuple[str, int]]
 Solver = Callable[[np.ndarray, Any, np.ndarray, Kinds, float], ConicSolution]
