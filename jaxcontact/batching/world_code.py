@@ -1,4 +1,4 @@
-"""Whether a program is code of one world for vectors of a CPU, `jc.simd`: `compiles_one_world`."""
+"""What a function tells and asks `jc.simd`: `compiles_one_world`, `runs_seldom`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
-from jax.interpreters import mlir
+from jax.interpreters import batching, mlir
 
 from jaxcontact.native import registry
 
@@ -22,6 +22,17 @@ def compiles_one_world() -> jax.Array:
     return _one_world.bind()
 
 
+def runs_seldom(x: jax.Array) -> jax.Array:
+    """Return x, and say that few runs come to the body of the loop or branch in which x is made.
+
+    `jc.simd` compiles such a body quickly, not to quick code.
+
+    Derivative: none.
+    """
+    same: jax.Array = _seldom.bind(x)
+    return same
+
+
 _one_world = Primitive("one_world")
 _one_world.def_impl(lambda: jax.numpy.asarray(False))
 _one_world.def_abstract_eval(lambda: ShapedArray((), np.dtype(bool)))
@@ -31,3 +42,16 @@ mlir.register_lowering(_one_world, mlir.lower_fun(lambda: jax.numpy.asarray(Fals
 @registry.rule(_one_world.name)
 def _true(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> Any:
     return program.constants(np.asarray(True))
+
+
+_seldom = Primitive("runs_seldom")
+_seldom.def_impl(lambda x: x)
+_seldom.def_abstract_eval(lambda x: x)
+batching.defvectorized(_seldom)
+mlir.register_lowering(_seldom, lambda _, x: [x])
+
+
+@registry.rule(_seldom.name)
+def _mark(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> Any:
+    program.ops.now.is_marked_seldom = True
+    return inputs

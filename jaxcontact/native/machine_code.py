@@ -18,9 +18,9 @@ from jaxcontact.native.schedule import make_schedule
 from jaxcontact.native.storage import make_storage
 
 MANY = 750_000  # operations; compiling more may take minutes, so that a warning is given
-LARGE = 100_000  # operations; LLVM compiles a larger program at level 0, eight times as quickly
+LARGE = 400_000  # operations; LLVM compiles a larger program at level 0, three times as quickly
 # Level 2 takes longer for no quicker code, because `operations` has simplified it. Code of level 0 takes 1.3
-# times as long for 49 000 operations, as long for 140 000, and perhaps a third longer for 435 000.
+# times as long.
 
 Run = Callable[[int, int, int, int], None]
 
@@ -51,17 +51,26 @@ class MachineCode:
         self.num_operations = len(needed.numbers)
         self.memory_bytes = max(1, storage.size) * VECTOR_BYTES
         writer = PieceWriter(ops, storage, lanes)
-        pieces = [writer.function(k, piece) for k, piece in enumerate(schedule.pieces)]
+        often, seldom, size = [], [], 0
+        for k, piece in enumerate(schedule.pieces):
+            text = writer.function(k, piece)
+            if piece.block.runs_seldom:
+                seldom.append(text)
+            else:
+                often.append(text)
+                size += len(piece.entries)
         kinds = sorted({item.source.kind for item in all_items(ops.root) if isinstance(item, Largest)})
         driver = [DriverWriter(ops, storage, lanes).write_function(schedule, num_inputs, len(results))]
         driver += [write_largest(kind, lanes) for kind in kinds]
         calls = [f"declare void @largest_{kind}(ptr, ptr, ptr, i64, i64)" for kind in kinds]
         head = declarations(lanes)
-        modules = ["\n".join([head, *driver])]
-        modules += ["\n".join([head, *calls, *share]) for share in _shares(pieces, workers)]
-        level = 0 if self.num_operations > LARGE else 1
-        self.digest = object_files.object_name("\n".join(modules), level)
-        self._engine = llvm_worker.linked(object_files.object_files(modules, workers, level))
+        level = 0 if size > LARGE else 1
+        modules = [("\n".join([head, *driver]), level)]
+        for pieces, pieces_level in ((often, level), (seldom, 0)):
+            shares = _shares(pieces, workers)
+            modules += [("\n".join([head, *calls, *share]), pieces_level) for share in shares]
+        self.digest = object_files.object_name("\n".join(text for text, _ in modules), level)
+        self._engine = llvm_worker.linked(object_files.object_files(modules, workers))
         signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
         self.address: int = self._engine.get_function_address("run")
         self.run: Run = signature(self.address)
@@ -76,9 +85,9 @@ def check_llvmlite() -> None:
 
 
 def _shares(pieces: list[str], workers: int) -> list[list[str]]:
-    """Divide pieces into lists of about equal length, one per worker; short pieces into one list."""
+    """Divide pieces into lists of about equal length, one per worker; short pieces into one list, if any."""
     total = sum(map(len, pieces))
-    count = 1 if total < object_files.APART else workers
+    count = min(1, len(pieces)) if total < object_files.APART else workers
     shares: list[list[str]] = [[] for _ in range(count)]
     sizes = [0] * count
     for piece in sorted(pieces, key=len, reverse=True):

@@ -38,32 +38,35 @@ def object_name(text: str, level: int) -> str:
     return hashlib.sha256(f"{settings}\n{text}".encode()).hexdigest()
 
 
-def object_files(modules: list[str], workers: int, level: int) -> list[bytes]:
+Module = tuple[str, int]  # its text, and its level of optimisation
+
+
+def object_files(modules: list[Module], workers: int) -> list[bytes]:
     """Read the object files of modules from the folder or compile them; an interrupt ends all processes."""
     store = _Store.of_jax()
     codes: dict[int, bytes] = {}
-    names = [object_name(text, level) for text in modules]
+    names = [object_name(*module) for module in modules]
     for k, name in enumerate(names):
         code = store.read(name) if store else None
         if code is not None:
             codes[k] = code
     missing = [k for k in range(len(modules)) if k not in codes]
-    for k, code, seconds in _compiled({k: modules[k] for k in missing}, workers, level):
+    for k, code, seconds in _compiled({k: modules[k] for k in missing}, workers):
         codes[k] = code
         if store:
             store.write(names[k], code, seconds)
     return [codes[k] for k in range(len(modules))]
 
 
-def _compiled(modules: dict[int, str], workers: int, level: int) -> Iterator[tuple[int, bytes, float]]:
+def _compiled(modules: dict[int, Module], workers: int) -> Iterator[tuple[int, bytes, float]]:
     """Compile modules; yield the key, the code and the seconds of each."""
-    waiting = [k for k, text in modules.items() if len(text) >= APART]
+    waiting = [k for k, (text, _) in modules.items() if len(text) >= APART]
     running: dict[int, _Process] = {}
     try:
         while waiting and len(running) < workers:
             k = waiting.pop(0)
-            running[k] = _Process(modules[k], level)
-        for k, text in modules.items():
+            running[k] = _Process(*modules[k])
+        for k, (text, level) in modules.items():
             if len(text) < APART:
                 begin = time.perf_counter()
                 yield k, llvm_worker.machine_code(text, level), time.perf_counter() - begin
@@ -72,7 +75,7 @@ def _compiled(modules: dict[int, str], workers: int, level: int) -> Iterator[tup
                 code, seconds = running.pop(k).result()
                 if waiting:
                     following = waiting.pop(0)
-                    running[following] = _Process(modules[following], level)
+                    running[following] = _Process(*modules[following])
                 yield k, code, seconds
             time.sleep(POLL_SECONDS)
     finally:

@@ -34,11 +34,20 @@ MOST_OPERATIONS = 4_000_000  # a larger program would take minutes to compile
 
 @dataclasses.dataclass(eq=False)
 class Block:
-    """Operations and control in their order: those of the program, or of the body of a loop or branch."""
+    """Operations and control in their order: those of the program, or of the body of a loop or branch.
+
+    `is_marked_seldom`: a program said so of this block; `runs_seldom` asks the blocks around it, too.
+    """
 
     parent: Block | None = None
+    is_marked_seldom: bool = False
     items: list[int | Item] = dataclasses.field(default_factory=list)
     number_of: dict[Hashable, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def runs_seldom(self) -> bool:
+        """Whether this block or one around it is marked."""
+        return self.is_marked_seldom or (self.parent is not None and self.parent.runs_seldom)
 
 
 class Operations:

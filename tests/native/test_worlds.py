@@ -1,5 +1,6 @@
 """`jc.simd`: batches of any size and any arrays, bad input, programs that are kept, and robots."""
 
+import functools
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.batching import simd
+from jaxcontact.batching.world_code import runs_seldom
 from jaxcontact.native import llvm_worker, machine_code, object_files, operations
 from jaxcontact.status import Status
 from tests.helpers.by_lanes import close
@@ -85,22 +87,44 @@ def test_a_long_program_warns_the_caller(monkeypatch):
     assert caught[0].filename == __file__
 
 
-def test_a_large_program_is_compiled_quickly(monkeypatch):
-    """Its code differs, its results by rounding at most."""
+@pytest.fixture
+def levels(monkeypatch):
+    """The levels at which the modules of each program are compiled, as a set per program."""
     levels, compiled = [], machine_code.object_files.object_files
 
-    def watched(modules, workers, level):
-        levels.append(level)
-        return compiled(modules, workers, level)
+    def watched(modules, workers):
+        levels.append({level for _, level in modules})
+        return compiled(modules, workers)
 
     monkeypatch.setattr(machine_code.object_files, "object_files", watched)
+    return levels
+
+
+def test_a_large_program_is_compiled_quickly(monkeypatch, levels):
+    """Its code differs, its results by rounding at most."""
     x = np.random.default_rng(0).normal(size=(9, 5, 5))
     products = []
     for large in (100_000, 100):
         monkeypatch.setattr(machine_code, "LARGE", large)
         products.append(jc.simd(lambda x: jnp.sin(x @ x) @ x)(x))
-    assert levels == [1, 0]
+    assert levels == [{1}, {0}]
     np.testing.assert_allclose(products[0], products[1], rtol=1e-13, atol=1e-14)
+
+
+def test_a_body_that_runs_seldom_is_compiled_quickly(levels):
+    """So are the loops inside of it; the numbers are XLA's."""
+
+    def function(x, mark):
+        def seldom(x):
+            return jax.lax.fori_loop(0, 3, lambda _, y: y + jnp.sin(y @ y), mark(x))
+
+        return jax.lax.cond(jnp.sum(x) > 2, seldom, lambda x: x, x)
+
+    x = np.random.default_rng(0).normal(size=(9, 4, 4))
+    for mark, expected in ((lambda x: x, {1}), (runs_seldom, {0, 1})):
+        run = functools.partial(function, mark=mark)
+        np.testing.assert_allclose(jc.simd(run)(x), jax.vmap(run)(x), rtol=1e-12, atol=1e-12)
+        assert levels.pop() == expected
 
 
 @pytest.mark.parametrize("setting", ["jax_enable_x64", "jax_threefry_partitionable"])
