@@ -28,6 +28,7 @@ from jaxcontact.compliant.problem import (
     by_axis,
     count_rows,
     friction_springs,
+    gaps_of,
     head_springs,
     rubs_by_mass,
     start_rates,
@@ -72,8 +73,9 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
             arrives, rubbed = _with_friction(first, p, arrives, heads, nc)
             slower = jnp.sum((first**2 - u**2)[heads:].reshape(axes - 1, nc), axis=0)
             released = released.at[nb + nl :].add(0.5 * mass[nb + nl :] * jnp.maximum(slower, 0.0) * rubbed)
+        is_open = jnp.concatenate([jnp.zeros(nb, bool), gaps_of(problem).is_open])
         carried = 0.5 * mass * (arrives - leaves)  # at a gap that closes the impulse may be any smaller one
-        released = released + jnp.where(used, jnp.where(depth < 0, jnp.maximum(carried, 0.0), carried), 0.0)
+        released = released + jnp.where(used, jnp.where(is_open, jnp.maximum(carried, 0.0), carried), 0.0)
     kinetic = jnp.stack([0.5 * v @ row_algebra.multiply(problem.M, v) for v in (x, problem.v)])
     compared = jnp.abs(kinetic).sum() + jnp.abs(x) @ jnp.abs(program.push) + jnp.abs(work).sum()
     compared = compared + jnp.abs(p) @ jnp.abs(drift)

@@ -23,6 +23,8 @@ from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.row_algebra import apply_rows, diagonal, row_mobility
 from jaxcontact.terms import BILATERAL, DRY, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
 
+ROUNDING = 0.625  # of the precision; a depth of this share of a contact's motion in a step is rounding, 2e-10
+
 
 class Problem(Record):
     """What a step needs to know: algebra only.
@@ -161,11 +163,11 @@ def head_springs(problem: Problem, lifts: bool = False) -> HeadSprings:
     if not isinstance(material.stiffness, ScaledSprings):
         return HeadSprings(spread_heads("material.stiffness", material.stiffness, kind, dtype), damping, None)
     springs, (nb, nl, nc, _), nd = material.stiffness, count_rows(kind), kind.count(DRY)
-    mass = jnp.zeros(nb + nl + nc, dtype).at[nb:].set(springs.carried_mass(-_gaps(problem)[0]))
+    mass = jnp.zeros(nb + nl + nc, dtype).at[nb:].set(springs.carried_mass(-gaps_of(problem).start))
     k, b = _scaled_in_step(problem, springs)
     if lifts:
-        gap, end = _gaps(problem)
-        acts = (gap <= 0.0) | (end < 0.0) | (np.arange(nl + nc) < nl)
+        _, end, is_open = gaps_of(problem)
+        acts = ~is_open | (end < 0.0) | (np.arange(nl + nc) < nl)
         mass = mass.at[nb:].multiply(acts)
 
     def beside_joints(of_joints: Any, heads: jax.Array) -> jax.Array:
@@ -182,24 +184,38 @@ def _scaled_in_step(problem: Problem, springs: ScaledSprings) -> tuple[jax.Array
     A spring at the end of the step damps by h k more than at its start, so the damper gives up that much. A
     row that closes after the fraction 1 - s of the step has s^2 / 2 of its damper: the mean time since then.
     """
-    h, (gap, end) = problem.dt, _gaps(problem)
+    h, (gap, end, is_open) = problem.dt, gaps_of(problem)
     k = springs.impedance(-gap) * springs.stiffness
     b = jnp.broadcast_to(jnp.asarray(springs.damping, gap.dtype), gap.shape)
-    is_open, closes = gap > 0.0, (gap > 0.0) & (end < 0.0)
+    closes = is_open & (end < jnp.minimum(gap, 0.0))
     share = jnp.where(closes, -end / jnp.where(closes, gap - end, 1.0), 0.0)
     closed = k, jnp.maximum(b - h * k, 0.0)
     opened = jnp.maximum(k - b / h, 0.0), 0.5 * share**2 * b
     return jnp.where(is_open, opened[0], closed[0]), jnp.where(is_open, opened[1], closed[1])
 
 
-def _gaps(problem: Problem) -> tuple[jax.Array, jax.Array]:
-    """Return the gaps (nu,) of limits and contacts at the start of the step, and at its end without them."""
+class Gaps(NamedTuple):
+    """Gaps (nu,) of limits and contacts: at the start of a step, without them at its end, if open at first.
+
+    A depth that is rounding of the motion in the step counts as open, for it cannot be told from a gap of
+    zero: otherwise the last digit of a foot on the ground would decide between two laws.
+    """
+
+    start: jax.Array
+    end: jax.Array
+    is_open: jax.Array
+
+
+def gaps_of(problem: Problem) -> Gaps:
+    """Compute the gaps of a step."""
     terms, h = problem.terms, problem.dt
-    nb, nl, nc, _ = count_rows(terms.kind)
+    nb, nl, nc, axes = count_rows(terms.kind)
     heads = slice(nb, nb + nl + nc)
-    moved = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[heads]
-    moved = moved + h * apply_rows(columns_of(terms), problem.v)[heads]
-    return by_axis(terms.phi, terms.kind)[heads], moved
+    gap, moved = (by_axis(rows, terms.kind)[heads] for rows in (terms.phi, terms.phi + h * h * terms.gdot_v))
+    u = apply_rows(columns_of(terms), problem.v)
+    squares = (u[heads] ** 2).at[nl:].add(jnp.sum(u[heads.stop :].reshape(axes - 1, nc) ** 2, axis=0))
+    rounding = float(jnp.finfo(u.dtype).eps) ** ROUNDING * h
+    return Gaps(gap, moved + h * u[heads], (gap > 0.0) | (gap**2 < rounding**2 * squares))
 
 
 def start_rates(problem: Problem) -> jax.Array:
@@ -318,7 +334,7 @@ def convex_program(
     if gate != "none" and nl + nc:
         heads = slice(nb, nb + nl + nc)
         gap = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[heads]
-        is_open = (by_axis(terms.phi, terms.kind)[heads] > 0) & ((np.arange(nl + nc) < nl) | (gate == "all"))
+        is_open = gaps_of(problem).is_open & ((np.arange(nl + nc) < nl) | (gate == "all"))
         reach = lax.stop_gradient(mobility)[heads]
         extra["touch"] = jnp.where(is_open & (reach > 0), -gap / h, jnp.inf)
         extra["stop"] = jnp.maximum((share * stiff)[heads], cap / jnp.where(reach > 0, reach, 1.0))

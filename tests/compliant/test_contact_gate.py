@@ -105,3 +105,17 @@ def test_a_contact_that_ends_at_a_gap_of_zero_has_the_derivative_of_a_rigid_one(
     jitted = jax.jit(lambda x: step(x)[0])
     moved = [(jitted(1e-6 * e) - jitted(-1e-6 * e)) / 2e-6 for e in jnp.eye(6)]
     np.testing.assert_allclose(slopes, jnp.stack(moved, axis=1), atol=1e-5 * jnp.abs(slopes).max())
+
+
+@pytest.mark.parametrize("speed", [(1.0, 0.3), (1.0, -0.3), (0.0, -0.3)])
+def test_the_last_digit_of_a_gap_of_zero_decides_nothing(speed):
+    """A ball on the floor to within rounding slides away, or strikes, as one a rounding higher does."""
+    model = jc.load_mjcf(BALL)
+    v = jnp.array([speed[0], 0.0, speed[1], 0.0, 0.0, 0.0])
+    ends = []
+    for rounding in (-1e-15, 0.0, 1e-15):
+        q = model.initial_state().q.at[2].set(0.1 + rounding)
+        state, info = jc.compliant.step(model, model.initial_state().replace(q=q, v=v), jnp.zeros(6), dt=1e-3)
+        assert not info.status
+        ends.append(np.asarray(state.v))
+    np.testing.assert_allclose(ends, [ends[2]] * 3, rtol=1e-9, atol=1e-12)

@@ -324,7 +324,7 @@ def test_a_robot_steps_as_by_xla_and_a_poisoned_world_is_flagged_alone():
         ("quadruped", {}),
         ("ant", {}),
         ("hopper", {}),
-        ("planar_walker", {"settings": jc.compliant.Settings(max_contacts=2)}),
+        ("planar_walker", {"settings": jc.compliant.Settings(max_contacts=4)}),
     ],
 )
 def test_all_robots_step_as_by_xla(name, options):
