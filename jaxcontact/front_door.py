@@ -1,8 +1,9 @@
 """The checks in front of public functions and records of settings: `checked`.
 
 A call is bound to the signature, and what came for each parameter is compared with its annotation, which has
-the shape of an array in letters, and with the rule that the decorator names, such as a check of `arguments`. An array that JAX traces
-passes by its shape and dtype, so nothing is added to a program. Page: docs/extend/house.md.
+the shape of an array in letters, and with the rule that the decorator names, such as a check of `arguments`.
+An array that JAX traces passes by its shape and dtype, so nothing is added to a program. Page:
+docs/extend/house.md.
 """
 
 from __future__ import annotations

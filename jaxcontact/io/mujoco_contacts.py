@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,9 @@ from jaxcontact.arguments import check_number, check_some
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 @checked(touching=NOT_NEGATIVE)
@@ -79,8 +82,8 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
     return terms, jnp.asarray(np.array(data.qvel))
 
 
-@checked(v_plus=("nv", check_some))
-def to_mujoco(v_plus: jax.Array) -> np.ndarray:
+@checked(v_plus=check_some)
+def to_mujoco(v_plus: Float[jax.Array, " nv"]) -> np.ndarray:
     """Convert the velocity v+ (nv,) after an impact to MuJoCo's qvel (nv,), for `mj_data.qvel[:]`.
 
     Both packages use the same conventions, so this function only copies v+ to the host, in double precision.

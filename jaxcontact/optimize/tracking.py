@@ -6,7 +6,7 @@ Owns the backward recursion of Riccati along the linearised steps of a motion. P
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ from jaxcontact.simulate.linearize import linearize
 from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.status import Info, Status, flag, is_finite
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 class Tracking(Record):
@@ -77,15 +80,15 @@ class TrackingInfo(Info):
     with_feedback: jax.Array
 
 
-@checked(state_cost="n | n n", control_cost="nu | nu nu", max_periods=check_rows, tol=check_positive)
+@checked(max_periods=check_rows, tol=check_positive)
 @all_digits
 def track(
     model: Model,
     trajectory: Trajectory,
     *,
     stepper: Stepper,
-    state_cost: jax.Array,
-    control_cost: jax.Array,
+    state_cost: Float[jax.Array, " n"] | Float[jax.Array, "n n"],
+    control_cost: Float[jax.Array, " nu"] | Float[jax.Array, "nu nu"],
     periodic: bool = False,
     max_periods: int = 200,
     tol: float = 1e-9,

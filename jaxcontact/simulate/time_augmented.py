@@ -7,7 +7,7 @@ Page: docs/papers/halm_posa.md.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,19 +41,20 @@ from jaxcontact.solvers import contact_modes, ode
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, contact_terms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-@checked(
-    length=POSITIVE, rates="nc", max_pieces=check_rows, longest=("", check_positive_or_inf), rtol=POSITIVE
-)
+
+@checked(length=POSITIVE, max_pieces=check_rows, longest=check_positive_or_inf, rtol=POSITIVE)
 def time_augmented(
     model: Model,
     state: State,
     *,
     length: Any,
-    rates: jax.Array | None = None,
+    rates: Float[jax.Array, " nc"] | None = None,
     key: jax.Array | None = None,
     max_pieces: int = 256,
-    longest: Any = np.inf,
+    longest: float | Float[jax.Array, ""] = np.inf,
     rtol: Any = 1e-10,
 ) -> tuple[AugmentedPath, AugmentedInfo]:
     """Move by the continuous model of Halm & Posa, eqs (43)-(53), in the plane: q, v, t, impulses over s.

@@ -7,7 +7,7 @@ motion is invariant under q ~ s^2, v ~ s, t ~ s. Page: docs/methods/stability.md
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_terms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 IMPACT_LAW = "Newton's restitution and Coulomb's friction by the slip after the impact, contact by contact"
 MAX_CONTACTS = 3  # of a body; the table of contact modes has 4^contacts rows
@@ -148,8 +151,10 @@ def as_terms(body: Body) -> LocalTerms:
     return terms
 
 
-@checked(e=(" | nc", check_number))
-def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> LocalTerms:
+@checked(e=check_number)
+def local_terms(
+    model: Model, state: State, *, e: float | Float[jax.Array, ""] | Float[jax.Array, " nc"] = 0.0
+) -> LocalTerms:
     """Compute the zero-order dynamics of a planar mechanism that rests on one to three contacts.
 
     Args:

@@ -16,6 +16,7 @@ from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
+    from jaxtyping import Float, Real
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -119,12 +120,12 @@ def _legend_of_guards(figure: Figure, order: np.ndarray, marks: Sequence[str]) -
 
 
 @checked(
-    x_corner="2", eps=check_positive, radius=POSITIVE, duration=POSITIVE, starts=check_rows, width=POSITIVE,
+    eps=check_positive, radius=POSITIVE, duration=POSITIVE, starts=check_rows, width=POSITIVE,
     control=check_number_leaves,
 )  # fmt: skip
 def plot_corner(
     model: Model,
-    x_corner: jax.Array,
+    x_corner: Float[jax.Array, " 2"],
     *,
     eps: Any,
     radius: float,
@@ -200,10 +201,10 @@ def _draw_run(axes: Axes, run: EventTrajectory, colors: dict[tuple[int, ...], st
         axes.plot(*x[row - 1 : row + 1].T, color=color, lw=2.6, solid_capstyle="round", zorder=3)
 
 
-@checked(width=POSITIVE, widths=("real k", check_positive), errors=("real k", check_positive))
+@checked(width=POSITIVE, widths=check_positive, errors=check_positive)
 def plot_order(
-    widths: Any, errors: Any, *, fit: tuple[float, float] | None = None, title: str | None = None,
-    width: float = 4.6,
+    widths: Real[np.ndarray, " k"], errors: Real[np.ndarray, " k"], *, fit: tuple[float, float] | None = None,
+    title: str | None = None, width: float = 4.6,
 ) -> Figure:  # fmt: skip
     """Plot error over 1 / eps, both logarithmic, with the fitted order, after Fig. 3 of Anderson & Revzen.
 

@@ -29,6 +29,7 @@ from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_bodies, look
 
 if TYPE_CHECKING:
+    from jaxtyping import Float
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -61,7 +62,7 @@ def _check_terms(name: str, value: object) -> None:
         raise TypeError(f"{name}: expected ContactTerms, got {type(value).__name__}")
 
 
-@checked(terms=_check_terms, mujoco="nv", width=POSITIVE)
+@checked(terms=_check_terms, width=POSITIVE)
 def plot_outcomes(
     model: Model,
     state: State,
@@ -69,7 +70,7 @@ def plot_outcomes(
     terms: Any,  # ContactTerms of some of the contacts of the model
     *,
     names: Sequence[str] | None = None,
-    mujoco: Any = None,
+    mujoco: Float[np.ndarray, " nv"] | None = None,
     title: str | None = None,
     width: float = 9.0,
 ) -> Figure:

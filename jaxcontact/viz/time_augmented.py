@@ -15,6 +15,7 @@ from jaxcontact.viz.compliant import LINES
 from jaxcontact.viz.palette import label_axes
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
+    from jaxtyping import Int, Real
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -103,9 +104,9 @@ def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None =
     return figure
 
 
-@checked(outline=("real k 2", check_number), rows=check_mapping)
+@checked(outline=check_number, rows=check_mapping)
 def plot_snapshots(
-    path: AugmentedPath, outline: np.ndarray, rows: Any, *, title: str | None = None
+    path: AugmentedPath, outline: Real[np.ndarray, "k 2"], rows: Any, *, title: str | None = None
 ) -> Figure:
     """Plot a planar body at some nodes of a path with the velocity of its centre, after Fig. 7.
 
@@ -147,10 +148,11 @@ def plot_snapshots(
     return figure
 
 
-@checked(x=("real n", check_number), y=("real m", check_number), kind="int m n")
+@checked(x=check_number, y=check_number)
 def plot_paradox(
-    x: np.ndarray, y: np.ndarray, kind: np.ndarray, *, names: tuple[str, str] = ("", ""),
-    boundaries: dict[str, tuple[Any, Any]] | None = None, title: str | None = None,
+    x: Real[np.ndarray, " n"], y: Real[np.ndarray, " m"], kind: Int[np.ndarray, "m n"], *,
+    names: tuple[str, str] = ("", ""), boundaries: dict[str, tuple[Any, Any]] | None = None,
+    title: str | None = None,
 ) -> Figure:  # fmt: skip
     """Plot a chart of `impact.paradox`: one solution, indeterminate, inconsistent.
 
