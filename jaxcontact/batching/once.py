@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.native import registry
 
 Arrays = TypeVar("Arrays")
@@ -55,13 +56,13 @@ def _of_nonzero(arrays: Sequence[Any], **params: bool) -> list[Any]:
     return [x if isinstance(x, ad.Zero) else next(results) for x in arrays]
 
 
-def _tangents(primals: Sequence[Any], tangents: Sequence[Any], **params: bool) -> tuple[Any, Any]:
+def _tangents(primals: Sequence[Any], tangents: Sequence[Any], **params: bool) -> tuple[PyTree, PyTree]:
     return _once.bind(*primals, **params), _of_nonzero(tangents, **params)
 
 
 def _batched(
     arrays: Sequence[Any], axes: Sequence[Any], *, in_batches: bool, batched: bool
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     return _once.bind(*arrays, in_batches=in_batches, batched=True), axes
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor
 from typing import Any, NamedTuple
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.environment import environment, settings_of_jax, with_settings
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.batching.work_queue import in_order, threads
@@ -64,7 +65,7 @@ class _Block(NamedTuple):
     number: int
     calls: list[tuple[object, ...]]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[PyTree, ...]:
         return compute_block, (tuple(self.recipe), self.number, self.calls)
 
 
@@ -109,7 +110,7 @@ def make_recipe(
     return Recipe(hashlib.sha256(data).hexdigest(), data, environment(), settings_of_jax())
 
 
-def compute_block(recipe: tuple[Any, ...], number: int, calls: list[tuple[Any, ...]]) -> dict[str, Any]:
+def compute_block(recipe: tuple[PyTree, ...], number: int, calls: list[tuple[PyTree, ...]]) -> dict[str, Any]:
     """Compute the function of a recipe for each call, in a worker; return the answer as plain data.
 
     A process with another environment returns its environment alone. "seconds" has the time of the calls

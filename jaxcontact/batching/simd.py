@@ -33,7 +33,7 @@ SHARE = 64  # groups of worlds whose arguments and results are laid out at once;
 
 
 @checked()
-def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any]:
+def simd(function: Callable[..., PyTree], *, nan: bool = True) -> Callable[..., PyTree]:
     """Make a function of batches from one of a single world: worlds in the lanes of a CPU, on all cores.
 
     The function is traced once for each kind of batch and compiled by LLVM, without XLA: a step of a robot

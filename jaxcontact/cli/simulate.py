@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import impact, simulate, viz
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
 from jaxcontact.cli.catalogue import Summary
@@ -166,14 +167,14 @@ def _positions(model: Model, q: Any) -> np.ndarray:
     return np.asarray(flat).reshape(*np.shape(q)[:-1], -1)
 
 
-def _heights(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
+def _heights(model: Model, states: PyTree) -> dict[str, tuple[Any, Any]]:
     """Return curves (time, height) of one motion by body, for the first bodies."""
     high = _positions(model, states.q)
     names = model.structure.bodies[:MOST_CURVES]
     return {name: (states.t, high[:, k]) for k, name in enumerate(names)}
 
 
-def _spread(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
+def _spread(model: Model, states: PyTree) -> dict[str, tuple[Any, Any]]:
     """Compute quantiles of the height of the first body over the worlds that can be drawn, as curves."""
     high = _positions(model, states.q)[..., 0]
     good = np.all(np.isfinite(high), axis=1)

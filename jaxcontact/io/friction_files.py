@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_not_negative, check_number, check_some
 from jaxcontact.front_door import checked
 from jaxcontact.io.atomic_files import replace_file
@@ -63,7 +64,7 @@ def load_friction_problem(path: str | os.PathLike[str]) -> FrictionProblem:
         ) from trouble
 
 
-def _check_matrices(name: str, value: Any) -> None:
+def _check_matrices(name: str, value: object) -> None:
     """Raise TypeError or ValueError unless W is a matrix of finite numbers or a pair (M, J) of them."""
     for matrix in value if isinstance(value, tuple | list) else [value]:
         check_number(name, matrix)
@@ -124,7 +125,9 @@ def _numbers(values: np.ndarray) -> str:
     return " ".join(f"{value:.17e}" for value in values)
 
 
-def _condense(mass: np.ndarray, columns: np.ndarray, force: np.ndarray, bias: np.ndarray) -> tuple[Any, Any]:
+def _condense(
+    mass: np.ndarray, columns: np.ndarray, force: np.ndarray, bias: np.ndarray
+) -> tuple[Any, PyTree]:
     """Turn M, H, f, w into (M, J) and q."""
     return (mass, columns.T), columns.T @ np.linalg.solve(mass, force) + bias
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number, check_some
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.io.mujoco_package import mujoco_package
@@ -91,7 +92,9 @@ def to_mujoco(v_plus: Float[jax.Array, " nv"]) -> np.ndarray:
     return np.asarray(v_plus, dtype=np.float64)
 
 
-def _rows(mujoco: Any, model: Any, data: Any, pair: np.ndarray, point: Any, frame: np.ndarray) -> np.ndarray:
+def _rows(
+    mujoco: Any, model: Any, data: PyTree, pair: np.ndarray, point: Any, frame: np.ndarray
+) -> np.ndarray:
     """Compute velocity rows (3, nv) of the second geom's point relative to the first's, along n, t1, t2."""
     ends = np.zeros((2, 3, model.nv))
     for jacobian, geom in zip(ends, pair, strict=True):

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import checked
 
 # field(t, x, signs, control, params) -> xdot (n,); signs (m,) is +1 for a crossed guard, else -1
@@ -84,12 +85,14 @@ class EventSystem:
             return np.zeros((num_guards, num_guards), bool)
         return np.array(self.rearm)
 
-    def xdot(self, t: jax.Array, x: jax.Array, crossed: jax.Array, control: Any, params: Any) -> jax.Array:
+    def xdot(
+        self, t: jax.Array, x: jax.Array, crossed: jax.Array, control: PyTree, params: PyTree
+    ) -> jax.Array:
         """Evaluate the field (n,) at (t, x) with the mask `crossed` (m,) bool."""
         signs = jnp.where(crossed, 1.0, -1.0).astype(x.dtype)
         return self.field(t, x, signs, control, params)
 
-    def guard_rates(self, x: jax.Array, xdot: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
+    def guard_rates(self, x: jax.Array, xdot: jax.Array, params: PyTree) -> tuple[jax.Array, jax.Array]:
         """Compute guard values h (m,) and their rates Dh xdot (m,) along a velocity."""
         return jax.jvp(lambda y: self.guards(y, params), (x,), (xdot,))
 
@@ -99,6 +102,6 @@ class EventSystem:
         hit = jnp.arange(m) == k
         return (crossed | hit) & ~jnp.asarray(self.rearm_matrix(m))[k]
 
-    def after(self, x: jax.Array, k: jax.Array, params: Any) -> jax.Array:
+    def after(self, x: jax.Array, k: jax.Array, params: PyTree) -> jax.Array:
         """Return the state (n,) after the crossing of guard k at x."""
         return x if self.jump is None else self.jump(x, k, params)

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
+
 Vector = tuple[jax.Array, jax.Array, jax.Array]
 Screw = tuple[Vector, Vector]
 
@@ -107,7 +109,7 @@ def add(a: Vector, b: Vector) -> Vector:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
-def scale(factor: Any, a: Vector) -> Vector:
+def scale(factor: float | jax.Array, a: Vector) -> Vector:
     """Multiply a vector by a number."""
     return factor * a[0], factor * a[1], factor * a[2]
 
@@ -181,7 +183,7 @@ def momentum(inertia: Inertia, motion: Screw) -> Screw:
     return add(turned, cross3(h, linear)), add(scale(inertia.mass, linear), cross3(w, h))
 
 
-def sum_along(mask: np.ndarray, parts: Any) -> Any:
+def sum_along(mask: np.ndarray, parts: PyTree) -> Any:
     """Sum all components (n,) of a pytree by a constant mask (n, m); return components (m,)."""
     leaves, structure = jax.tree.flatten(parts)
     sums = jnp.stack(leaves) @ jnp.asarray(mask, leaves[0].dtype)

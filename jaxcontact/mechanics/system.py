@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from jaxcontact import front_door
-from jaxcontact._pytree import FixedArrays, Record, static
+from jaxcontact._pytree import FixedArrays, PyTree, Record, static
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_count, check_mapping, check_type
 from jaxcontact.front_door import checked
@@ -158,7 +158,7 @@ class Params(Record):
     inertia: jax.Array
     mu: jax.Array
     gravity: jax.Array
-    constants: Mapping[str, Any]
+    constants: Mapping[str, PyTree]
     material: Material | Any = None
     tree: TreeParams | Any = None
     margin: jax.Array | None = None

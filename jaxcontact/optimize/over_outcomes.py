@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import (
     check_choice,
     check_fraction,
@@ -72,7 +73,7 @@ def over_outcomes(
     risk: str = "mean",
     share: float = 0.1,
     spread: float = 0.0,
-) -> Callable[[Any], jax.Array]:
+) -> Callable[[PyTree], jax.Array]:
     """Make a function of controls: the risk of a cost over impulse orders, for any optimiser.
 
     The draws are fixed, so that the function is one function. Without a spread its derivative is that of each

@@ -55,7 +55,7 @@ class GaitProblem:
     """
 
     es: EventSystem
-    launch: Callable[[Any, Any], Launch]
+    launch: Callable[[PyTree, PyTree], Launch]
     measure: Callable[[Launch, jax.Array, Any], tuple[jax.Array, jax.Array]]
     eps: tuple[float, ...]
     crossed0: tuple[bool, ...]
@@ -87,7 +87,7 @@ def _launch(problem: GaitProblem, free: PyTree, params: PyTree) -> Launch:
 
 @checked(speed=check_number, params=check_number_leaves, free=check_number_leaves)
 def gait_outcome(
-    problem: GaitProblem, params: Any, free: Any, speed: float | Float[jax.Array, ""]
+    problem: GaitProblem, params: PyTree, free: PyTree, speed: float | Float[jax.Array, ""]
 ) -> tuple[jax.Array, jax.Array]:
     """Compute cost () and residuals (k,) of one stride; the cost is NaN if the motion failed.
 
@@ -107,7 +107,7 @@ def gait_outcome(
     speed=check_number, params=check_number_leaves, free=check_number_leaves, direction=check_number_leaves
 )
 def gait_outcome_rate(
-    problem: GaitProblem, params: Any, free: Any, direction: Any, speed: float | Float[jax.Array, ""]
+    problem: GaitProblem, params: PyTree, free: PyTree, direction: PyTree, speed: float | Float[jax.Array, ""]
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the one-sided derivative of `gait_outcome` along a direction of `free`.
 
@@ -129,15 +129,15 @@ def gait_outcome_rate(
 @checked(speed=check_number, num_steps=check_whole, tol=POSITIVE)
 def gait(
     problem: GaitProblem,
-    params: Any,
-    free0: Any,
+    params: PyTree,
+    free0: PyTree,
     *,
     speed: float,
     optimizer: optax.GradientTransformation | None = None,
     num_steps: int = 150,
     tol: float = 1e-8,
     run: Run = DEFAULT_RUN,
-) -> tuple[Any, TrajectoryInfo]:
+) -> tuple[PyTree, TrajectoryInfo]:
     """Find a periodic gait of minimum cost at a fixed speed, from a stride that need not be periodic.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def linearize(
     controls: Float[jax.Array, " nu"],
     *,
     stepper: Stepper,
-    dt: Any,
+    dt: float | jax.Array,
     order: int = 1,
 ) -> tuple[Linearization, StepperInfo]:
     """Differentiate one step by state and controls; return the matrices A and B and the info of the step.

@@ -50,12 +50,12 @@ def time_augmented(
     model: Model,
     state: State,
     *,
-    length: Any,
+    length: float | jax.Array,
     rates: Float[jax.Array, " nc"] | None = None,
     key: jax.Array | None = None,
     max_pieces: int = 256,
     longest: float | Float[jax.Array, ""] = np.inf,
-    rtol: Any = 1e-10,
+    rtol: float | jax.Array = 1e-10,
 ) -> tuple[AugmentedPath, AugmentedInfo]:
     """Move by the continuous model of Halm & Posa, eqs (43)-(53), in the plane: q, v, t, impulses over s.
 

@@ -7,6 +7,7 @@ motion is invariant under q ~ s^2, v ~ s, t ~ s. Page: docs/methods/stability.md
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -84,18 +85,18 @@ class PlanarBiped(Record):
         T: external torque.
     """
 
-    alpha: Any
-    h: Any
-    L1: Any
-    L2: Any
-    phi1: Any = 0.0
-    phi2: Any = 0.0
-    mu1: Any
-    mu2: Any
-    e1: Any = 0.0
-    e2: Any = 0.0
-    F: Any = 1.0
-    T: Any = 0.0
+    alpha: float | jax.Array
+    h: float | jax.Array
+    L1: float | jax.Array
+    L2: float | jax.Array
+    phi1: float | jax.Array = 0.0
+    phi2: float | jax.Array = 0.0
+    mu1: float | jax.Array
+    mu2: float | jax.Array
+    e1: float | jax.Array = 0.0
+    e2: float | jax.Array = 0.0
+    F: float | jax.Array = 1.0
+    T: float | jax.Array = 0.0
 
 
 Body = PlanarBiped | LocalTerms
@@ -123,7 +124,9 @@ def as_terms(body: Body) -> LocalTerms:
         raise TypeError(f"body: expected a PlanarBiped or LocalTerms, got {type(body).__name__}")
     leaves = jax.tree.leaves(body)
     dtype = jnp.result_type(float, *(x if isinstance(x, jax.Array) else np.asarray(x) for x in leaves))
-    xp: Any = jnp if any(isinstance(x, jax.Array) for x in leaves) else np  # plain numbers need no device
+    xp: ModuleType = (
+        jnp if any(isinstance(x, jax.Array) for x in leaves) else np
+    )  # plain numbers need no device
     L, phi, mu, e = (
         xp.stack([xp.asarray(first, dtype), xp.asarray(second, dtype)])
         for first, second in (

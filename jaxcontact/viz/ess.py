@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number_leaves, check_positive, check_rows
 from jaxcontact.ess import EventTrajectory, Settings, integrate
 from jaxcontact.ess.inputs import system_of
@@ -127,11 +128,11 @@ def plot_corner(
     model: Model,
     x_corner: Float[jax.Array, " 2"],
     *,
-    eps: Any,
+    eps: float | jax.Array,
     radius: float,
     duration: float,
     starts: int = 9,
-    control: Any = None,
+    control: PyTree = None,
     width: float = 5.0,
 ) -> Figure:
     """Plot a corner of guards in the plane, with trajectories coloured by their order of crossing.

@@ -21,6 +21,7 @@ from jaxcontact.viz.impact_curves import OtherOutcomes, contact_curves
 from jaxcontact.viz.impact_panel import Panel, draw, frame, legend_entries
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
+    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
 NOISE = 1e-6  # of the largest span; smaller spans are rounding
@@ -106,7 +107,7 @@ def _labels(samples: ImpactSamples, terms: ContactTerms, names: Sequence[str] | 
 
 
 def _empty_figure(
-    counts: list[int], handles: list[Any], title: str | None, width: float
+    counts: list[int], handles: list[Artist], title: str | None, width: float
 ) -> tuple[Figure, list[list[Any]]]:
     """Make a figure with heading and legend; return it and the places of the panels of each view.
 

@@ -35,7 +35,7 @@ def plot_spatial_impact(
     samples: ImpactSamples,
     terms: ContactTerms,
     *,
-    mujoco: Any = None,
+    mujoco: jax.typing.ArrayLike | None = None,
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
@@ -150,7 +150,12 @@ def _velocities(terms: ContactTerms, v: jax.typing.ArrayLike) -> np.ndarray:
 
 
 def _draw(
-    axes: Axes, points: np.ndarray, before: Any, star: Any, labels: tuple[str, str], window: np.ndarray
+    axes: Axes,
+    points: np.ndarray,
+    before: Any,
+    star: np.ndarray | None,
+    labels: tuple[str, str],
+    window: np.ndarray,
 ) -> None:
     """Draw points (n, 2) of one panel, the velocity before and that of a simulator."""
     axes.axhline(0.0, color="#cccccc", linewidth=INK, zorder=0.5)
