@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows
@@ -116,10 +117,10 @@ def _conditions(problem: Problem, cone: str) -> ConeProgram:
 def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[jax.Array, jax.Array]:
     """Give the solution (x, p) the derivatives of its equations by the problem."""
 
-    def residual(problem: Problem, at: Any) -> tuple[jax.Array, jax.Array]:
+    def residual(problem: Problem, at: PyTree) -> tuple[jax.Array, jax.Array]:
         return cone_program.residuals(_conditions(problem, cone), *at)[:2]
 
-    def correct(problem: Problem, at: Any, misfits: Any) -> tuple[jax.Array, jax.Array]:
+    def correct(problem: Problem, at: PyTree, misfits: PyTree) -> tuple[jax.Array, jax.Array]:
         program = _conditions(problem, cone)
         response = cone_program.residuals(program, *at)[2]
         hessian = cone_program.hessian(program, response)

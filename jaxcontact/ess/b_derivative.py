@@ -7,7 +7,7 @@ derivative of the flow; `simultaneous_crossing.py` has the corners. Page: docs/m
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -179,8 +179,8 @@ class Direction(Record):
     """
 
     x: jax.Array
-    params: Any = None
-    control: Any = None
+    params: PyTree = None
+    control: PyTree = None
 
 
 @checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
@@ -188,11 +188,11 @@ def b_derivative(
     model: Model,
     x0: jax.Array,
     direction: jax.Array | Direction,
-    t0: Any,
-    t1: Any,
+    t0: float | jax.Array,
+    t1: float | jax.Array,
     *,
     settings: Settings,
-    control: Any = None,
+    control: PyTree = None,
     crossed0: jax.Array | None = None,
 ) -> tuple[jax.Array, BDerivativeInfo]:
     """Compute the one-sided derivative of the flow, lim (flow(x0 + r dx) - flow(x0)) / r for r -> 0+.

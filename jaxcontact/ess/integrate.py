@@ -7,12 +7,11 @@ Page: docs/methods/event-selected.md.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_number_leaves, check_some
 from jaxcontact.ess.b_derivative import PlannedRun, corner_width, one_sided_end
 from jaxcontact.ess.inputs import RunInputs, allowed_error
@@ -59,11 +58,11 @@ class EventTrajectory(Record):
 def integrate(
     model: Model,
     x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    t0: float | jax.Array,
+    t1: float | jax.Array,
     *,
     settings: Settings,
-    control: Any = None,
+    control: PyTree = None,
     crossed0: jax.Array | None = None,
 ) -> EventTrajectory:
     """Compute the trajectory of an event-selected system, through any number of crossings.
@@ -113,11 +112,11 @@ def integrate(
 def flow(
     model: Model,
     x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    t0: float | jax.Array,
+    t1: float | jax.Array,
     *,
     settings: Settings,
-    control: Any = None,
+    control: PyTree = None,
     crossed0: jax.Array | None = None,
 ) -> tuple[jax.Array, FlowInfo]:
     """Compute the state at t1 of the trajectory that `integrate` computes, without the trajectory.

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.selection import smallest
 from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
@@ -209,7 +210,7 @@ def _swap(contacts: Rows) -> Rows:
     return contacts[1], contacts[0], contacts[2], -contacts[3]
 
 
-def _flat(contacts: Any) -> Rows:
+def _flat(contacts: PyTree) -> Rows:
     """Reshape (pairs, contacts, ...) to (pairs * contacts, ...)."""
     point, point_b, phi, normal = (column.reshape(-1, *column.shape[2:]) for column in contacts)
     return point, point_b, phi, normal

@@ -7,10 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
+
 LAWS = ("coulomb", "associated")
 
 
-def is_sparse(array: Any) -> bool:
+def is_sparse(array: PyTree) -> bool:
     """Tell sparse arrays of SciPy, without loading it."""
     return hasattr(array, "tocsr")
 
@@ -24,7 +26,9 @@ def check_law(law: Any, dim: Any) -> None:
         raise ValueError(f"law: expected one of {LAWS} or an even number of sides >= 4, got {law!r}")
 
 
-def check_problem(W: Any, q: Any, mu: Any, dim: int, start: Any, on_host: bool) -> tuple[Any, ...]:
+def check_problem(
+    W: Any, q: Any, mu: float | jax.Array, dim: int, start: Any, on_host: bool
+) -> tuple[PyTree, ...]:
     """Check arguments; return W or (M, J), q, mu (nc,) and start as arrays of one dtype.
 
     Arrays of NumPy keep their dtype if all stay `on_host`; beside JAX's they get the one that JAX uses.
@@ -93,7 +97,7 @@ def _check_finite(name: str, value: Any) -> None:
             raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
 
 
-def _as_floating(name: str, value: Any, on_host: bool, dtype: Any = None) -> Any:
+def _as_floating(name: str, value: Any, on_host: bool, dtype: jax.typing.DTypeLike | None = None) -> Any:
     """Return an array, dense or sparse, of a floating dtype."""
     if is_sparse(value):
         array = value.tocsr()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import is_concrete
 from jaxcontact.front_door import checked
@@ -208,7 +209,7 @@ def _as_double(x: Any) -> Any:
     return x.astype(float) if is_sparse(x) else np.asarray(x, float)
 
 
-def _as_tuple(W: Any) -> tuple[Any, ...]:
+def _as_tuple(W: Any) -> tuple[PyTree, ...]:
     return tuple(W) if isinstance(W, tuple | list) else (W,)
 
 

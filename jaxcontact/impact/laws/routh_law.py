@@ -100,9 +100,9 @@ class Routh(Record):
         early_exit: as `resolve`, and the loop over steps may end early as well; for single calls only.
     """
 
-    impulse_step: Any = None
+    impulse_step: float | jax.Array | None = None
     max_steps: int = static(default=None)  # None until `num_steps` knows the number of contacts
-    restitution: Any = None
+    restitution: float | jax.Array | None = None
     selection: str | None = static(default=None)
     num_directions: int = static(default=8)
     density: Density | None = static(default=None)

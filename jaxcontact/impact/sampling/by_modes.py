@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching import all_cores, platforms
 from jaxcontact.impact.laws.contact_enumeration import mode_table
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions, mass_norm
@@ -161,7 +162,7 @@ class ByModes:
         return Begun(impulse=arrays[0], num_iters=arrays[1], residual=arrays[2])
 
 
-def _put(results: Any, at: np.ndarray, again: Any, begun: Begun | None = None) -> None:
+def _put(results: PyTree, at: np.ndarray, again: PyTree, begun: Begun | None = None) -> None:
     """Store later results of some samples; of a path only the rows after the steps done before."""
     for name in ("impulse", "num_iters", "residual", "missed", "collides"):
         getattr(results, name)[..., at] = getattr(again, name)
@@ -172,7 +173,7 @@ def _put(results: Any, at: np.ndarray, again: Any, begun: Begun | None = None) -
         results.path[..., at] = np.where(new, again.path, results.path[..., at])
 
 
-def _begun(results: Any, lost: np.ndarray) -> Begun:
+def _begun(results: PyTree, lost: np.ndarray) -> Begun:
     chosen = (results.impulse, results.num_iters, results.residual)
     impulse, num_iters, residual = (array[..., lost] for array in chosen)
     return Begun(impulse=impulse, num_iters=num_iters, residual=residual)

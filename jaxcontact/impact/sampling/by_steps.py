@@ -102,7 +102,13 @@ class BySteps:
         return info
 
     def _resolve_batch(
-        self, terms: ContactTerms, start: jax.Array, orders: ImpactDraws, e: Any, count: int, checked: int
+        self,
+        terms: ContactTerms,
+        start: jax.Array,
+        orders: ImpactDraws,
+        e: float | jax.Array,
+        count: int,
+        checked: int,
     ) -> Any:
         """Resolve the first `count` samples by machine code, if offered; by XLA what that cannot solve.
 

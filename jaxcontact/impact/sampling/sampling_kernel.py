@@ -366,7 +366,7 @@ def first_places(draws: Sobol | Iid | Shaped, indices: jax.Array, num_contacts: 
 
 
 def _make_empty_results(
-    table: contact_modes.ModeMaps, n: int, settings: LaneSettings, dtype: Any
+    table: contact_modes.ModeMaps, n: int, settings: LaneSettings, dtype: jax.typing.DTypeLike
 ) -> LaneResults:
     """Make empty results of n samples."""
     max_steps = settings.max_steps

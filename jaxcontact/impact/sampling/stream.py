@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching import all_cores
 from jaxcontact.batching.remote_blocks import RemoteQueue, remote_queue
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
@@ -296,7 +297,7 @@ def make_chunk_source(
 
 
 def _physical(
-    terms: ContactTerms, space: ContactSpace, v: jax.Array, results: Any, complete: bool
+    terms: ContactTerms, space: ContactSpace, v: jax.Array, results: PyTree, complete: bool
 ) -> ImpactSamples:
     """Convert results to physical units, samples first, elementwise in NumPy: same bits for any number."""
     response, scale, start = (np.asarray(a) for a in (space.response, space.scale, v))
