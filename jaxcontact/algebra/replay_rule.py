@@ -52,7 +52,7 @@ def differentiate_by_replay(
     replay = all_digits(replay)
 
     @jax.custom_jvp
-    def call(*args: PyTree) -> Any:
+    def call(*args: PyTree) -> PyTree:
         return run(*args)[0] if value is None else value(*args)
 
     @functools.partial(call.defjvp, symbolic_zeros=True)
@@ -110,7 +110,7 @@ def _aval(x: PyTree) -> jax.ShapeDtypeStruct:
 
 
 def _in_batches(
-    function: Callable[..., list[Any]], axes: Sequence[tuple[PyTree, ...]]
+    function: Callable[..., list[PyTree]], axes: Sequence[tuple[PyTree, ...]]
 ) -> Callable[..., list[PyTree]]:
     for axis in axes:
         function = jax.vmap(function, in_axes=axis)
@@ -220,7 +220,9 @@ def _tangents(
     return out, jax.jvp(by, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))[1]
 
 
-def _transposed(primitive: Primitive, changes: Sequence[Any], *arrays: PyTree, **params: Any) -> list[PyTree]:
+def _transposed(
+    primitive: Primitive, changes: Sequence[PyTree], *arrays: PyTree, **params: Any
+) -> list[PyTree]:
     first = len(arrays) - _LINEAR[primitive][1](params)
     changes = [ad.instantiate_zeros(x) for x in changes]
     axes = tuple((*axis[:first], *(0 for _ in changes)) for axis in params["axes"])
@@ -231,7 +233,7 @@ def _transposed(primitive: Primitive, changes: Sequence[Any], *arrays: PyTree, *
 
 
 def _batched(
-    primitive: Primitive, arrays: Sequence[PyTree], dims: Sequence[Any], **params: Any
+    primitive: Primitive, arrays: Sequence[PyTree], dims: Sequence[PyTree], **params: Any
 ) -> tuple[list[PyTree], list[int]]:
     first = len(arrays) - _LINEAR[primitive][1](params)
     (size,) = {a.shape[d] for a, d in zip(arrays, dims, strict=True) if d is not None}

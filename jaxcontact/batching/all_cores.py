@@ -61,7 +61,7 @@ def on_all_cores(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     jitted = jax.jit(function)
     compiled: dict[Any, Any] = {}
 
-    def run(*batch: Any) -> Any:
+    def run(*batch: PyTree) -> PyTree:
         sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
         if len(sizes) != 1 or not min(sizes) or min(sizes) == (0,):
             raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")

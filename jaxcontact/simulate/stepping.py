@@ -25,7 +25,7 @@ from jaxcontact.arguments import (
 )
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, count_steps
-from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.front_door import POSITIVE, anything, checked
 from jaxcontact.mechanics.applied import applied_rows, apply_wrenches
 from jaxcontact.mechanics.mocap import MocapRows, apply_mocap, mocap_rows
 from jaxcontact.mechanics.system import Model, State, check_mechanism
@@ -38,7 +38,7 @@ from jaxcontact.status import raise_if_failed
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
 
-@checked(dt=POSITIVE, checkpoint_every=check_rows)
+@checked(dt=POSITIVE, checkpoint_every=check_rows, num_steps=anything)
 def rollout(
     model: Model,
     state: State,

@@ -12,12 +12,16 @@ from jaxcontact._pytree import PyTree
 LAWS = ("coulomb", "associated")
 
 
+# An array, a sparse one of SciPy, or the pair of a mass matrix and rows; SciPy's classes have no types.
+Matrix = Any
+
+
 def is_sparse(array: PyTree) -> bool:
     """Tell sparse arrays of SciPy, without loading it."""
     return hasattr(array, "tocsr")
 
 
-def check_law(law: Any, dim: Any) -> None:
+def check_law(law: str | int, dim: int) -> None:
     """Raise ValueError for a law or a dimension that does not exist."""
     if dim not in (2, 3):
         raise ValueError(f"dim: expected 2 or 3, got {dim!r}")
@@ -27,7 +31,12 @@ def check_law(law: Any, dim: Any) -> None:
 
 
 def check_problem(
-    W: Any, q: Any, mu: float | jax.Array, dim: int, start: Any, on_host: bool
+    W: Matrix,
+    q: PyTree,
+    mu: float | jax.Array,
+    dim: int,
+    start: PyTree,
+    on_host: bool,
 ) -> tuple[PyTree, ...]:
     """Check arguments; return W or (M, J), q, mu (nc,) and start as arrays of one dtype.
 
@@ -46,7 +55,7 @@ def check_problem(
         nv = rows.shape[1]
         if mass.shape not in ((nv,), (nv, nv)):
             raise ValueError(f"M: expected shape ({nv}, {nv}) or ({nv},), got {mass.shape}")
-        matrix: Any = (mass, rows)
+        matrix: Matrix = (mass, rows)
         _check_finite("M", mass)
         _check_finite("J", rows)
         _check_positive(mass)
@@ -63,7 +72,7 @@ def check_problem(
     return matrix, q, _check_friction(mu, nc, q.dtype), start
 
 
-def _check_friction(mu: Any, nc: int, dtype: Any) -> Any:
+def _check_friction(mu: PyTree, nc: int, dtype: jax.typing.DTypeLike) -> Any:
     """Return the friction of all contacts (nc,)."""
     mu = mu.astype(dtype) if isinstance(mu, jax.Array) else np.asarray(mu, dtype)
     if mu.shape not in ((), (nc,)):
@@ -86,7 +95,7 @@ def _check_positive(mass: Any) -> None:
         raise ValueError(f"M: expected a positive diagonal, got {float(diagonal.min()):g}")
 
 
-def _check_finite(name: str, value: Any) -> None:
+def _check_finite(name: str, value: PyTree) -> None:
     """Raise ValueError for NaN or inf in an array that is not traced."""
     if isinstance(value, jax.core.Tracer):
         return
@@ -97,7 +106,7 @@ def _check_finite(name: str, value: Any) -> None:
             raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
 
 
-def _as_floating(name: str, value: Any, on_host: bool, dtype: jax.typing.DTypeLike | None = None) -> Any:
+def _as_floating(name: str, value: PyTree, on_host: bool, dtype: jax.typing.DTypeLike | None = None) -> Any:
     """Return an array, dense or sparse, of a floating dtype."""
     if is_sparse(value):
         array = value.tocsr()

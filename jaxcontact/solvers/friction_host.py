@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from jaxcontact.solvers.friction_arguments import Matrix
 from jaxcontact.solvers.friction_host_law import (
     ASSOCIATED,
     CENTRING_POWER,
@@ -93,7 +94,7 @@ def _power_of_two(x: np.ndarray) -> np.ndarray:
     return np.ldexp(1.0, exponent - (mantissa < 0.75))
 
 
-def _scale(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> HostProblem:
+def _scale(W: Matrix, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> HostProblem:
     """Scale a problem as `friction_law.scale_friction` does, and choose how W is stored."""
     nc = len(mu)
     diagonal = np.abs(W.diagonal()).reshape(nc, dim)
@@ -327,7 +328,7 @@ def _search(search: _Search, start: np.ndarray) -> None:
 
 
 def solve_on_host(
-    W: Any,
+    W: Matrix,
     q: np.ndarray,
     mu: np.ndarray,
     dim: int,
@@ -354,7 +355,7 @@ def solve_on_host(
     return HostAnswer(r, W @ r + q, max(search.residual, round_off), search.steps)
 
 
-def judge(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, law: HostLaw, r: np.ndarray) -> float:
+def judge(W: Matrix, q: np.ndarray, mu: np.ndarray, dim: int, law: HostLaw, r: np.ndarray) -> float:
     """Compute the residual of impulses (n,) that are rounded."""
     problem = _scale(W, q, mu, dim, law.lifts)
     u = (W @ r + q).reshape(problem.q.shape)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -77,7 +78,7 @@ class FrictionLaw(NamedTuple):
     """A law: its equations, its interior-point steps, and whether it lifts a sliding contact."""
 
     linearise: Callable[..., Linearised]
-    interior: Any  # a module
+    interior: ModuleType
     lifts: bool
 
 
@@ -231,7 +232,7 @@ def _step(
     equations = law.linearise(problem, now.point, rate, 0.0)
     by_impulse, by_velocity, weights = interior.blocks(problem, inside)
 
-    def choose(ours: PyTree, theirs: PyTree) -> Any:
+    def choose(ours: PyTree, theirs: PyTree) -> PyTree:
         return jax.tree.map(lambda x, y: jnp.where(newton, x, y), ours, theirs)
 
     by_impulse, by_velocity = choose((equations.by_impulse, equations.by_velocity), (by_impulse, by_velocity))

@@ -7,14 +7,12 @@ docs/methods/set-valued.md.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import (
     check_choice,
@@ -208,7 +206,7 @@ class FittedRouth(Record):
         return StepSettings(self.selection, self.num_directions, turn_polygon=self.turn_polygon)
 
 
-def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> FittedRouth:
+def fitted_law(terms: ContactTerms, v: jax.Array, law: PyTree) -> FittedRouth:
     """Fit the law to these contacts, without a check that their modes can be enumerated.
 
     Raises:

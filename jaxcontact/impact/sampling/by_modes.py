@@ -7,7 +7,6 @@ known modes do not cover; entry `ByModes`.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +66,7 @@ class ByModes:
         self.pieces: mode_tree.Leaves | mode_filter.Sieve | None = None
         if self.table.regular.shape[0] > FEW:
             if self.space.num_tangents == 1:
-                pieces: Any = mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
+                pieces: PyTree = mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
             else:
                 pieces = self.memory.sieve_of_all()
             self.pieces = jax.tree.map(jnp.asarray, pieces)
@@ -158,7 +157,7 @@ class ByModes:
 
     def _nothing_begun(self, n: int) -> Begun:
         rows, dtype = self.space.delassus.shape[0], self.space.delassus.dtype
-        arrays: Any = (np.zeros((rows, n), dtype), np.zeros(n, np.int32), np.zeros(n, dtype))
+        arrays: PyTree = (np.zeros((rows, n), dtype), np.zeros(n, np.int32), np.zeros(n, dtype))
         return Begun(impulse=arrays[0], num_iters=arrays[1], residual=arrays[2])
 
 
@@ -167,7 +166,7 @@ def _put(results: PyTree, at: np.ndarray, again: PyTree, begun: Begun | None = N
     for name in ("impulse", "num_iters", "residual", "missed", "collides"):
         getattr(results, name)[..., at] = getattr(again, name)
     if results.path is not None:
-        new: Any = True
+        new: PyTree = True
         if begun is not None:
             new = np.arange(results.path.shape[0])[:, None, None] > begun.num_iters
         results.path[..., at] = np.where(new, again.path, results.path[..., at])

@@ -223,7 +223,7 @@ def _unit(word: jax.Array, dtype: np.dtype) -> jax.Array:
     return ((word >> (_BITS - bits)).astype(dtype) + 0.5) * 2.0**-bits
 
 
-def _integer(name: str, value: Any, minimum: int) -> int:
+def _integer(name: str, value: object, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected an integer, got {value!r} of type {type(value).__name__}")
     if value < minimum:
