@@ -39,7 +39,7 @@ class Problem(Record):
         beside: (nr,) rates of rows beside G v at the start of the step, of mocap bodies; None is zero.
     """
 
-    M: Any
+    M: PyTree
     v: jax.Array
     f: jax.Array
     terms: ConstraintTerms
@@ -97,7 +97,7 @@ def by_contact(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
     return jnp.concatenate([rows[: nb + nl], ordered]) if nb + nl else ordered
 
 
-def columns_of(terms: ConstraintTerms) -> Any:
+def columns_of(terms: ConstraintTerms) -> PyTree:
     """G^T (nv, nr) with the rows by axis; `BodyRows` stay as they are."""
     if isinstance(terms.G, BodyRows):
         return terms.G
@@ -107,7 +107,7 @@ def columns_of(terms: ConstraintTerms) -> Any:
     return jnp.concatenate([terms.G[: nb + nl].T, ordered], axis=1) if nb + nl else ordered
 
 
-def spread(name: str, value: Any, count: int, dtype: jax.typing.DTypeLike) -> jax.Array:
+def spread(name: str, value: PyTree, count: int, dtype: jax.typing.DTypeLike) -> jax.Array:
     """Broadcast `value`, a number or (count,), to (count,).
 
     Raises:
@@ -119,7 +119,7 @@ def spread(name: str, value: Any, count: int, dtype: jax.typing.DTypeLike) -> ja
     return jnp.broadcast_to(array, (count,))
 
 
-def spread_heads(name: str, value: Any, kind: tuple[Kind, ...], dtype: jax.typing.DTypeLike) -> jax.Array:
+def spread_heads(name: str, value: PyTree, kind: tuple[Kind, ...], dtype: jax.typing.DTypeLike) -> jax.Array:
     """Spread `value`, a number or (nk,) of constraints, over all rows but tangents; 0 on dry ones.
 
     Raises:
@@ -131,7 +131,7 @@ def spread_heads(name: str, value: Any, kind: tuple[Kind, ...], dtype: jax.typin
     return jnp.insert(numbers, nb - nd, jnp.zeros(nd, dtype)) if nd else numbers
 
 
-def damping_of(problem: Problem) -> Any:
+def damping_of(problem: Problem) -> PyTree:
     """B at the start of the step, a number or (nk,)."""
     kind = problem.terms.kind
     nb, nl, nc, _ = count_rows(kind)

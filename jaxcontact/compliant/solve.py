@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -146,7 +145,7 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
     nd = problem.terms.kind.count(DRY)
     if problem.stretch is not None and problem.material.friction_spring is None:
         raise ValueError("stretch: expected None where the material has no friction_spring, got an array")
-    shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
+    shapes: dict[str, tuple[PyTree, tuple[int, ...]]] = {
         **({} if by_body else {"M": (problem.M, (nv, nv))}),
         "v": (problem.v, (nv,)),
         "f": (problem.f, (nv,)),

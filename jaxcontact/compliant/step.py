@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +46,7 @@ def assemble_all(
     """Assemble a step as `assemble`, and the step without constraints."""
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
-    M: Any
+    M: PyTree
     if by_body:
         M, terms = Diagonal(values=free_masses(model).ravel()), rows_by_body(model, state)
     else:
@@ -74,7 +74,7 @@ def _problem(
     state: State,
     tau: jax.Array,
     dt: float | jax.Array,
-    M: Any,
+    M: PyTree,
     terms: ConstraintTerms,
     kinematics: PyTree,
 ) -> tuple[Problem, FreeStep]:

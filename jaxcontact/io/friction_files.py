@@ -9,6 +9,7 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_not_negative, check_number, check_some
 from jaxcontact.front_door import checked
 from jaxcontact.io.atomic_files import replace_file
+from jaxcontact.solvers.friction_arguments import Matrix
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 DENSE, BLOCKS, SPARSE = range(3)  # storage types of a matrix in Siconos
@@ -32,7 +34,7 @@ class FrictionProblem(NamedTuple):
         dim: rows per contact, 2 or 3.
     """
 
-    W: Any
+    W: Matrix
     q: np.ndarray
     mu: np.ndarray
     dim: int
@@ -72,7 +74,7 @@ def _check_matrices(name: str, value: object) -> None:
 
 @checked(W=_check_matrices, q=(check_number, check_some), mu=check_not_negative)
 def save_friction_problem(
-    path: str | os.PathLike[str], W: Any, q: Any, mu: Any, *, dim: int = 3, title: str = ""
+    path: str | os.PathLike[str], W: Matrix, q: PyTree, mu: PyTree, *, dim: int = 3, title: str = ""
 ) -> None:
     """Write a friction problem as Siconos and FCLIB read it; the file is complete or not written at all.
 
@@ -127,7 +129,7 @@ def _numbers(values: np.ndarray) -> str:
 
 def _condense(
     mass: np.ndarray, columns: np.ndarray, force: np.ndarray, bias: np.ndarray
-) -> tuple[Any, PyTree]:
+) -> tuple[PyTree, PyTree]:
     """Turn M, H, f, w into (M, J) and q."""
     return (mass, columns.T), columns.T @ np.linalg.solve(mass, force) + bias
 
@@ -218,7 +220,7 @@ def _parse_sparse(words: Iterator[str], m: int, n: int) -> np.ndarray:
     return matrix
 
 
-def _hdf5() -> Any:
+def _hdf5() -> ModuleType:
     try:
         import h5py
     except ModuleNotFoundError as trouble:

@@ -247,7 +247,7 @@ def _in_plane(tree: PyTree, params: Params, turns: np.ndarray) -> Params:
         raise ValueError("planar: a weld (equality) is not supported in the plane; load the robot in space")
     parent_turns = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
 
-    def in_new_axes(rotations: np.ndarray, x: Any) -> Any:
+    def in_new_axes(rotations: np.ndarray, x: PyTree) -> PyTree:
         return jax.device_put(np.einsum("nab,nb->na", rotations, x))
 
     tensors = np.einsum("nab,nbc,ndc->nad", turns, params.inertia, turns)
@@ -274,7 +274,7 @@ def _turns_of(tree: Tree, turns: np.ndarray) -> np.ndarray:
     return np.concatenate([turns, np.eye(3)[None]])[bodies]
 
 
-def _anchors_in_plane(tree: PyTree, numbers: Any, turns: np.ndarray) -> Any:
+def _anchors_in_plane(tree: PyTree, numbers: PyTree, turns: np.ndarray) -> PyTree:
     """Return the points that loops make coincide, in the body axes of the planar robot."""
     anchors = np.array(numbers.loop_anchor)
     for k, loop in enumerate(tree.loops):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +18,11 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import checked
 
 # field(t, x, signs, control, params) -> xdot (n,); signs (m,) is +1 for a crossed guard, else -1
-Field = Callable[[jax.Array, jax.Array, jax.Array, Any, Any], jax.Array]
+Field = Callable[[jax.Array, jax.Array, jax.Array, PyTree, PyTree], jax.Array]
 # guards(x, params) -> h (m,); an armed guard is crossed when it grows through zero
-Guards = Callable[[jax.Array, Any], jax.Array]
+Guards = Callable[[jax.Array, PyTree], jax.Array]
 # jump(x, k, params) -> x_plus (n,), the state after the crossing of guard k
-Jump = Callable[[jax.Array, jax.Array, Any], jax.Array]
+Jump = Callable[[jax.Array, jax.Array, PyTree], jax.Array]
 
 
 @checked()
@@ -55,7 +54,7 @@ class EventSystem:
 
     field: Field
     guards: Guards
-    rearm: Any = dataclasses.field(default=None, kw_only=True)
+    rearm: PyTree = dataclasses.field(default=None, kw_only=True)
     jump: Jump | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,6 @@ pytree, and any of its numbers may be differentiated by.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,7 @@ from jaxcontact.mechanics.scaled_springs import ScaledSprings
 FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
 
-def friction_damping_of(mass: jax.typing.ArrayLike) -> Any:
+def friction_damping_of(mass: jax.typing.ArrayLike) -> PyTree:
     """Compute the friction damping, N s/m, of a mass in kg: by its weight it creeps at 1e-7 m/s at most."""
     return FRICTION_DAMPING * jnp.maximum(jnp.asarray(mass, float), 1.0)
 
@@ -108,7 +107,7 @@ class Material(Record):
     potential: Callable[[jax.Array], jax.Array] | None = None
     smoothing: PyTree = None
 
-    def damping_at(self, depth: jax.Array) -> Any:
+    def damping_at(self, depth: jax.Array) -> PyTree:
         """Return B at depths (nk,), N s/m: a number or (nk,)."""
         return self.damping(depth) if callable(self.damping) else self.damping
 
@@ -188,7 +187,7 @@ class Smooth(Record):
 @checked(modulus=check_positive, area=check_positive, depth=check_positive)
 def foundation_stiffness(
     modulus: float | jax.Array, area: float | jax.Array, depth: float | jax.Array
-) -> Any:
+) -> PyTree:
     """Return the stiffness E A / depth (N/m) of each element of an elastic (Winkler) foundation.
 
     Args:

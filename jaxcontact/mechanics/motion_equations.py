@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import rotations
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian, velocity_map
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 
-def kinematics_of(model: Model, q: jax.Array) -> Any:
+def kinematics_of(model: Model, q: jax.Array) -> PyTree:
     """Compute the kinematics that the closed forms of a mechanism share at q; None if it has no closed forms.
 
     A caller of several closed forms computes this once and passes it to each. XLA merges equal computations,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_fraction, check_not_negative, check_positive
 from jaxcontact.front_door import checked
 
@@ -60,7 +58,7 @@ class ScaledSprings(Record):
 
     __array_ufunc__ = None  # a number of NumPy on the left leaves the product to `__rmul__`
 
-    def __mul__(self, factor: Any) -> ScaledSprings:
+    def __mul__(self, factor: PyTree) -> ScaledSprings:
         """Make springs `factor` times as stiff, with dampers of the same damping ratio.
 
         k and `joint_stiffness` times the factor, b and `joint_damping` times its root: time constants shrink

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -97,7 +97,7 @@ class Inertia(NamedTuple):
     tensor: tuple[jax.Array, ...]
 
 
-def components(array: jax.Array) -> Any:
+def components(array: jax.Array) -> PyTree:
     """Split rows (n, ...) into their components (n,), as nested tuples."""
     if array.ndim == 1:
         return array
@@ -149,7 +149,7 @@ def power(a: Screw, b: Screw) -> jax.Array:
     return dot3(a[0], b[0]) + dot3(a[1], b[1])
 
 
-def powers(a: Any, b: Any) -> jax.Array:
+def powers(a: PyTree, b: PyTree) -> jax.Array:
     """Compute S_i . f_k (n, m) of all motions (n,) and forces (m,), or their sum over tuples of screws.
 
     One product of matrices: the compiler would repeat sums of components in every use of the pairs.
@@ -183,7 +183,7 @@ def momentum(inertia: Inertia, motion: Screw) -> Screw:
     return add(turned, cross3(h, linear)), add(scale(inertia.mass, linear), cross3(w, h))
 
 
-def sum_along(mask: np.ndarray, parts: PyTree) -> Any:
+def sum_along(mask: np.ndarray, parts: PyTree) -> PyTree:
     """Sum all components (n,) of a pytree by a constant mask (n, m); return components (m,)."""
     leaves, structure = jax.tree.flatten(parts)
     sums = jnp.stack(leaves) @ jnp.asarray(mask, leaves[0].dtype)

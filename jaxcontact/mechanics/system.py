@@ -243,7 +243,7 @@ class Symmetry:
         contacts: the mirror image of contact i is contact contacts[i].
     """
 
-    velocity: Any
+    velocity: PyTree
     contacts: tuple[int, ...]
 
     def __post_init__(self) -> None:

@@ -104,9 +104,9 @@ def ensemble(
     num_worlds: int,
     seed: int = 0,
     keep_path: bool = False,
-    reduce: Callable[[Any, Ensemble], Any] | Reduction | None = None,
+    reduce: Callable[[PyTree, Ensemble], PyTree] | Reduction | None = None,
     run: Run = DEFAULT_RUN,
-) -> Any:
+) -> PyTree:
     """Move many worlds that differ in their random key, and in their start if one start each is given.
 
     World i steps as `rollout` with the key of the seed folded with i: a law that draws takes another impulse
@@ -169,7 +169,9 @@ def ensemble(
     return functools.reduce(folder(reduce, has_parts=on_workers), reported, None)
 
 
-def _reported(chunks: Iterator[PyTree], total: int, size: int, progress: Any) -> Iterator[PyTree]:
+def _reported(
+    chunks: Iterator[PyTree], total: int, size: int, progress: Callable[..., None] | None
+) -> Iterator[PyTree]:
     """Yield chunks; report the number of worlds after each has been used."""
     for number, chunk in enumerate(chunks, 1):
         yield chunk
@@ -267,7 +269,7 @@ class _Blocks:
         yield from self._run(_ChunkParts, (self.shared, part), map(call, begins), len(begins))
 
     def _run(
-        self, make: Any, arguments: tuple[PyTree, ...], calls: Iterator[tuple], count: int
+        self, make: type, arguments: tuple[PyTree, ...], calls: Iterator[tuple], count: int
     ) -> Iterator[PyTree]:
         if not count:
             return iter(())

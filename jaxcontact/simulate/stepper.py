@@ -16,7 +16,7 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.status import Info
 
 # policy(model, state, t, memory, key) -> (u, memory)
-Policy = Callable[[Model, State, jax.Array, Any, Any], tuple[jax.Array, PyTree]]
+Policy = Callable[[Model, State, jax.Array, PyTree, jax.Array | None], tuple[jax.Array, PyTree]]
 
 
 class StepperInfo(Info):
@@ -46,7 +46,7 @@ def of_contacts(info: StepperInfo, count: int) -> StepperInfo:
 class Stepper(Protocol):
     """A method of motion in time."""
 
-    def init(self, model: Model, state: State, key: jax.Array | None) -> Any:
+    def init(self, model: Model, state: State, key: jax.Array | None) -> PyTree:
         """Make the memory that the stepper carries from step to step, as it is before the first one."""
 
     def closed(self, model: Model, state: State) -> jax.Array:

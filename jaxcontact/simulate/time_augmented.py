@@ -7,7 +7,8 @@ Page: docs/papers/halm_posa.md.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -323,7 +324,7 @@ def _lots(numbers: _Numbers, number: jax.Array, carry: _Carry) -> _Lots:
     return _Lots(mode, force, option, rates)
 
 
-def _only_if(wanted: jax.Array, function: Any) -> Any:
+def _only_if(wanted: jax.Array, function: Callable[..., PyTree]) -> PyTree:
     """Call the function if `wanted`, else return zeros of the same shapes."""
     shapes = jax.eval_shape(function)
     return lax.cond(wanted, function, lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))

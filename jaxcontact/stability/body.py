@@ -8,13 +8,13 @@ motion is invariant under q ~ s^2, v ~ s, t ~ s. Page: docs/methods/stability.md
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_not_negative, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.motion_equations import bias
@@ -194,7 +194,7 @@ def local_terms(
     return local
 
 
-def _seen(*arrays: Any) -> bool:
+def _seen(*arrays: PyTree) -> bool:
     return not any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 

@@ -6,7 +6,7 @@ Entry functions: `contact_terms` for impact laws, `constraint_terms` for complia
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -248,7 +248,7 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
     return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 
 
-def _contact_columns(axes: int, moving_contacts: _Moving) -> dict[str, Any]:
+def _contact_columns(axes: int, moving_contacts: _Moving) -> dict[str, PyTree]:
     """Compute the columns phi, gdot_v and kind of the rows of contacts, `axes` each, without G and mu."""
     gap, drift = moving_contacts.places.phi, computed_once(contacts.slip_rate(*moving_contacts))
     spins = axes - drift.shape[1]  # rows of spins have none: their slip is known to first order in the step

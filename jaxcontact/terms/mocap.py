@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -18,7 +16,7 @@ from jaxcontact.terms.owners import Bodies, none_moves, of_bodies, on_bodies
 from jaxcontact.terms.surfaces import surface_rows
 
 FoundContacts = tuple[
-    tuple[Bodies, Bodies], Any, FrameMotion
+    tuple[Bodies, Bodies], PyTree, FrameMotion
 ]  # their bodies, places, and the motion of all bodies
 
 

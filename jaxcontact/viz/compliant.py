@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from jaxcontact._pytree import PyTree
@@ -27,10 +26,10 @@ STYLES = ("-", "--", "-.", ":")
 def plot_pressure(
     model: Model,
     state: State,
-    lam: jax.typing.ArrayLike,
+    lam: PyTree,
     *,
     area: float,
-    load_at: jax.typing.ArrayLike | None = None,
+    load_at: PyTree = None,
     title: str | None = None,
 ) -> Figure:
     """Plot a body on an elastic foundation and the pressure below it, after Drumwright, Fig. 7.

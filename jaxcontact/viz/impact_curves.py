@@ -40,7 +40,7 @@ class OtherOutcomes:
 
     simultaneous: PyTree = None
     sequences: Mapping[str, PyTree] | None = None
-    mujoco: jax.typing.ArrayLike | None = None
+    mujoco: PyTree = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.sampling.chunks import ImpactSamples
@@ -205,7 +206,7 @@ def _velocities(model: Model, state: State, v: np.ndarray) -> np.ndarray:
 
 def _kinds(
     samples: ImpactSamples, terms: ContactTerms, names: Sequence[str]
-) -> tuple[list[tuple[str, np.ndarray, Any]], np.ndarray, float]:
+) -> tuple[list[tuple[str, np.ndarray, PyTree]], np.ndarray, float]:
     """Return words, velocity and number of a sample per kind; all labels; the share of the other kinds."""
     succeeded = (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
     if not succeeded.any():
@@ -219,7 +220,7 @@ def _kinds(
     if np.sort(counts)[::-1][:MOST_KINDS].sum() < ENOUGH * len(states):
         states[states < LABELS.index("lifts")] = STAYS
         kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
-    shown: list[tuple[str, np.ndarray, Any]] = []
+    shown: list[tuple[str, np.ndarray, PyTree]] = []
     share = 0.0
     for kind in np.argsort(-counts, kind="stable")[:MOST_KINDS]:
         if len(shown) >= 3 and counts[kind] < RARE * len(labels):
@@ -252,7 +253,7 @@ def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
     return "\n".join([f"{percent:g} % of impulse orders", *parts])
 
 
-def _moved(model: Model, state: State, v: np.ndarray, seconds: float) -> Any:
+def _moved(model: Model, state: State, v: np.ndarray, seconds: float) -> PyTree:
     return retract(model.system, state.q, jnp.asarray(v * seconds, state.q.dtype))
 
 

@@ -108,7 +108,7 @@ def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None =
 
 @checked(outline=check_number, rows=check_mapping)
 def plot_snapshots(
-    path: AugmentedPath, outline: Real[np.ndarray, "k 2"], rows: Any, *, title: str | None = None
+    path: AugmentedPath, outline: Real[np.ndarray, "k 2"], rows: PyTree, *, title: str | None = None
 ) -> Figure:
     """Plot a planar body at some nodes of a path with the velocity of its centre, after Fig. 7.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -122,7 +122,7 @@ def in_turn(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     call = jax.custom_batching.custom_vmap(all_digits(function))
 
     @call.def_vmap
-    def _(size: int, batched: PyTree, *arguments: Any) -> tuple[PyTree, PyTree]:
+    def _(size: int, batched: PyTree, *arguments: PyTree) -> tuple[PyTree, PyTree]:
         def row(x: jax.Array, is_batched: bool, i: jax.Array) -> jax.Array:
             return x[i] if is_batched else x
 
