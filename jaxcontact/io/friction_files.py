@@ -18,7 +18,6 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_not_negative, check_number, check_some
 from jaxcontact.front_door import checked
 from jaxcontact.io.atomic_files import replace_file
-from jaxcontact.solvers.friction_arguments import Matrix
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 DENSE, BLOCKS, SPARSE = range(3)  # storage types of a matrix in Siconos
@@ -34,7 +33,7 @@ class FrictionProblem(NamedTuple):
         dim: rows per contact, 2 or 3.
     """
 
-    W: Matrix
+    W: PyTree
     q: np.ndarray
     mu: np.ndarray
     dim: int
@@ -74,7 +73,7 @@ def _check_matrices(name: str, value: object) -> None:
 
 @checked(W=_check_matrices, q=(check_number, check_some), mu=check_not_negative)
 def save_friction_problem(
-    path: str | os.PathLike[str], W: Matrix, q: PyTree, mu: PyTree, *, dim: int = 3, title: str = ""
+    path: str | os.PathLike[str], W: PyTree, q: PyTree, mu: PyTree, *, dim: int = 3, title: str = ""
 ) -> None:
     """Write a friction problem as Siconos and FCLIB read it; the file is complete or not written at all.
 

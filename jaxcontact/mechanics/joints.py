@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.front_door import NOT_NEGATIVE, checked
+from jaxcontact.arguments import check_not_negative
+from jaxcontact.front_door import checked
 from jaxcontact.geometry import tangent_frame
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def ball(a: Pose, at_a: Float[jax.Array, " dim"], b: Pose, at_b: Float[jax.Array
     return point(a, at_a) - point(b, at_b)
 
 
-@checked(a="dim; dim dim", b="dim; dim dim", length=NOT_NEGATIVE)
+@checked(a="dim; dim dim", b="dim; dim dim", length=check_not_negative)
 def distance(
     a: Pose,
     at_a: Float[jax.Array, " dim"],
