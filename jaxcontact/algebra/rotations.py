@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @checked()
-def planar_matrix(angle: Float[jax.Array, ...]) -> jax.Array:
+def planar_matrix(angle: Float[jax.Array, " ..."]) -> jax.Array:
     """Compute the rotation matrix (..., 2, 2) of a counter-clockwise angle (...) in rad."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     return jnp.stack([jnp.stack([c, -s], -1), jnp.stack([s, c], -1)], -2)

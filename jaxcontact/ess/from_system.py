@@ -85,7 +85,7 @@ def pack(state: State) -> jax.Array:
 
 
 @checked(t=check_number)
-def unpack(model: Model, x: Float[jax.Array, "... nq+nv"], t: Float[jax.Array, ...]) -> State:
+def unpack(model: Model, x: Float[jax.Array, "... nq+nv"], t: Float[jax.Array, " ..."]) -> State:
     """Split a vector x = (q, v) into the state of a mechanism at time t; leading batch axes are kept."""
     nq = model.structure.num_positions
     return State(q=x[..., :nq], v=x[..., nq:], t=jnp.asarray(t, x.dtype))
