@@ -84,8 +84,8 @@ def pack(state: State) -> jax.Array:
     return jnp.concatenate([state.q, state.v], axis=-1)
 
 
-@checked(t=check_number)
-def unpack(model: Model, x: Float[jax.Array, "... nq+nv"], t: Float[jax.Array, " ..."]) -> State:
+@checked(x="... nq+nv", t=check_number)
+def unpack(model: Model, x: jax.Array, t: float | Float[jax.Array, " ..."]) -> State:
     """Split a vector x = (q, v) into the state of a mechanism at time t; leading batch axes are kept."""
     nq = model.structure.num_positions
     return State(q=x[..., :nq], v=x[..., nq:], t=jnp.asarray(t, x.dtype))

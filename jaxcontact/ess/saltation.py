@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def saltation_matrix(
     model: Model,
     x: Float[jax.Array, " n"],
-    guard: Int[jax.Array, ""],
+    guard: int | Int[jax.Array, ""],
     crossed: Bool[jax.Array, " m"],
     *,
     t: float | Float[jax.Array, ""] = 0.0,
