@@ -210,9 +210,7 @@ def _collide_in_turn(
         return after._replace(state=state), impulse, jnp.zeros_like(piece.push)
 
     strikes = classify(*lax.stop_gradient((terms, carry.state))).strikes & piece.participants
-    return lax.cond(
-        jnp.sum(strikes) > 1, together, lambda: _collide(inputs, key, carry, piece, terms, log)
-    )
+    return lax.cond(jnp.sum(strikes) > 1, together, lambda: _collide(inputs, key, carry, piece, terms, log))
 
 
 def _jam(

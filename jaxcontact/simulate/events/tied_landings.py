@@ -1,7 +1,7 @@
-"""Contacts that land at one instant: whether their order matters, and the one-sided derivative if it does not.
+"""Contacts that land at one instant: whether their order matters, and else the one-sided derivative.
 
-Owns the displaced motion through a tie: it lands with one contact after the other, in an order that depends on
-the direction. Entries: `order_matters`, `land_together`. Page: docs/methods/motion.md.
+Owns the displaced motion through a tie, which lands with one contact after the other, in an order that
+depends on the direction. Entries: `order_matters`, `land_together`. Page: docs/methods/motion.md.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from jaxcontact.simulate.events.stretch import StretchMotion, parts, point_of, s
 from jaxcontact.simulate.variational.contact_state import terms_at
 from jaxcontact.terms import ContactTerms
 
-SAME_DIGITS = 0.5  # power of eps; velocities after two orders that differ less, relative to |v|_M, are the same
+SAME_DIGITS = (
+    0.5  # power of eps; velocities after two orders that differ less, relative to |v|_M, are the same
+)
 
 REVERSE = (
-    "EventDriven: reverse mode needs a linear map, and with corner='one_sided' the derivative of contacts that "
-    "land together is none; use jax.jvp, or corner='smooth' for that of the impact taken"
+    "EventDriven: reverse mode needs a linear map, and with corner='one_sided' the derivative of contacts "
+    "that land together is none; use jax.jvp, or corner='smooth' for that of the impact taken"
 )
 SECOND = (
-    "EventDriven: with corner='one_sided' there is no second derivative; use corner='smooth', whose first and "
-    "second derivatives are those of the events taken"
+    "EventDriven: with corner='one_sided' there is no second derivative; use corner='smooth', whose first "
+    "and second derivatives are those of the events taken"
 )
 
 
@@ -49,7 +51,7 @@ def order_matters(contacts: EventContacts, carry: Carry, law: PyTree, key: PyTre
     nc = contacts.near.shape[0]
     cycle = (np.arange(nc)[:, None] + np.arange(nc)) % nc
     orders = jnp.asarray(np.concatenate([cycle, cycle[:, ::-1]]), jnp.int32)
-    terms, slow = contacts.terms, collision_tolerance(v.dtype)
+    terms, slow, no = contacts.terms, collision_tolerance(v.dtype), jnp.array(False)
 
     def differs(order: jax.Array) -> jax.Array:
         def strike(at: PyTree, k: jax.Array) -> tuple[PyTree, None]:
@@ -57,7 +59,7 @@ def order_matters(contacts: EventContacts, carry: Carry, law: PyTree, key: PyTre
             hits = ahead[k] & (terms.J_n[k] @ v < -slow)
             first = jnp.arange(nc) == k
             moving = carry._replace(state=carry.state.replace(v=v))
-            blow = impact(terms, moving, law, key, contacts.near & (~ahead | first), False, hits)
+            blow = impact(terms, moving, law, key, contacts.near & (~ahead | first), no, hits)
             return (jnp.where(hits, blow.v, v), ahead & ~(first & hits)), None
 
         (end, ahead), _ = lax.scan(strike, (carry.state.v, contacts.strikes), order)
@@ -91,7 +93,7 @@ class Tie(NamedTuple):
 
 
 class _Moved(NamedTuple):
-    """A displacement along a tie at one time: of q, v and the impulses; what has happened, and if it is known."""
+    """A displacement along a tie, at one time, of q, v and impulses; and what has happened."""
 
     dq: jax.Array
     dv: jax.Array
@@ -140,11 +142,11 @@ def land_together(system: System) -> Callable[[Tie], tuple[State, jax.Array]]:
             max_iters=size,
         )
         q_rate, v_rate, found = _field(system, tie, end.v)
-        known = end.is_known & found & ~jnp.any(end.ahead)
+        exists = end.is_known & found & ~jnp.any(end.ahead)
         rest = late - end.elapsed
         moved = (end.dq + rest * q_rate, end.dv + rest * v_rate, end.dpush)
         dq, dv, dpush = (
-            forward_only(jnp.where(known, x, jnp.nan), reverse=REVERSE, second=SECOND) for x in moved
+            forward_only(jnp.where(exists, x, jnp.nan), reverse=REVERSE, second=SECOND) for x in moved
         )
         return land(tie), (State(q=dq, v=dv, t=late), dpush)
 
@@ -159,9 +161,8 @@ def _blow(system: System, tie: Tie, near: jax.Array, q: jax.Array, v: jax.Array)
     """Compute the impact of the contacts `near`, with a derivative."""
     state = tie.carry.state.replace(q=q, v=v)
     terms = _terms(system, tie.inputs.params, state)
-    return impact(
-        terms, tie.carry._replace(state=state), tie.inputs.law, tie.key, near, False, True, tie.push
-    )
+    carry, no = tie.carry._replace(state=state), jnp.array(False)
+    return impact(terms, carry, tie.inputs.law, tie.key, near, no, True, tie.push)
 
 
 def _field(system: System, tie: Tie, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -193,8 +194,8 @@ def _land_next(system: System, tie: Tie, change: Tie, at: _Moved) -> _Moved:
     first = jnp.arange(wait.shape[0]) == jnp.argmin(wait)
     wait = jnp.min(wait)
     q_rate, v_rate, found = _field(system, tie, at.v)
-    known = found & jnp.isfinite(wait)
-    wait = jnp.where(known, wait, 0.0)
+    exists = found & jnp.isfinite(wait)
+    wait = jnp.where(exists, wait, 0.0)
     dq, dv = at.dq + wait * q_rate, at.dv + wait * v_rate
     near = tie.participants & (~at.ahead | first)
 
@@ -203,4 +204,4 @@ def _land_next(system: System, tie: Tie, change: Tie, at: _Moved) -> _Moved:
         return after.v, after.impulse
 
     (v, _), (dv, dpush) = jax.jvp(blow, (tie.inputs, state.q, at.v), (change.inputs, dq, dv))
-    return _Moved(dq, dv, at.dpush + dpush, v, at.ahead & ~first, at.elapsed + wait, at.is_known & known)
+    return _Moved(dq, dv, at.dpush + dpush, v, at.ahead & ~first, at.elapsed + wait, at.is_known & exists)
