@@ -29,9 +29,7 @@ from jaxcontact.simulate.events.stretch import StretchMotion, parts, point_of, s
 from jaxcontact.simulate.variational.contact_state import terms_at
 from jaxcontact.terms import ContactTerms
 
-SAME_DIGITS = (
-    0.5  # power of eps; velocities after two orders that differ less, relative to |v|_M, are the same
-)
+SAME_DIGITS = 0.5  # power of eps; velocities of two orders that differ less, relative to |v|_M, are the same
 
 REVERSE = (
     "EventDriven: reverse mode needs a linear map, and with corner='one_sided' the derivative of contacts "
