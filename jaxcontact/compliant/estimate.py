@@ -28,7 +28,7 @@ REACH = 1e-3  # m; limits and contacts that stay farther apart carry nothing
 
 @checked(states="T+1", tau="T nv", dt=POSITIVE, reach=NOT_NEGATIVE)
 def estimate_forces(
-    model: Model, states: State, tau: jax.Array, *, dt: Any, reach: Any = REACH
+    model: Model, states: State, tau: jax.Array, *, dt: float | jax.Array, reach: Any = REACH
 ) -> tuple[jax.Array, jax.Array]:
     """Estimate the constraint forces that explain a motion best, without any measurement of deformations.
 

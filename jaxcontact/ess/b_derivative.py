@@ -7,7 +7,7 @@ derivative of the flow; `simultaneous_crossing.py` has the corners. Page: docs/m
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.arguments import check_number, check_number_leaves, check_some
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import CROSS, UNUSED
-from jaxcontact.ess.inputs import Inputs
+from jaxcontact.ess.inputs import RunInputs
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
 from jaxcontact.ess.run import flow_info, run
@@ -83,7 +83,7 @@ class PlannedRun(NamedTuple):
         corner_tol: s, within which crossings are one corner; None derives it from eps.
     """
 
-    inputs: Inputs
+    inputs: RunInputs
     crossed0: jax.Array
     plan: Plan
     eps: jax.Array
@@ -179,8 +179,8 @@ class Direction(Record):
     """
 
     x: jax.Array
-    params: Any = None
-    control: Any = None
+    params: PyTree = None
+    control: PyTree = None
 
 
 @checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
@@ -188,11 +188,11 @@ def b_derivative(
     model: Model,
     x0: jax.Array,
     direction: jax.Array | Direction,
-    t0: Any,
-    t1: Any,
+    t0: float | jax.Array,
+    t1: float | jax.Array,
     *,
     settings: Settings,
-    control: Any = None,
+    control: PyTree = None,
     crossed0: jax.Array | None = None,
 ) -> tuple[jax.Array, BDerivativeInfo]:
     """Compute the one-sided derivative of the flow, lim (flow(x0 + r dx) - flow(x0)) / r for r -> 0+.
@@ -299,7 +299,7 @@ def _b_derivative(
     )
 
 
-def numbers_of(inputs: Inputs, direction: Direction) -> NumberRates:
+def numbers_of(inputs: RunInputs, direction: Direction) -> NumberRates:
     """Return the parts of a direction along params and control, zeros for None; raise if they do not fit."""
     return NumberRates(
         _tangent("direction.params", inputs.params, direction.params),

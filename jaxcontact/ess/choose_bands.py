@@ -5,12 +5,11 @@ Page: docs/methods/event-selected.md.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number_leaves, check_positive, check_some, is_concrete
 from jaxcontact.ess.inputs import check
 from jaxcontact.ess.integrate import flow
@@ -30,11 +29,11 @@ TRIALS = 16  # runs of a choice; each narrows a band by 0.8 and more
 def choose_bands(
     model: Model,
     x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    t0: float | jax.Array,
+    t1: float | jax.Array,
     *,
     settings: Settings,
-    control: Any = None,
+    control: PyTree = None,
     crossed0: jax.Array | None = None,
 ) -> tuple[jax.Array, FlowInfo]:
     """Choose bands as wide as `settings.tol` allows, from `settings.eps` downward.

@@ -7,7 +7,6 @@ Owns the guards that close and open contacts, the forces of closed contacts, and
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +81,7 @@ def pack(state: State) -> jax.Array:
 
 
 @checked(x="... nq+nv", t=("...", check_number))
-def unpack(model: Model, x: jax.Array, t: Any) -> State:
+def unpack(model: Model, x: jax.Array, t: float | jax.Array) -> State:
     """Split a vector x = (q, v) into the state of a mechanism at time t; leading batch axes are kept."""
     nq = model.structure.num_positions
     return State(q=x[..., :nq], v=x[..., nq:], t=jnp.asarray(t, x.dtype))

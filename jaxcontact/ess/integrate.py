@@ -7,15 +7,14 @@ Page: docs/methods/event-selected.md.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_number_leaves, check_some
 from jaxcontact.ess.b_derivative import PlannedRun, corner_width, one_sided_end
-from jaxcontact.ess.inputs import Inputs, allowed_error
+from jaxcontact.ess.inputs import RunInputs, allowed_error
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import end_state, replay
 from jaxcontact.ess.run import FlowInfo, flow_info, list_events, run
@@ -59,11 +58,11 @@ class EventTrajectory(Record):
 def integrate(
     model: Model,
     x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    t0: float | jax.Array,
+    t1: float | jax.Array,
     *,
     settings: Settings,
-    control: Any = None,
+    control: PyTree = None,
     crossed0: jax.Array | None = None,
 ) -> EventTrajectory:
     """Compute the trajectory of an event-selected system, through any number of crossings.
@@ -113,11 +112,11 @@ def integrate(
 def flow(
     model: Model,
     x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    t0: float | jax.Array,
+    t1: float | jax.Array,
     *,
     settings: Settings,
-    control: Any = None,
+    control: PyTree = None,
     crossed0: jax.Array | None = None,
 ) -> tuple[jax.Array, FlowInfo]:
     """Compute the state at t1 of the trajectory that `integrate` computes, without the trajectory.
@@ -171,7 +170,7 @@ def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> Flo
 
 @functools.partial(jit, static_argnums=(0, 4))
 def _trajectory(
-    es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan, max_events: int
+    es: EventSystem, inputs: RunInputs, crossed0: jax.Array, plan: Plan, max_events: int
 ) -> EventTrajectory:
     _, t, x, crossed = replay(es, inputs, crossed0, plan)
     order, _, at = list_events(plan, max_events)

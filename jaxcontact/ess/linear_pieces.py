@@ -8,13 +8,12 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_number_leaves, check_some
 from jaxcontact.ess.b_derivative import (
     BDerivativeInfo,
@@ -77,12 +76,12 @@ class LinearPieces(Record):
 def one_sided_jacobian(
     model: Model,
     x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    t0: float | jax.Array,
+    t1: float | jax.Array,
     *,
     settings: Settings,
     basis: jax.Array | Direction | None = None,
-    control: Any = None,
+    control: PyTree = None,
     crossed0: jax.Array | None = None,
 ) -> tuple[LinearPieces, BDerivativeInfo]:
     """Compute the linear pieces of the B-derivative of the flow, and the cones of directions that take them.

@@ -35,8 +35,8 @@ def saltation_matrix(
     guard: Any,
     crossed: jax.Array,
     *,
-    t: Any = 0.0,
-    control: Any = None,
+    t: float | jax.Array = 0.0,
+    control: PyTree = None,
 ) -> jax.Array:
     """Compute the map (n, n) of one crossing: X = DJ + (f_after - DJ f_before) Dh / (Dh f_before).
 
@@ -100,8 +100,8 @@ def ordering_map(
     order: jax.Array | Sequence[int],
     *,
     crossed: jax.Array | None = None,
-    t: Any = 0.0,
-    control: Any = None,
+    t: float | jax.Array = 0.0,
+    control: PyTree = None,
 ) -> jax.Array:
     """Compute the first-order map (n, n) of crossing guards at one corner in a given order.
 
@@ -186,7 +186,7 @@ def rescale_guards(
     eps: float,
     crossed: jax.Array | None = None,
     t: float = 0.0,
-    control: Any = None,
+    control: PyTree = None,
 ) -> Model:
     """Scale the guards of a system to h_k eps / mu_k, mu_k the largest |Dh_k f| over some states.
 

@@ -333,9 +333,7 @@ def impulse_rates(
     asked = jnp.where(small.is_kept, _without_noise(rates - small.full @ inner, size), 0.0)
     at_border = tangent.is_border | tangent.is_free
     friction = jnp.where(tangent.is_free, mu, 0.0)
-    x, info = solve_coulomb(
-        small.matrix, asked, friction, dim=dim, active=at_border, softness=solution.softness
-    )
+    x, info = solve_coulomb(small.matrix, asked, friction, active=at_border, softness=solution.softness)
     x = jnp.where(small.is_kept, x, 0.0)
     x = x - small.inverse @ (rates + small.full @ x)
     # Friction that begins with mu, at a contact that has none and does not slide, has no direction.

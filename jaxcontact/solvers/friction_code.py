@@ -18,7 +18,7 @@ from jaxcontact.solvers.friction_sweeps import (
     GOAL,
     STICKS,
     SWEEPS,
-    Contacts,
+    DenseFriction,
     Space,
     copy,
     reduce_contacts,
@@ -171,7 +171,7 @@ def _solve(problem, r, u, scaled, is_scaled, space):  # type: ignore[no-untyped-
         r[i] *= velocity[i] / unit
     for k in range(nc):
         friction[k] = mu[k] * (velocity[k * dim + 1] * inverse[k * dim]) if mu[k] > SMALLEST_FRICTION else 0.0
-    steps = _search(Contacts(scaled, rate, friction, dim), r, u, space)
+    steps = _search(DenseFriction(scaled, rate, friction, dim), r, u, space)
     for i in range(n):
         r[i] *= unit * inverse[i]
         u[i] *= unit * velocity[i]
@@ -194,7 +194,7 @@ def _compile_entries(sources: int) -> tuple[Callable[..., object], Callable[...,
         residual, n = _judge_rest(W, q, mu, dim, r, u), q.shape[0]
         if not residual > GOAL:
             return 0, residual
-        return _solve(Contacts(W, q, mu, dim), r, u, np.empty((n, n)), False, _space(n, mu.shape[0]))
+        return _solve(DenseFriction(W, q, mu, dim), r, u, np.empty((n, n)), False, _space(n, mu.shape[0]))
 
     @njit(**KEPT)
     def solve_each(W, q, mu, dim, r, u, steps, residuals):  # type: ignore[no-untyped-def]
@@ -206,7 +206,7 @@ def _compile_entries(sources: int) -> tuple[Callable[..., object], Callable[...,
             matrix = W[min(k, last)]
             steps[k], residuals[k] = 0, _judge_rest(matrix, q[k], mu[k], dim, r[k], u[k])
             if residuals[k] > GOAL:
-                problem = Contacts(matrix, q[k], mu[k], dim)
+                problem = DenseFriction(matrix, q[k], mu[k], dim)
                 steps[k], residuals[k] = _solve(problem, r[k], u[k], scaled, is_scaled, space)
                 is_scaled = last == 0
 

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from jaxcontact.solvers.friction_arguments import Matrix
 from jaxcontact.solvers.friction_host_law import (
     ASSOCIATED,
     CENTRING_POWER,
     COULOMB,
+    ConePoint,
     HostLaw,
-    Point,
     project,
     scale_lines,
 )
@@ -93,7 +94,7 @@ def _power_of_two(x: np.ndarray) -> np.ndarray:
     return np.ldexp(1.0, exponent - (mantissa < 0.75))
 
 
-def _scale(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> HostProblem:
+def _scale(W: Matrix, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> HostProblem:
     """Scale a problem as `friction_law.scale_friction` does, and choose how W is stored."""
     nc = len(mu)
     diagonal = np.abs(W.diagonal()).reshape(nc, dim)
@@ -208,7 +209,7 @@ class _Search:
             return *full, value, size
         return r + lengths[k] * dr, u + lengths[k] * du, values[k], float(sizes[k])
 
-    def interior_step(self, now: Point, gap: np.ndarray, before: float) -> tuple[Point, float]:
+    def interior_step(self, now: ConePoint, gap: np.ndarray, before: float) -> tuple[ConePoint, float]:
         """Do a predictor and a corrector, or centre if that is cut short; return the point and the length."""
         W, mu, law = self.problem.response, self.problem.mu, self.law
         by_impulse, by_velocity, weights = scale_lines(*law.blocks(mu, now))
@@ -272,7 +273,7 @@ class _Search:
             r, u, value, merit = following
         return r, PROXIMAL_STEPS, False
 
-    def interior(self, now: Point, level: float, patience: int) -> tuple[Point, float, bool]:
+    def interior(self, now: ConePoint, level: float, patience: int) -> tuple[ConePoint, float, bool]:
         """Do interior-point steps until the complementarity is below `level`; also return if that came."""
         W, mu, law = self.problem.response, self.problem.mu, self.law
         left, smallest, misses = law.measure(mu, now), np.inf, 0
@@ -294,14 +295,14 @@ class _Search:
         return now, left, False
 
 
-def _advance(now: Point, move: Point, step: float) -> Point:
-    return Point(*(x + step * dx for x, dx in zip(now, move, strict=True)))
+def _advance(now: ConePoint, move: ConePoint, step: float) -> ConePoint:
+    return ConePoint(*(x + step * dx for x, dx in zip(now, move, strict=True)))
 
 
-def _begin(problem: HostProblem, size: float) -> Point:
+def _begin(problem: HostProblem, size: float) -> ConePoint:
     rows = np.zeros_like(problem.q)
     rows[:, 0] = size
-    return Point(rows, rows.copy(), np.full(len(problem.mu), size))
+    return ConePoint(rows, rows.copy(), np.full(len(problem.mu), size))
 
 
 def _search(search: _Search, start: np.ndarray) -> None:
@@ -327,7 +328,7 @@ def _search(search: _Search, start: np.ndarray) -> None:
 
 
 def solve_on_host(
-    W: Any,
+    W: Matrix,
     q: np.ndarray,
     mu: np.ndarray,
     dim: int,
@@ -354,7 +355,7 @@ def solve_on_host(
     return HostAnswer(r, W @ r + q, max(search.residual, round_off), search.steps)
 
 
-def judge(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, law: HostLaw, r: np.ndarray) -> float:
+def judge(W: Matrix, q: np.ndarray, mu: np.ndarray, dim: int, law: HostLaw, r: np.ndarray) -> float:
     """Compute the residual of impulses (n,) that are rounded."""
     problem = _scale(W, q, mu, dim, law.lifts)
     u = (W @ r + q).reshape(problem.q.shape)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import general_factor
 from jaxcontact.arguments import check_count, check_positive
 from jaxcontact.batching import compacting_loop
@@ -76,7 +78,7 @@ class FrictionLaw(NamedTuple):
     """A law: its equations, its interior-point steps, and whether it lifts a sliding contact."""
 
     linearise: Callable[..., Linearised]
-    interior: Any  # a module
+    interior: ModuleType
     lifts: bool
 
 
@@ -108,17 +110,17 @@ class _Search(NamedTuple):
     steps: jax.Array
 
 
-def _first_level(dtype: Any) -> float:
+def _first_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the scaled complementarity at which Newton's method is tried first: 5e-7, in float32 2e-3."""
     return float(jnp.finfo(dtype).eps) ** 0.4
 
 
-def _lower_level(dtype: Any) -> float:
+def _lower_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the fraction of the complementarity for the next try: 7e-4, in float32 4e-2."""
     return float(jnp.finfo(dtype).eps) ** 0.2
 
 
-def _min_shift(dtype: Any) -> float:
+def _min_shift(dtype: jax.typing.DTypeLike) -> float:
     """Compute the smallest shift of the scaled diagonal of W: 1e-11, in float32 1e-5.
 
     With it redundant contacts share loads.
@@ -126,7 +128,7 @@ def _min_shift(dtype: Any) -> float:
     return float(jnp.finfo(dtype).eps) ** 0.7
 
 
-def success_tolerance(dtype: Any) -> float:
+def success_tolerance(dtype: jax.typing.DTypeLike) -> float:
     """Compute the residual of a success: eps^0.6, 4e-10, in float32 7e-5."""
     return float(jnp.finfo(dtype).eps) ** 0.6
 
@@ -230,7 +232,7 @@ def _step(
     equations = law.linearise(problem, now.point, rate, 0.0)
     by_impulse, by_velocity, weights = interior.blocks(problem, inside)
 
-    def choose(ours: Any, theirs: Any) -> Any:
+    def choose(ours: PyTree, theirs: PyTree) -> PyTree:
         return jax.tree.map(lambda x, y: jnp.where(newton, x, y), ours, theirs)
 
     by_impulse, by_velocity = choose((equations.by_impulse, equations.by_velocity), (by_impulse, by_velocity))

@@ -11,7 +11,7 @@ import math
 from numba import njit
 
 from jaxcontact.solvers.compiled import EPS, PLAIN, dot
-from jaxcontact.solvers.friction_sweeps import GOAL, Contacts, copy, misfit, respond
+from jaxcontact.solvers.friction_sweeps import GOAL, DenseFriction, copy, misfit, respond
 
 NEWTON_STEPS = 24  # of a try
 HALF = 0.5  # of the merit; a step of Newton's method that leaves more is a miss
@@ -190,7 +190,7 @@ def proximal(problem, r, u, space):  # type: ignore[no-untyped-def]
             rate[i] = q[i] - weight * (r[i] + EXTRAPOLATION * move[i])
             W[i, i] = diagonal[i] + weight
         respond(W, rate, r, u)
-        count, after = newton(Contacts(W, rate, mu, dim), r, u, space, 4, PROXIMAL_STEPS, aim)
+        count, after = newton(DenseFriction(W, rate, mu, dim), r, u, space, 4, PROXIMAL_STEPS, aim)
         steps += max(count, 1)
         for i in range(n):
             move[i], W[i, i] = r[i] - before[i], diagonal[i]

@@ -25,7 +25,7 @@ SLOW = 0.7  # of the change of impulses; where a round of sweeps leaves more, Ne
 CHECK = 8  # sweeps in a round
 
 
-class Contacts(NamedTuple):
+class DenseFriction(NamedTuple):
     """A problem u = W r + q of contacts with friction mu, `dim` rows each."""
 
     W: np.ndarray

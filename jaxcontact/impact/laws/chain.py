@@ -7,7 +7,7 @@ e_i^2 of the work of compression. An impact has no time scale, so only ratios of
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +50,12 @@ class _Springs(NamedTuple):
     max_steps=check_rows,
 )
 def chain(
-    terms: ContactTerms, v: jax.Array, *, stiffness: Any, restitution: Any = 1.0, max_steps: int = 8192
+    terms: ContactTerms,
+    v: jax.Array,
+    *,
+    stiffness: float | jax.Array,
+    restitution: float | jax.Array = 1.0,
+    max_steps: int = 8192,
 ) -> tuple[jax.Array, ImpactInfo]:
     """Resolve an impact without friction through the springs of its contacts, all at once.
 

@@ -94,11 +94,10 @@ def circular_outcome(
     space: ContactSpace, v: jax.Array, impulse_min: jax.Array | None, settings: CoulombNewton
 ) -> Settled:
     """Solve the law of `settle` with the circular cone; redundant contacts share as equally soft ones do."""
-    rows = 1 + space.num_tangents
     u, active = space.rates(v), space.active
     if impulse_min is None:
         impulse, info = solve_coulomb(
-            space.delassus, u, space.mu, dim=rows, active=active, settings=settings, softness=space.scale**2
+            space.delassus, u, space.mu, active=active, settings=settings, softness=space.scale**2
         )
     else:
         impulse, info = _solve_above(space, u, impulse_min, settings)
@@ -129,5 +128,5 @@ def _solve_above(
     q = jnp.concatenate([u, jnp.where(normal, -floor, u)])
     mu, active = jnp.tile(space.mu, 2), jnp.tile(space.active, 2)
     softness = jnp.tile(space.scale**2, 2)
-    both, info = solve_coulomb(W, q, mu, dim=rows, active=active, settings=settings, softness=softness)
+    both, info = solve_coulomb(W, q, mu, active=active, settings=settings, softness=softness)
     return both[: nc * rows] + both[nc * rows :], info

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -170,7 +171,13 @@ def _follow(unit_normals: Normals, speed: jax.Array, k: int, length: int) -> _Fr
     )
 
 
-def _harvest(front: _Front, approaching: Any, rates: Any, speed: jax.Array, k: int) -> _Front:
+def _harvest(
+    front: _Front,
+    approaching: Callable[..., jax.Array],
+    rates: Callable[..., jax.Array],
+    speed: jax.Array,
+    k: int,
+) -> _Front:
     """Move the velocities of the front at which no contact approaches to the outcomes."""
     ended = front.alive & ~jnp.any(approaching(front.x), axis=1)
     outcomes, order, valid, crowded = _first_distinct(
@@ -189,7 +196,12 @@ def _harvest(front: _Front, approaching: Any, rates: Any, speed: jax.Array, k: i
 
 
 def _first_distinct(
-    x: jax.Array, order: jax.Array, valid: jax.Array, rates: Any, speed: jax.Array, size: int
+    x: jax.Array,
+    order: jax.Array,
+    valid: jax.Array,
+    rates: Callable[..., jax.Array],
+    speed: jax.Array,
+    size: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Select the first `size` distinct valid rows, and tell whether there were more."""
     s = rates(x)

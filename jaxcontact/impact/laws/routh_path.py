@@ -8,7 +8,7 @@ modes of the next piece. A member of the family of Liu, Zhao & Brogliato (2008);
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,7 @@ def routh_path(
     *,
     max_events: int = 100,
     until: jax.Array | None = None,
-    restitution: Any = None,
+    restitution: float | jax.Array | None = None,
 ) -> tuple[jax.Array, RouthPathInfo]:
     """Follow the planar impact inclusion exactly, with the given relative rates of normal impulse.
 

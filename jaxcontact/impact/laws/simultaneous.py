@@ -6,7 +6,6 @@ Entries `newton` and `poisson`; docs/methods/restitution.md has the equations, a
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +34,7 @@ def newton(
     terms: ContactTerms,
     v: jax.Array,
     *,
-    restitution: Any,
+    restitution: float | jax.Array,
     num_directions: int | None = None,
     corner: str = "smooth",
 ) -> tuple[jax.Array, ImpactInfo]:
@@ -70,7 +69,7 @@ def newton(
 
 @checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides)
 def poisson(
-    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int | None = None
+    terms: ContactTerms, v: jax.Array, *, restitution: float | jax.Array, num_directions: int | None = None
 ) -> tuple[jax.Array, ImpactInfo]:
     """Resolve all contacts at once by Poisson's law: expansion gives e times the impulse of compression.
 
@@ -85,7 +84,7 @@ def poisson(
     return _poisson(terms, v, jnp.asarray(restitution, v.dtype), num_directions)
 
 
-def check_restitution(terms: ContactTerms, restitution: Any) -> None:
+def check_restitution(terms: ContactTerms, restitution: float | jax.Array) -> None:
     """Raise ValueError for coefficients of another shape than () or (nc,), or known ones outside 0..1."""
     nc = jnp.shape(terms.phi)[0]
     if np.shape(restitution) not in ((), (nc,)):

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.reduction import Reduction, check_reduce, folder
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
@@ -63,7 +64,7 @@ def sample(
     num_samples: int,
     seed: Seed = 0,
     keep_path: bool = False,
-    reduce: Callable[[Any, ImpactSamples], Reduced] | Reduction,
+    reduce: Callable[[PyTree, ImpactSamples], Reduced] | Reduction,
     run: Run = ...,
 ) -> Reduced: ...
 
@@ -77,9 +78,9 @@ def sample(
     num_samples: int,
     seed: Seed = 0,
     keep_path: bool = False,
-    reduce: Callable[[Any, ImpactSamples], Any] | Reduction | None = None,
+    reduce: Callable[[PyTree, ImpactSamples], PyTree] | Reduction | None = None,
     run: Run = DEFAULT_RUN,
-) -> Any:
+) -> PyTree:
     """Draw outcomes of a simultaneous impact over random impulse orders (Halm & Posa, Algorithm 1).
 
     Every step draws a largest normal impulse per contact, uniform in (0, impulse_step) unless the law has a
@@ -151,7 +152,13 @@ def sample(
 
 
 def _check_call(
-    terms: ContactTerms, v: jax.Array, law: Routh, num_samples: int, reduce: Any, run: Run, num_processes: int
+    terms: ContactTerms,
+    v: jax.Array,
+    law: Routh,
+    num_samples: int,
+    reduce: Callable[[PyTree, ImpactSamples], PyTree] | Reduction | None,
+    run: Run,
+    num_processes: int,
 ) -> None:
     """Raise TypeError or ValueError if an argument of `sample` is of another type or out of range."""
     inputs.check(terms, v)

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.algebra.replay_rule import End, differentiate_by_replay
+from jaxcontact.algebra.replay_rule import PieceEnd, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.events.accumulation import ahead
 from jaxcontact.simulate.events.event_log import (
@@ -249,7 +249,7 @@ def _move(
     terms: ContactTerms,
     log: PyTree,
     late: jax.Array,
-) -> tuple[tuple[PyTree, ...], End]:
+) -> tuple[tuple[PyTree, ...], PieceEnd]:
     """Repeat a stretch. The log has its length; an event keeps the value that ends the stretch at zero."""
     state, h = carry.state, piece.h + late
     motion = StretchMotion(inputs.params, inputs.controls, piece.modes, inputs.dt)
@@ -258,4 +258,4 @@ def _move(
     value = jnp.sum(jnp.where(piece.value, looks.value[-1], 0.0))
     to_end = jnp.where(piece.kind == WHOLE, inputs.state.t + inputs.dt - state.t, 0.0)
     out = carry._replace(state=end), jnp.zeros_like(piece.push), pushed
-    return out, End(value, piece.kind == EVENT, to_end)
+    return out, PieceEnd(value, piece.kind == EVENT, to_end)

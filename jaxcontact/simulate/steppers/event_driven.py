@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,7 +9,7 @@ from jax import lax
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_corner, check_positive, check_rows
 from jaxcontact.front_door import checked
-from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, law_as_pytree
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import no_chatter
@@ -76,8 +74,8 @@ class EventDriven(Record):
         contacts between them are piecewise constant.
     """
 
-    impact: Any = AnitescuPotra()
-    rtol: Any = 1e-10
+    impact: Law = AnitescuPotra()
+    rtol: float | jax.Array = 1e-10
     max_events: int = static(default=64)
     corner: str = static(default="smooth")
 
