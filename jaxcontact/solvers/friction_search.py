@@ -37,16 +37,22 @@ from jaxcontact.solvers.friction_law import (
     natural_residual,
     split,
 )
+from jaxcontact.solvers.friction_tolerances import (
+    FIRST_LEVEL_POWER,
+    HALF,
+    LARGEST_SHIFT,
+    LOWER_LEVEL_POWER,
+    MIN_SHIFT_POWER,
+    SHIFT_FACTOR,
+    SUCCESS_POWER,
+)
 
 NEWTON, INTERIOR = 0, 1
 # steps in a row that leave more than HALF of the merit or the complementarity; more after a restart
 PATIENCE = 4
-HALF = 0.5  # of the merit or the complementarity; a step that leaves more is a miss
 LENGTHS = 8  # of steps that a line search tries, each half of the last
 GOAL = 256.0  # eps; a residual of round-off, at which the search ends at once
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
-LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
-SHIFT_FACTOR = 10.0  # by which the shift of the diagonal falls after a good step and rises after a miss
 FARTHER = 30.0  # size of the next start inside the cones, relative to the last
 MAX_ITERS = 200  # iterations of traced code
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
@@ -112,12 +118,12 @@ class _Search(NamedTuple):
 
 def _first_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the scaled complementarity at which Newton's method is tried first: 5e-7, in float32 2e-3."""
-    return float(jnp.finfo(dtype).eps) ** 0.4
+    return float(jnp.finfo(dtype).eps) ** FIRST_LEVEL_POWER
 
 
 def _lower_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the fraction of the complementarity for the next try: 7e-4, in float32 4e-2."""
-    return float(jnp.finfo(dtype).eps) ** 0.2
+    return float(jnp.finfo(dtype).eps) ** LOWER_LEVEL_POWER
 
 
 def _min_shift(dtype: jax.typing.DTypeLike) -> float:
@@ -125,12 +131,12 @@ def _min_shift(dtype: jax.typing.DTypeLike) -> float:
 
     With it redundant contacts share loads.
     """
-    return float(jnp.finfo(dtype).eps) ** 0.7
+    return float(jnp.finfo(dtype).eps) ** MIN_SHIFT_POWER
 
 
 def success_tolerance(dtype: jax.typing.DTypeLike) -> float:
     """Compute the residual of a success: eps^0.6, 4e-10, in float32 7e-5."""
-    return float(jnp.finfo(dtype).eps) ** 0.6
+    return float(jnp.finfo(dtype).eps) ** SUCCESS_POWER
 
 
 def _begin(law: FrictionLaw, problem: ScaledFriction, start: jax.Array) -> _Search:
