@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,9 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import BILATERAL, ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
 from jaxcontact.terms.constraints import check_sizes, constraint_terms_at
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 def assemble(
@@ -109,11 +112,11 @@ def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
     return jnp.repeat(touched[:-1], 3 * dim - 3)
 
 
-@checked(controls="nu", dt=POSITIVE)
+@checked(dt=POSITIVE)
 def step(
     model: Model,
     state: State,
-    controls: jax.Array,
+    controls: Float[jax.Array, " nu"],
     *,
     dt: float | jax.Array,
     settings: Settings = DEFAULT,
@@ -279,11 +282,11 @@ def _step(
     return State(q=q, v=v, t=t), info.replace(status=info.status | motion_status)
 
 
-@checked(controls="T nu", dt=POSITIVE)
+@checked(dt=POSITIVE)
 def rollout(
     model: Model,
     state: State,
-    controls: jax.Array,
+    controls: Float[jax.Array, "T nu"],
     *,
     dt: float | jax.Array,
     settings: Settings = DEFAULT,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,9 @@ from jaxcontact.geometry.shapes import (
     Sphere,
 )
 from jaxcontact.geometry.support import num_vertices
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 BALLS = (Point, Points, Disc, Sphere)
 POLYTOPES = (Capsule, Box, Polygon, ConvexMesh)
@@ -307,14 +310,14 @@ def _most_pairs(
     return 2 * max_pairs if capsules else max_pairs
 
 
-@checked(positions="nb dim", orientations="nb dim dim", max_pairs=check_count)
+@checked(max_pairs=check_count)
 def candidates(
     dim: int,
     bodies: tuple[str, ...],
     shapes: Mapping[str, Shape],
     pairs: tuple[tuple[str, str], ...],
-    positions: jax.Array,
-    orientations: jax.Array,
+    positions: Float[jax.Array, "nb dim"],
+    orientations: Float[jax.Array, "nb dim dim"],
     constants: Constants,
     max_pairs: int | None = None,
 ) -> Candidates:

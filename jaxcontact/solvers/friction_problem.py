@@ -6,7 +6,7 @@ Page: docs/methods/friction.md.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
@@ -28,6 +28,9 @@ from jaxcontact.solvers.friction_search import (
     success_tolerance,
 )
 from jaxcontact.status import Status
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 NEARLY = 1e-3  # residual from which impulses that were not good enough are a better start than none
 NO_BITS = np.uint32(0)  # the status of a success
@@ -109,10 +112,10 @@ def solve_friction(
     return _solve_checked(W, q, mu, dim=dim, law=law, start=start, settings=settings, by_code=answer is None)
 
 
-@checked(q="n")
+@checked()
 def _solve_checked(
     W: jax.Array | tuple[jax.Array, jax.Array],
-    q: jax.Array,
+    q: Float[jax.Array, " n"],
     mu: jax.Array | float,
     *,
     dim: int,

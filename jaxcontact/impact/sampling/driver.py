@@ -11,7 +11,7 @@ import functools
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,9 @@ from jaxcontact.impact.sampling.density import shaped
 from jaxcontact.impact.sampling.draws import Iid, sobol
 from jaxcontact.impact.sampling.stream import PIECE, Stream
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 CHECKPOINT_CHUNK = 2**16  # samples; each chunk waits for the disk once
 LARGE_OUTPUT = 4e9  # bytes of output above which a run warns first about its memory
@@ -69,10 +72,10 @@ def sample(
 ) -> Reduced: ...
 
 
-@checked(v="nv", num_samples=check_count)
+@checked(num_samples=check_count)
 def sample(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
     *,
     num_samples: int,

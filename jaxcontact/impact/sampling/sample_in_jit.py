@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -48,13 +49,16 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 _GROUP = 8  # lanes: the size of a tile is a multiple of it, see `mode_filter.any_lane`
 
 
-@checked(v="nv", num_samples=check_count, max_contacts=check_count)
+@checked(num_samples=check_count, max_contacts=check_count)
 def sample_in_jit(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
     key: jax.Array,
     *,
