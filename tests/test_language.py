@@ -35,7 +35,7 @@ NO_CONTENT = frozenset(
 SCREEN = 80  # lines of a function, with its docstring
 PARAMETERS = 8  # of a function; those that travel together are a record
 FILE = 430  # lines of a file
-VAGUE_PER_1000 = 14  # lines with `Any` of a thousand; this number only falls
+VAGUE_PER_1000 = 5  # lines with `Any` of a thousand; this number only falls
 # Names of other packages in docstrings, and our own short name.
 IN_S = {"Pass", "Process", "Express", "Cross", "Compress", "Guess", "Need", "Embed", "Feed", "Bring"}
 OTHERS = {"jc", "jax", "jaxcontact", "sharding", "distributed", "shard_map", "jaxtyping"}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxcontact import impact, viz
+from jaxcontact._pytree import PyTree
 from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.file_options import is_file
 from jaxcontact.impact.sampling.outcomes import contact_names, outcome_counts
@@ -182,7 +183,7 @@ def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.
         return None
 
 
-def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
+def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> PyTree:
     """Sample the velocities through the impact, for a few samples."""
     num_paths = 256 if touching(terms) < MANY_MODES else 64
     selection = "all" if settings["selection"] == "visited" else settings["selection"]

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import impact
+from jaxcontact._pytree import PyTree
 from jaxcontact.cli.catalogue import Summary
 from jaxcontact.impact.sampling.outcomes import LABELS, contact_names, outcome_labels
 from jaxcontact.mechanics.configuration import retract
@@ -35,7 +36,7 @@ class ImpactStart(NamedTuple):
     """The contacts that touch and the velocity before the impact."""
 
     terms: ContactTerms
-    v: Any
+    v: jax.Array
 
 
 class Shift(NamedTuple):
@@ -87,7 +88,7 @@ def differentiate(
     state, params, touched = model.initial_state(), model.params, list(dict.fromkeys(bodies))
     names, of_contact = _velocity_names(model), np.array([touched.index(body) for body in bodies])
 
-    def kept(rate: Any, position: Any, mass: Any, friction: Any) -> jax.Array:
+    def kept(rate: PyTree, position: PyTree, mass: PyTree, friction: PyTree) -> jax.Array:
         inertia = params.inertia * mass.reshape(-1, *[1] * (params.inertia.ndim - 1))
         changed = model.replace(params=params.replace(mass=params.mass * mass, inertia=inertia))
         placed = contact_terms(changed, state.replace(q=retract(model.system, state.q, position))).take(drawn)

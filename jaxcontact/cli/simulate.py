@@ -6,14 +6,15 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import impact, simulate, viz
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
 from jaxcontact.cli.catalogue import Summary
@@ -38,7 +39,7 @@ def command(options: argparse.Namespace) -> int:
         return 2
 
 
-def stepper_of(options: argparse.Namespace, model: Model) -> Any:
+def stepper_of(options: argparse.Namespace, model: Model) -> simulate.Stepper:
     """Make the stepper of the options.
 
     Raises:
@@ -48,7 +49,7 @@ def stepper_of(options: argparse.Namespace, model: Model) -> Any:
         return simulate.Compliant()
     if options.law == "routh" and (model.impulse_step is None or model.max_steps is None):
         raise ValueError(f"--law routh: {options.model} is not set up for an impact; use another law")
-    laws: dict[str, Any] = {
+    laws: dict[str, Callable[[], PyTree]] = {
         "anitescu-potra": impact.AnitescuPotra,
         "routh": lambda: impact.Routh(
             impulse_step=model.impulse_step, max_steps=2 * int(model.max_steps or 0)
@@ -57,7 +58,7 @@ def stepper_of(options: argparse.Namespace, model: Model) -> Any:
         "propagative": impact.Propagative,
         "plastic": impact.Plastic,
     }
-    steppers: dict[str, Any] = {
+    steppers: dict[str, Callable[..., simulate.Stepper]] = {
         "time-stepping": simulate.TimeStepping,
         "variational": simulate.Variational,
         "event-driven": simulate.EventDriven,
@@ -83,7 +84,7 @@ def _simulate(options: argparse.Namespace) -> int:
         trajectory.save(data)
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
-        shown: Any = trajectory
+        shown: PyTree = trajectory
         curves, what = _heights(model, trajectory.states), "the frames of bodies"
     else:
         with executor_of(options) as executor:
@@ -156,7 +157,7 @@ def _some_worlds(worlds: simulate.Ensemble) -> simulate.Trajectory | None:
     return simulate.Trajectory(states=states, contacts=None, impulse=None, impacts=None, status=None)  # type: ignore[arg-type]
 
 
-def _positions(model: Model, q: Any) -> np.ndarray:
+def _positions(model: Model, q: jax.Array) -> np.ndarray:
     """Compute the heights (..., nb) of the frames of the bodies."""
 
     def heights(q: jax.Array) -> jax.Array:
@@ -166,14 +167,18 @@ def _positions(model: Model, q: Any) -> np.ndarray:
     return np.asarray(flat).reshape(*np.shape(q)[:-1], -1)
 
 
-def _heights(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
+def _heights(
+    model: Model, states: PyTree
+) -> dict[str, tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]]:
     """Return curves (time, height) of one motion by body, for the first bodies."""
     high = _positions(model, states.q)
     names = model.structure.bodies[:MOST_CURVES]
     return {name: (states.t, high[:, k]) for k, name in enumerate(names)}
 
 
-def _spread(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
+def _spread(
+    model: Model, states: PyTree
+) -> dict[str, tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]]:
     """Compute quantiles of the height of the first body over the worlds that can be drawn, as curves."""
     high = _positions(model, states.q)[..., 0]
     good = np.all(np.isfinite(high), axis=1)

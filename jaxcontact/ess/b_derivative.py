@@ -7,7 +7,7 @@ derivative of the flow; `simultaneous_crossing.py` has the corners. Page: docs/m
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,9 @@ from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.status import Info, Status, flag
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 
 class BDerivativeInfo(Info):
@@ -179,21 +182,21 @@ class Direction(Record):
     """
 
     x: jax.Array
-    params: Any = None
-    control: Any = None
+    params: PyTree = None
+    control: PyTree = None
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
+@checked(x0=check_some, control=check_number_leaves)
 def b_derivative(
     model: Model,
-    x0: jax.Array,
+    x0: Float[jax.Array, " n"],
     direction: jax.Array | Direction,
-    t0: Any,
-    t1: Any,
+    t0: float | Float[jax.Array, ""],
+    t1: float | Float[jax.Array, ""],
     *,
     settings: Settings,
-    control: Any = None,
-    crossed0: jax.Array | None = None,
+    control: PyTree = None,
+    crossed0: Bool[jax.Array, " m"] | None = None,
 ) -> tuple[jax.Array, BDerivativeInfo]:
     """Compute the one-sided derivative of the flow, lim (flow(x0 + r dx) - flow(x0)) / r for r -> 0+.
 

@@ -7,7 +7,7 @@ they are known. Entry: `check`.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -188,7 +188,9 @@ def _check_functions(es: EventSystem, inputs: RunInputs) -> int:
     m = h.shape[0]
     if es.rearm is not None and len(es.rearm) != m:
         raise ValueError(f"rearm: expected shape ({m}, {m}) for {m} guards, got {np.shape(es.rearm)}")
-    calls: list[tuple[str, Any]] = [("field", lambda: es.xdot(t0, x0, jnp.zeros(m, bool), control, params))]
+    calls: list[tuple[str, PyTree]] = [
+        ("field", lambda: es.xdot(t0, x0, jnp.zeros(m, bool), control, params))
+    ]
     if es.jump is not None:
         calls.append(("jump", lambda: es.after(x0, jnp.int32(0), params)))
     for name, call in calls:

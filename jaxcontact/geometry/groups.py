@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.selection import smallest
 from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
@@ -37,7 +38,7 @@ class PlacedBodies(NamedTuple):
     constants: Constants
     balls: Balls | None
 
-    def polytopes(self, shapes: Sequence[Shape]) -> Polytope:
+    def polytopes(self, shapes: Sequence[Any]) -> Polytope:
         """Place shapes of one topology in the world; axis 0 is the shape."""
         distinct = list(dict.fromkeys(shapes))
         frames = frames_of(owners(distinct, self.bodies), self.positions, self.orientations)
@@ -60,7 +61,7 @@ def balls_on_balls(world: PlacedBodies, first: Sequence[int], second: Sequence[i
 
 
 def balls_on_polytopes(
-    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Shape], kind: Topology, swapped: bool
+    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Any], kind: Topology, swapped: bool
 ) -> Rows:
     """Compute the contacts of balls with polytopes of one topology."""
     assert world.balls is not None
@@ -126,7 +127,7 @@ class _Cores(NamedTuple):
     orientation: jax.Array
 
 
-def _cores(world: PlacedBodies, shapes: Sequence[Shape], count: int) -> _Cores:
+def _cores(world: PlacedBodies, shapes: Sequence[Any], count: int) -> _Cores:
     distinct = list(dict.fromkeys(shapes))
     index = [distinct.index(shape) for shape in shapes]
     cores, radii = cores_in_bodies(distinct, count, world.constants, world.positions.dtype)
@@ -209,7 +210,7 @@ def _swap(contacts: Rows) -> Rows:
     return contacts[1], contacts[0], contacts[2], -contacts[3]
 
 
-def _flat(contacts: Any) -> Rows:
+def _flat(contacts: PyTree) -> Rows:
     """Reshape (pairs, contacts, ...) to (pairs * contacts, ...)."""
     point, point_b, phi, normal = (column.reshape(-1, *column.shape[2:]) for column in contacts)
     return point, point_b, phi, normal
@@ -247,7 +248,7 @@ def _place_round(world: PlacedBodies, shapes: Sequence[Any]) -> _Round:
 
 
 def balls_on_round(
-    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Shape], kind: type, swapped: bool
+    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Any], kind: type, swapped: bool
 ) -> Rows:
     """Compute the contacts of balls with cylinders, or with ellipsoids."""
     assert world.balls is not None
@@ -262,7 +263,7 @@ def balls_on_round(
 
 
 def hulls_on_planes(
-    world: PlacedBodies, shapes: Sequence[Shape], planes: Sequence[HalfSpace], count: int
+    world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace], count: int
 ) -> Rows:
     """Compute the contacts of hulls of many corners with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
@@ -273,7 +274,7 @@ def hulls_on_planes(
 
 
 def round_on_planes(
-    world: PlacedBodies, shapes: Sequence[Shape], planes: Sequence[HalfSpace], kind: type
+    world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type
 ) -> Rows:
     """Compute the contacts of the lowest points of cylinders (one per rim) or ellipsoids with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)

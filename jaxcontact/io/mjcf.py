@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_integer
 from jaxcontact.front_door import anything, checked
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
@@ -227,7 +228,7 @@ def _state(mj: mujoco.MjModel, keyframe: str | int | None) -> State:
     return State(q=jax.device_put(np.array(q)), v=jax.device_put(np.array(v)), t=jax.device_put(np.array(t)))
 
 
-def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
+def _in_plane(tree: PyTree, params: Params, turns: np.ndarray) -> Params:
     """Return the numbers of the planar robot, with body axes parallel to the world's at the reference."""
     numbers = params.tree
     owners = [joint.body for joint in tree.joints]
@@ -246,7 +247,7 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
         raise ValueError("planar: a weld (equality) is not supported in the plane; load the robot in space")
     parent_turns = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
 
-    def in_new_axes(rotations: np.ndarray, x: Any) -> Any:
+    def in_new_axes(rotations: np.ndarray, x: PyTree) -> PyTree:
         return jax.device_put(np.einsum("nab,nb->na", rotations, x))
 
     tensors = np.einsum("nab,nbc,ndc->nad", turns, params.inertia, turns)
@@ -273,7 +274,7 @@ def _turns_of(tree: Tree, turns: np.ndarray) -> np.ndarray:
     return np.concatenate([turns, np.eye(3)[None]])[bodies]
 
 
-def _anchors_in_plane(tree: Any, numbers: Any, turns: np.ndarray) -> Any:
+def _anchors_in_plane(tree: PyTree, numbers: PyTree, turns: np.ndarray) -> PyTree:
     """Return the points that loops make coincide, in the body axes of the planar robot."""
     anchors = np.array(numbers.loop_anchor)
     for k, loop in enumerate(tree.loops):

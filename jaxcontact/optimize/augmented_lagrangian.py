@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 
@@ -60,7 +61,7 @@ class AugmentedLagrangian:
         penalty: first curvature of a penalty along its constraint, in curvatures of the cost.
     """
 
-    bounds: Any = None
+    bounds: PyTree = None
     slope: float = 1e-4
     penalty: float = 10.0
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +47,7 @@ class SearchSettings:
             with a wrong model; no limit, or 2. Of `pose_score` take a few times 3.
     """
 
-    starts: Any = None
+    starts: PyTree = None
     max_steps: int | None = None
     tol: float | None = None
     largest: float | None = None
@@ -81,8 +80,8 @@ class IdentifyInfo(Record):
 
     score: float
     start: float
-    lower: Any
-    upper: Any
+    lower: PyTree
+    upper: PyTree
     covariance: np.ndarray
     slope: float
     num_iters: int
@@ -100,16 +99,16 @@ class IdentifyInfo(Record):
     data=check_number_leaves,
 )
 def identify(
-    score: Callable[[Any, Any], jax.Array],
-    params0: Any,
-    data: Any,
+    score: Callable[[PyTree, PyTree], jax.Array],
+    params0: PyTree,
+    data: PyTree,
     *,
-    bounds: Any = None,
+    bounds: PyTree = None,
     groups: np.ndarray | None = None,
     weights: np.ndarray | None = None,
     curvature_step: float = 1e-4,
     search: SearchSettings = SEARCH,
-) -> tuple[Any, IdentifyInfo]:
+) -> tuple[PyTree, IdentifyInfo]:
     """Find the parameters of minimum mean score, and their covariance, from measured motions.
 
     The mean score is sum_i w_i score(params, data)_i / sum_i w_i. The mean of a proper score, such as minus a

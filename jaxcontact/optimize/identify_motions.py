@@ -31,7 +31,7 @@ RISE = 5e-3  # maximum fraction of the least cost by which a step may lead above
 PATIENCE, PROGRESS = 8, 1e-3  # the search ends after so many steps that gain less than a fraction of the cost
 KINK_STEP = 1e-3  # of a Newton step; a slope that changes sign within it does so at a kink
 
-Residuals = Callable[[Any, Any, Any], jax.Array]
+Residuals = Callable[[PyTree, PyTree, PyTree], jax.Array]
 
 
 class MotionsInfo(Record):
@@ -54,8 +54,8 @@ class MotionsInfo(Record):
     """
 
     misfit: float
-    lower: Any
-    upper: Any
+    lower: PyTree
+    upper: PyTree
     covariance: np.ndarray
     num_iters: int
     evaluations: int
@@ -73,13 +73,13 @@ class MotionsInfo(Record):
 )
 def identify_motions(
     residuals: Residuals,
-    params0: Any,
-    per_motion0: Any,
-    data: Any,
+    params0: PyTree,
+    per_motion0: PyTree,
+    data: PyTree,
     *,
-    bounds: Any = None,
+    bounds: PyTree = None,
     search: SearchSettings = SEARCH,
-) -> tuple[Any, Any, MotionsInfo]:
+) -> tuple[PyTree, Any, MotionsInfo]:
     """Find parameters that all motions share and the numbers of each, of least sum of squared residuals.
 
     For m motions, a model with contacts, and start states that are measured with noise: `per_motion0` holds

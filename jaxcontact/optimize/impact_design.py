@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_number
 from jaxcontact.front_door import checked
@@ -27,7 +27,7 @@ from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
 
 # rebuild(constants) -> Params, if masses and shapes follow from the constants
-Rebuild = Callable[[Mapping[str, Any]], Params]
+Rebuild = Callable[[Mapping[str, PyTree]], Params]
 POLISH = 20  # largest number of Newton iterations onto the equations; they stop if the residual does not fall
 
 

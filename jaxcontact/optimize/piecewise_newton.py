@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.ess.linear_pieces import LinearPieces
 from jaxcontact.front_door import POSITIVE, checked
 
@@ -41,7 +42,7 @@ class PiecewiseNewton:
         radius: longest change of a control in the first step, in its scale.
     """
 
-    pieces: Callable[[Any], LinearPieces]
+    pieces: Callable[[PyTree], LinearPieces]
     radius: float = 0.5
 
 

@@ -6,7 +6,7 @@ All append cost and violation of every step to the `resume.Steps` of a run, whos
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ Reached = tuple[jax.Array, ...]  # cost, constraints, their Jacobian
 class TangentWalk:
     """Steps of an optax transformation along the constraints, and back to them."""
 
-    def __init__(self, program: MotionProgram, transformation: Any, has_rate: bool, s: jax.Array) -> None:
+    def __init__(self, program: MotionProgram, transformation: PyTree, has_rate: bool, s: jax.Array) -> None:
         self._program, self._has_rate = program, has_rate
         self.first_state = transformation.init(s)
 

@@ -57,7 +57,7 @@ class Ensemble(Record):
     status: jax.Array
     failed_step: jax.Array
     closings: jax.Array
-    path: Any = None
+    path: PyTree = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the worlds to a `.npz` file; a write that fails leaves no partial file.
@@ -104,9 +104,9 @@ def ensemble(
     num_worlds: int,
     seed: int = 0,
     keep_path: bool = False,
-    reduce: Callable[[Any, Ensemble], Any] | Reduction | None = None,
+    reduce: Callable[[PyTree, Ensemble], PyTree] | Reduction | None = None,
     run: Run = DEFAULT_RUN,
-) -> Any:
+) -> PyTree:
     """Move many worlds that differ in their random key, and in their start if one start each is given.
 
     World i steps as `rollout` with the key of the seed folded with i: a law that draws takes another impulse
@@ -159,7 +159,7 @@ def ensemble(
     on_workers = False
     if isinstance(reduce, Reduction) and run.executor is not None and run.checkpoint is None:
         on_workers = True
-        chunks: Iterator[Any] = blocks.parts(size, reduce.part)
+        chunks: Iterator[PyTree] = blocks.parts(size, reduce.part)
     else:
         blocks_of_worlds = blocks.computed(0) if run.checkpoint is None else _stored(blocks, run)
         chunks = _rows(blocks_of_worlds, size)
@@ -169,7 +169,9 @@ def ensemble(
     return functools.reduce(folder(reduce, has_parts=on_workers), reported, None)
 
 
-def _reported(chunks: Iterator[Any], total: int, size: int, progress: Any) -> Iterator[Any]:
+def _reported(
+    chunks: Iterator[PyTree], total: int, size: int, progress: Callable[..., None] | None
+) -> Iterator[PyTree]:
     """Yield chunks; report the number of worlds after each has been used."""
     for number, chunk in enumerate(chunks, 1):
         yield chunk
@@ -229,7 +231,7 @@ class _Worlds:
 class _ChunkParts:
     """Function of the blocks that cover a chunk, which returns the part of a `Reduction`."""
 
-    def __init__(self, shared: tuple[Any, ...], part: Callable[[Ensemble], PyTree]) -> None:
+    def __init__(self, shared: tuple[PyTree, ...], part: Callable[[Ensemble], PyTree]) -> None:
         self.worlds, self.part = _Worlds(*shared), part
 
     def __call__(self, blocks: list[tuple[PyTree, ...]], begin: int, end: int) -> PyTree:
@@ -239,7 +241,7 @@ class _ChunkParts:
 class _Blocks:
     """The worlds in blocks of one width, the last one filled up with worlds that are dropped."""
 
-    def __init__(self, shared: tuple[Any, ...], starts: State, total: int, run: Run) -> None:
+    def __init__(self, shared: tuple[PyTree, ...], starts: State, total: int, run: Run) -> None:
         self.shared, self.starts, self.total, self.run = shared, starts, total, run
         self.width = min(WIDTH, 1 << (total - 1).bit_length())
 
@@ -267,8 +269,8 @@ class _Blocks:
         yield from self._run(_ChunkParts, (self.shared, part), map(call, begins), len(begins))
 
     def _run(
-        self, make: Any, arguments: tuple[PyTree, ...], calls: Iterator[tuple], count: int
-    ) -> Iterator[Any]:
+        self, make: type, arguments: tuple[PyTree, ...], calls: Iterator[tuple], count: int
+    ) -> Iterator[PyTree]:
         if not count:
             return iter(())
         first = self.arguments(0)

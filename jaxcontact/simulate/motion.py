@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -57,7 +57,7 @@ class MotionSettings:
     controls: Controls = None
 
 
-def as_inputs(controls: Any) -> Inputs:
+def as_inputs(controls: PyTree) -> Inputs:
     """Return controls, a policy or inputs as inputs.
 
     Raises:

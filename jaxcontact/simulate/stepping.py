@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import callable_as_pytree
+from jaxcontact._pytree import PyTree, callable_as_pytree
 from jaxcontact.arguments import (
     check_array,
     check_count,
@@ -25,7 +25,7 @@ from jaxcontact.arguments import (
 )
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, count_steps
-from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.front_door import POSITIVE, anything, checked
 from jaxcontact.mechanics.applied import applied_rows, apply_wrenches
 from jaxcontact.mechanics.mocap import MocapRows, apply_mocap, mocap_rows
 from jaxcontact.mechanics.system import Model, State, check_mechanism
@@ -38,16 +38,16 @@ from jaxcontact.status import raise_if_failed
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
 
-@checked(dt=POSITIVE, checkpoint_every=check_rows)
+@checked(dt=POSITIVE, checkpoint_every=check_rows, num_steps=anything)
 def rollout(
     model: Model,
     state: State,
     controls: Controls,
     *,
     stepper: Stepper,
-    dt: Any,
+    dt: float | jax.Array,
     key: jax.Array | None = None,
-    num_steps: Any = None,
+    num_steps: int | jax.Array | None = None,
     checkpoint_every: int | None = None,
 ) -> Trajectory:
     """Compute steps of a mechanism under controls or a policy, in one scan; return the trajectory.
@@ -148,7 +148,7 @@ def _block(rows: jax.Array, first: int) -> jax.Array:
     return jnp.asarray(np.pad(block, [(0, CHUNK - len(block)), *[(0, 0)] * (block.ndim - 1)]))
 
 
-def _end(controls: Any, num_steps: Any, rows: int) -> jax.Array | None:
+def _end(controls: PyTree, num_steps: int | jax.Array | None, rows: int) -> jax.Array | None:
     """Return the number of steps to make, where it is not that of the rows."""
     if callable(controls) or controls is None or num_steps is None:
         return None
@@ -164,7 +164,7 @@ class _Pushes(NamedTuple):
     mocap: MocapRows | None
 
 
-def _pushes(model: Model, inputs: Inputs, dt: Any, steps: int) -> _Pushes:
+def _pushes(model: Model, inputs: Inputs, dt: float | jax.Array, steps: int) -> _Pushes:
     """Check wrenches and poses and return them by step."""
     return _Pushes(applied_rows(model, inputs.applied, steps), mocap_rows(model, inputs.mocap, dt, steps))
 
@@ -180,16 +180,16 @@ def _moved_at_start(model: Model, mocap: MocapRows | None) -> Model:
 class _Setup(NamedTuple):
     """The start of the steps of a motion, and their controls or policy."""
 
-    carry: Any  # the state, the memory of the stepper, the memory of the policy
+    carry: PyTree  # the state, the memory of the stepper, the memory of the policy
     inputs: jax.Array | None  # (T, nu), or None with a policy
-    policy: Any
+    policy: PyTree
     key: jax.Array | None  # of the policy
     pushes: _Pushes = _Pushes(None, None)
     end: jax.Array | None = None  # number of steps of the whole motion, None for that of the rows
 
 
 def _set_up(
-    model: Model, state: State, stepper: Stepper, inputs: Inputs, num_steps: Any, key: jax.Array | None,
+    model: Model, state: State, stepper: Stepper, inputs: Inputs, num_steps: PyTree, key: jax.Array | None,
     *, exactly: bool = False,
 ) -> tuple[_Setup, int]:  # fmt: skip
     """Check the arguments of a motion; return its setup, and T, `exactly` that of the controls."""
@@ -208,7 +208,7 @@ def _set_up(
     return _Setup(carry, rows, policy, policy_key), num_steps
 
 
-def _control_rows(nu: int, state: State, controls: Any, num_steps: int | None, exactly: bool) -> jax.Array:
+def _control_rows(nu: int, state: State, controls: PyTree, num_steps: PyTree, exactly: bool) -> jax.Array:
     """Check the controls and return them as an array (T, nu), zeros for None."""
     if controls is None and num_steps is not None:
         check_count("num_steps", num_steps)
@@ -222,13 +222,13 @@ def _control_rows(nu: int, state: State, controls: Any, num_steps: int | None, e
 
 @functools.partial(jit, static_argnums=(5, 6))
 def _steps(
-    model: Model, setup: _Setup, stepper: Any, dt: Any, first: jax.Array, num_steps: int,
+    model: Model, setup: _Setup, stepper: Stepper, dt: float | jax.Array, first: jax.Array, num_steps: int,
     checkpoint_every: int | None = None,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[PyTree, PyTree]:  # fmt: skip
     """Compute the steps; return their (states, inputs, info), and the last carry."""
     dt = jnp.asarray(dt, setup.carry[0].q.dtype)
 
-    def one(carry: Any, row: tuple[jax.Array, Any, _Pushes]) -> tuple[Any, Any]:
+    def one(carry: PyTree, row: tuple[jax.Array, Any, _Pushes]) -> tuple[PyTree, PyTree]:
         state, memory, policy_memory = carry
         number, u, pushes = row
         if setup.policy is not None:
@@ -238,7 +238,7 @@ def _steps(
         then, memory, info = stepper.step(moved, state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 
-    def one_or_none(carry: Any, row: tuple[jax.Array, Any, Any]) -> tuple[Any, Any]:
+    def one_or_none(carry: PyTree, row: tuple[jax.Array, Any, Any]) -> tuple[PyTree, PyTree]:
         shapes = jax.eval_shape(one, carry, row)[1]
         _, u, info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         more = row[0] < num_steps if setup.end is None else row[0] < setup.end
@@ -252,8 +252,8 @@ def _steps(
 
 
 def _checkpointed_scan(
-    step: Callable[[Any, Any], Any], carry: Any, rows: Any, length: int, every: int | None
-) -> tuple[Any, Any]:
+    step: Callable[[PyTree, PyTree], PyTree], carry: PyTree, rows: PyTree, length: int, every: int | None
+) -> tuple[PyTree, PyTree]:
     """Scan as `lax.scan`, but keep for reverse mode only the carry at the end of every `every` rows."""
     if every is None:
         return lax.scan(step, carry, rows)
@@ -262,7 +262,7 @@ def _checkpointed_scan(
     rest = jax.tree.map(lambda x: x[in_blocks:], rows)
 
     @jax.checkpoint
-    def block(carry: Any, block_rows: Any) -> Any:
+    def block(carry: PyTree, block_rows: PyTree) -> Any:
         return lax.scan(step, carry, block_rows)
 
     carry, first = lax.scan(block, carry, blocks)
@@ -272,13 +272,13 @@ def _checkpointed_scan(
     )
 
 
-def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:
+def _trajectory(rows: PyTree, start: State, closed: jax.Array) -> Trajectory:
     states, inputs, info = rows
     impacts = None if info.impacts is None else in_one_list(info.impacts)
     return motion_record(start, closed, states, info.replace(impacts=None), impacts, inputs)
 
 
-def check_stepper(stepper: Any) -> None:
+def check_stepper(stepper: Stepper) -> None:
     """Raise TypeError if an object lacks one of the methods of a stepper."""
     for name in ("init", "step", "closed"):
         if not callable(getattr(stepper, name, None)):

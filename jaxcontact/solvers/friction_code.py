@@ -25,9 +25,9 @@ from jaxcontact.solvers.friction_sweeps import (
     respond,
     sweep_often,
 )
+from jaxcontact.solvers.friction_tolerances import SMALLEST_FRICTION
 
 PATIENCE = np.array([1, 1, 4, 4, 4, 4])  # steps in a row that miss end a try
-SMALLEST_FRICTION = 4.0 * EPS  # smaller friction is none
 
 
 @njit(**PLAIN)
@@ -170,7 +170,9 @@ def _solve(problem, r, u, scaled, is_scaled, space):  # type: ignore[no-untyped-
         rate[i] = q[i] * inverse[i] / unit
         r[i] *= velocity[i] / unit
     for k in range(nc):
-        friction[k] = mu[k] * (velocity[k * dim + 1] * inverse[k * dim]) if mu[k] > SMALLEST_FRICTION else 0.0
+        friction[k] = (
+            mu[k] * (velocity[k * dim + 1] * inverse[k * dim]) if mu[k] > SMALLEST_FRICTION * EPS else 0.0
+        )
     steps = _search(DenseFriction(scaled, rate, friction, dim), r, u, space)
     for i in range(n):
         r[i] *= unit * inverse[i]
@@ -214,5 +216,5 @@ def _compile_entries(sources: int) -> tuple[Callable[..., object], Callable[...,
 
 
 solve_compiled, solve_each = _compile_entries(
-    digest_sources("friction_code", "friction_steps", "friction_sweeps")
+    digest_sources("friction_code", "friction_steps", "friction_sweeps", "friction_tolerances")
 )

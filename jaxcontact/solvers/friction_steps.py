@@ -12,19 +12,23 @@ from numba import njit
 
 from jaxcontact.solvers.compiled import EPS, PLAIN, dot
 from jaxcontact.solvers.friction_sweeps import GOAL, DenseFriction, copy, misfit, respond
+from jaxcontact.solvers.friction_tolerances import (
+    EXTRAPOLATION,
+    HALF,
+    LARGEST_SHIFT,
+    MIN_SHIFT_POWER,
+    PROXIMAL_LIMIT,
+    PROXIMAL_SHARE,
+    PROXIMAL_STEPS,
+    SHIFT_FACTOR,
+    WEIGHT_FALL,
+    WEIGHT_RISE,
+)
 
 NEWTON_STEPS = 24  # of a try
-HALF = 0.5  # of the merit; a step of Newton's method that leaves more is a miss
 LENGTHS = 6  # of steps that a try halves
-LEAST_SHIFT = EPS**0.7  # of the scaled diagonal of W; redundant contacts share loads
-LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
-SHIFT_FACTOR = 10.0  # by which the shift falls after a good step and rises after a miss
+LEAST_SHIFT = EPS**MIN_SHIFT_POWER  # of the diagonal of W
 NEARLY = 1e-6  # merit from which Newton's method finishes a proximal search, and its square
-PROXIMAL_STEPS = 2  # of Newton's method, in a proximal step
-PROXIMAL_SHARE = 0.7  # of the merit times the weight; a proximal step ends with less
-PROXIMAL_LIMIT = 600  # steps of Newton's method in a proximal search
-EXTRAPOLATION = 0.5  # of the last proximal step, for the next centre
-WEIGHT_RISE, WEIGHT_FALL = 1.6, 0.6  # of the proximal weight after a step that failed, or succeeded early
 
 
 @njit(**PLAIN)

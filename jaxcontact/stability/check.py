@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.front_door import checked
 from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import IMPACT_LAW, LocalTerms
@@ -59,7 +59,7 @@ class LyapunovFunction(Record):
     turns: tuple[tuple[Fraction, ...], ...] = static()
     weights: tuple[Fraction, ...] = static(default=())
 
-    def __call__(self, q: Any, v: Any) -> Any:
+    def __call__(self, q: PyTree, v: PyTree) -> PyTree:
         """Compute V in contact, in floats, over any leading axes."""
         a = np.array([float(x) for x in self.linear])
         matrix = np.array([[float(x) for x in row] for row in self.quadratic])
@@ -234,7 +234,7 @@ def balanced(form: Rational) -> Rational:
     return Rational(form.num * up[:, None] * up[None], form.den << (2 * largest_shift)).simplified()
 
 
-def _copositive(form: Rational, multipliers: Any) -> bool:
+def _copositive(form: Rational, multipliers: PyTree) -> bool:
     entries = form.num
     if len(form) <= 1:
         return len(form) == 0 or entries[0, 0] >= 0

@@ -7,10 +7,10 @@ with sums-of-squares multipliers. Page: docs/methods/stability.md.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.stability.impact_conditions import list_impacts
 from jaxcontact.stability.modes import mode_words
 from jaxcontact.stability.program import ConicProgram, ConicSolution, Solver
@@ -36,7 +36,7 @@ def _plus(p: Poly, q: Poly, scale: float = 1.0) -> Poly:
     return total
 
 
-def _linear(row: Any) -> Poly:
+def _linear(row: PyTree) -> Poly:
     size = len(row)
     return {tuple(int(i == k) for k in range(size)): float(x) for i, x in enumerate(row) if x}
 

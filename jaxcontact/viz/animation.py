@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_positive
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io.atomic_files import replace_file
@@ -189,7 +190,7 @@ def _draw_spatial(axes: Axes, film: Film, i: int, view: spatial.View) -> None:
             arrow(axes, flat, view.flat(along), PUSH)
 
 
-def _ghosts_at(film: Film, i: int) -> list[tuple[Any, str, float]]:
+def _ghosts_at(film: Film, i: int) -> list[tuple[PyTree, str, float]]:
     """List frames, colour and opacity of every ghost at one picture."""
     if film.ghosts is None:
         return []

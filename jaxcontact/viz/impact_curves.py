@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_numbers
 from jaxcontact.front_door import checked
 from jaxcontact.impact import AnitescuPotra, ImpactSamples, anitescu_potra, outcomes
@@ -37,9 +38,9 @@ class OtherOutcomes:
         mujoco: (nv,) one outcome of a simulator, drawn as a star.
     """
 
-    simultaneous: Any = None
-    sequences: Mapping[str, Any] | None = None
-    mujoco: Any = None
+    simultaneous: PyTree = None
+    sequences: Mapping[str, PyTree] | None = None
+    mujoco: PyTree = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +93,7 @@ def contact_curves(
     if sequences is None:
         sequences = sequences_of_two(terms, samples.v_minus, labels)
 
-    def contact_velocities(name: str, values: Any) -> np.ndarray:
+    def contact_velocities(name: str, values: PyTree) -> np.ndarray:
         """Convert (k, nv) to (k, nc, 2)."""
         values = np.asarray(values, float)
         if values.size == 0:
@@ -123,7 +124,7 @@ def contact_curves(
     )
 
 
-def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
+def simultaneous_outcomes(terms: ContactTerms, v: jax.Array) -> np.ndarray:
     """Compute outcomes (k, nv) of the simultaneous law: all if they can be enumerated, else at most one."""
     if _enumerable(terms):
         few = np.shape(terms.phi)[0] <= MAX_ENUMERATED
@@ -134,9 +135,7 @@ def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
     return np.asarray(velocity)[None] if int(info.status) == 0 else np.zeros((0, velocity.shape[0]))
 
 
-def sequences_of_two(
-    terms: ContactTerms, v: jax.typing.ArrayLike, labels: Sequence[str]
-) -> dict[str, np.ndarray]:
+def sequences_of_two(terms: ContactTerms, v: jax.Array, labels: Sequence[str]) -> dict[str, np.ndarray]:
     """Compute velocities through single impacts one at a time, for either of two contacts first.
 
     The impacts are those of `impact.sequential`, in single steps, because the picture shows the velocities in
@@ -160,7 +159,7 @@ def sequences_of_two(
     return paths
 
 
-def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
+def _after_one(terms: ContactTerms, contact: int, v: np.ndarray) -> np.ndarray:
     """Compute the velocity after the impact of one contact alone, by the program that solves for all of them.
 
     In the plane a single contact has one outcome: lam_t / lam_n in [-mu, mu] fixes the slip, which grows with
@@ -169,12 +168,12 @@ def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
     alone = terms.replace(active=np.arange(terms.active.shape[0]) == contact)
     if _enumerable(terms):
         return np.asarray(_every_outcome(alone, v)[0])[0]
-    return np.asarray(anitescu_potra(alone, v)[0])
+    return np.asarray(anitescu_potra(alone, jnp.asarray(v))[0])
 
 
 # A picture calls this a few times: compiling takes all the time, three fifths of it without optimisation.
 @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-def _every_outcome(terms: ContactTerms, v: Any) -> tuple[jax.Array, jax.Array]:
+def _every_outcome(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array]:
     return outcomes(terms, v, AnitescuPotra())[0]
 
 

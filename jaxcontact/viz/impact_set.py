@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from jaxcontact.viz.impact_curves import OtherOutcomes, contact_curves
 from jaxcontact.viz.impact_panel import Panel, draw, frame, legend_entries
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
+    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
 
 NOISE = 1e-6  # of the largest span; smaller spans are rounding
 SCALES = 20.0  # ratio of spans; axes whose spans differ more have different scales
@@ -106,8 +108,8 @@ def _labels(samples: ImpactSamples, terms: ContactTerms, names: Sequence[str] | 
 
 
 def _empty_figure(
-    counts: list[int], handles: list[Any], title: str | None, width: float
-) -> tuple[Figure, list[list[Any]]]:
+    counts: list[int], handles: list[Artist], title: str | None, width: float
+) -> tuple[Figure, list[list[SubplotSpec]]]:
     """Make a figure with heading and legend; return it and the places of the panels of each view.
 
     Views are below each other, but side by side if each has a single panel.
@@ -157,7 +159,7 @@ def _panels(shown: list[int]) -> list[Panel]:
     return [*alone, *(Panel((i, 0), (j, 0)) for i, j in ends)]
 
 
-def _spread(points: np.ndarray, panels: list[Panel], of_axes: Callable[..., Any]) -> list[Panel]:
+def _spread(points: np.ndarray, panels: list[Panel], of_axes: Callable[..., float]) -> list[Panel]:
     """Select panels in which points (n, nc, 2) spread along both axes (min) or one (max), or the first."""
     spans = np.ptp(points, axis=0)
     noise = NOISE * float(np.max(spans))

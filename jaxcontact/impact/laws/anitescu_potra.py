@@ -7,6 +7,7 @@ Lam_t in -mu Lam_n Unit_D(J_t v+); Halm & Posa, eq (31). Entry `sequential`: one
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -30,17 +31,20 @@ from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-@checked(v="nv", clearance="nc | nc nt+1", num_directions=check_sides, corner=check_corner)
+
+@checked(num_directions=check_sides, corner=check_corner)
 def anitescu_potra(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     *,
     num_directions: int | None = None,
     solver: Lemke | CoulombNewton | None = None,
-    clearance: jax.Array | None = None,
+    clearance: Float[jax.Array, " nc"] | Float[jax.Array, "nc nt+1"] | None = None,
     corner: str = "smooth",
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Find one post-impact velocity of the simultaneous inelastic law with Coulomb friction.
 
     Solves eq (31) of Halm & Posa with the circular friction cone by Newton's method and interior points, see
@@ -90,7 +94,7 @@ def _anitescu_potra(
     solver: Lemke | CoulombNewton | None,
     clearance: jax.Array | None = None,
     corner: str = "smooth",
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
     clearance, trouble = inputs.prepare_clearance(clearance)
@@ -109,16 +113,16 @@ def _anitescu_potra(
     return jnp.where(bad, v_in, v_plus), info
 
 
-@checked(v="nv", max_impacts=check_rows, clearance="nc | nc nt+1", num_directions=check_sides)
+@checked(max_impacts=check_rows, num_directions=check_sides)
 def sequential(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     order: tuple[int, ...],
     *,
     max_impacts: int,
     num_directions: int | None = None,
-    clearance: jax.Array | None = None,
-) -> tuple[jax.Array, ImpactInfo]:
+    clearance: Float[jax.Array, " nc"] | Float[jax.Array, "nc nt+1"] | None = None,
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve single inelastic impacts one after the other until no contact approaches.
 
     Halm & Posa, Section 2.2.2 (after Ivanov 1995). `order` is a cycle of contact indices; contacts
@@ -159,7 +163,7 @@ def _sequential(
     max_impacts: int,
     num_directions: int | None,
     clearance: jax.Array | None = None,
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
     clearance, trouble = inputs.prepare_clearance(clearance)

@@ -34,7 +34,7 @@ from jaxcontact.impact.laws.routh_path import RouthPathInfo, routh_path
 from jaxcontact.impact.laws.simultaneous import newton, poisson
 from jaxcontact.terms import ContactTerms
 
-Law = Callable[..., tuple[jax.Array, Any]]  # (terms, v, key) -> (v_plus, info)
+Law = Callable[..., tuple[jax.Array, PyTree]]  # (terms, v, key) -> (v_plus, info)
 
 
 @checked(num_directions=check_sides, corner=check_corner)
@@ -101,7 +101,7 @@ class Newton(Record):
         corner: derivative between two modes, "smooth" or "one_sided".
     """
 
-    restitution: Any
+    restitution: float | jax.Array
     num_directions: int | None = static(default=None)
     corner: str = static(default="smooth")
 
@@ -122,7 +122,7 @@ class Poisson(Record):
         num_directions: None for the circular friction cone, or its number of sides in space.
     """
 
-    restitution: Any
+    restitution: float | jax.Array
     num_directions: int | None = static(default=None)
 
     def __call__(
@@ -143,8 +143,8 @@ class Energetic(Record):
         max_events: largest number of pieces of the path.
     """
 
-    restitution: Any
-    rates: Any = None
+    restitution: float | jax.Array
+    rates: float | jax.Array | None = None
     max_events: int = static(default=100)
 
     def __call__(
@@ -188,7 +188,7 @@ class Propagative(Record):
     """
 
     order: Order = static(default="most_violated")
-    restitution: Any = 1.0
+    restitution: float | jax.Array = 1.0
     max_reflections: int = static(default=64)
 
     def __call__(

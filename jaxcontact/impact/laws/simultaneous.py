@@ -6,7 +6,7 @@ Entries `newton` and `poisson`; docs/methods/restitution.md has the equations, a
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -29,16 +29,19 @@ from jaxcontact.solvers.contact_directions import border_size, negative_part
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-@checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides, corner=check_corner)
+
+@checked(restitution=check_number, num_directions=check_sides, corner=check_corner)
 def newton(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     *,
-    restitution: Any,
+    restitution: float | Float[jax.Array, ""] | Float[jax.Array, " nc"],
     num_directions: int | None = None,
     corner: str = "smooth",
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve all contacts at once by Newton's law: speeds of separation are e times those of approach.
 
     Moreau's generalised law (1988): 0 <= lam_n perp J_n v_plus + e min(J_n v, 0) >= 0, with Coulomb friction
@@ -68,10 +71,14 @@ def newton(
     return _newton(terms, v, jnp.asarray(restitution, v.dtype), num_directions, corner)
 
 
-@checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides)
+@checked(restitution=check_number, num_directions=check_sides)
 def poisson(
-    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int | None = None
-) -> tuple[jax.Array, ImpactInfo]:
+    terms: ContactTerms,
+    v: Float[jax.Array, " nv"],
+    *,
+    restitution: float | Float[jax.Array, ""] | Float[jax.Array, " nc"],
+    num_directions: int | None = None,
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve all contacts at once by Poisson's law: expansion gives e times the impulse of compression.
 
     Anitescu & Potra (1997), section 5; Pfeiffer & Glocker (1996): compression is `anitescu_potra`. Expansion
@@ -85,7 +92,7 @@ def poisson(
     return _poisson(terms, v, jnp.asarray(restitution, v.dtype), num_directions)
 
 
-def check_restitution(terms: ContactTerms, restitution: Any) -> None:
+def check_restitution(terms: ContactTerms, restitution: float | jax.Array) -> None:
     """Raise ValueError for coefficients of another shape than () or (nc,), or known ones outside 0..1."""
     nc = jnp.shape(terms.phi)[0]
     if np.shape(restitution) not in ((), (nc,)):
@@ -111,7 +118,7 @@ def _prepare(
 @functools.partial(jit, static_argnums=(3, 4))
 def _newton(
     terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None, corner: str
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, e, bad = _prepare(terms, v, restitution)
     rate, one_sided = terms.J_n @ v, corner == "one_sided"
@@ -132,7 +139,7 @@ def _at_border(terms: ContactTerms, rate: jax.Array, v: jax.Array) -> jax.Array:
 @functools.partial(jit, static_argnums=3)
 def _poisson(
     terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, e, bad = _prepare(terms, v, restitution)
     space = contact_space(terms)
@@ -159,7 +166,7 @@ def _answer(
     velocities: tuple[jax.Array, jax.Array, jax.Array],
     impulse: jax.Array,
     account: tuple[jax.Array, jax.Array, jax.Array],
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Return v_plus, unchanged v for bad numbers, and the info with its ENERGY bit."""
     v_in, v, v_plus = velocities
     status, bad, worst = account

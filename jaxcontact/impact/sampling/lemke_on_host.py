@@ -69,7 +69,7 @@ class LemkeOnHost:
 
     def resolve(
         self, draws: ImpactDraws, count: int, keeps_path: bool, num_checked: int = 0
-    ) -> tuple[np.ndarray, ImpactInfo, Any, np.ndarray]:
+    ) -> tuple[np.ndarray, ImpactInfo, np.ndarray | None, np.ndarray]:
         """Resolve the first `count` samples, as `routh.resolve_many`; one not solved has a large residual.
 
         Some steps of the first `num_checked` samples are searched `FURTHER`; return last, (2, count), how

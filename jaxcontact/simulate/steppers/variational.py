@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,7 +9,7 @@ from jax import lax
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_fraction, check_not_negative, check_rows
 from jaxcontact.front_door import checked
-from jaxcontact.impact.laws.callable_laws import law_as_pytree
+from jaxcontact.impact.laws.callable_laws import Law, law_as_pytree
 from jaxcontact.impact.laws.reflections import check_order_word
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import all_digits, jit
@@ -54,10 +52,10 @@ class Variational(Record):
         impacts than are recorded.
     """
 
-    impact: Any = None
-    restitution: Any = 1.0
+    impact: Law | None = None
+    restitution: float | jax.Array = 1.0
     order: str | tuple[int, ...] = static(default="most_violated")
-    zeno: Any = None
+    zeno: float | jax.Array | None = None
     max_impacts: int | None = static(default=None)
 
     def __post_init__(self) -> None:

@@ -7,12 +7,13 @@ forces of contacts that stay closed. Entries: `take_step`, `repeat_step`. Page: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, rotations, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
@@ -235,7 +236,7 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: StepContacts, 
     dtype, nv = start.q.dtype, v.shape[0]
     small = float(jnp.finfo(dtype).eps) ** 0.5
 
-    def momenta(w: jax.Array) -> tuple[Any, Any]:
+    def momenta(w: jax.Array) -> tuple[PyTree, PyTree]:
         values = discrete_momenta(model, start, w, h)
         return values, values
 

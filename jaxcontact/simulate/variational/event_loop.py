@@ -7,14 +7,16 @@ Owns the order of moves and impacts within one time step; entry `run`. The step 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
 from jaxcontact.mechanics.system import Model, Params, State, System
@@ -80,7 +82,7 @@ class MotionNumbers(NamedTuple):
     dt: jax.Array
     restitution: jax.Array
     zeno: jax.Array
-    law: Any  # an impact law as a pytree, or None for reflections
+    law: Law | None  # an impact law as a pytree, or None for reflections
     controls: jax.Array | None  # (T, nu)
 
 
@@ -114,7 +116,7 @@ class ImpactSetting(NamedTuple):
     key: jax.Array | None
     first: jax.Array  # number of the first one
     order: str | tuple[int, ...]
-    law: Any
+    law: Law | None
 
 
 class RecordedMotion(NamedTuple):
@@ -180,7 +182,7 @@ def run(
     impacts, unused = _no_impacts(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
 
-    def body(carry: tuple[Any, ...], inputs: tuple[jax.Array, Any]) -> tuple[Any, Any]:
+    def body(carry: tuple[PyTree, ...], inputs: tuple[jax.Array, PyTree]) -> tuple[PyTree, PyTree]:
         node, last, impacts, pieces, count = carry
         k, controls = inputs
         t_end = start.t + (k + 1) * numbers.dt

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +17,11 @@ from jaxcontact.simulate.variational.event_loop import MotionMemory
 
 
 def check_motion(
-    model: Model, state: State, order: str | tuple[int, ...], restitution: Any, zeno: Any
+    model: Model,
+    state: State,
+    order: str | tuple[int, ...],
+    restitution: float | jax.Array,
+    zeno: float | jax.Array,
 ) -> None:
     """Check the arguments of a motion: raise ValueError if one is bad, and warn of single precision."""
     count = count_rows(model, state)
@@ -41,7 +43,9 @@ def no_memory(model: Model, state: State, key: jax.Array | None) -> MotionMemory
     return MotionMemory(key=key, last=never, number=jnp.int32(0))
 
 
-def _check_numbers(model: Model, state: State, restitution: Any, zeno: Any) -> None:
+def _check_numbers(
+    model: Model, state: State, restitution: float | jax.Array, zeno: float | jax.Array
+) -> None:
     """Raise ValueError for known numbers that are out of range; traced ones set bits."""
     for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", model.params.gravity)):
         if is_concrete(value):

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.replay_rule import PieceEnd, differentiate_at_once, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
@@ -57,11 +58,11 @@ def motion(
 
 
 @functools.lru_cache(maxsize=64)
-def _paired(system: System, choice: MotionChoice) -> Callable[..., Any]:
+def _paired(system: System, choice: MotionChoice) -> Callable[..., PyTree]:
     def move(numbers: MotionNumbers, memory: MotionMemory) -> Any:
         return run(system, choice, 0, numbers, memory)[:2]
 
-    def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[Any, RecordedMotion]:
+    def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[PyTree, RecordedMotion]:
         found = run(system, choice, choice.num_steps + PIECES * choice.max_impacts, numbers, memory)
         return found[:2], found
 
@@ -92,7 +93,7 @@ def replay(
     closed = trajectory.contacts[0]
     start = Node(state.q, terms.M @ state.v, state.v, t_start, terms, closed, joints)
 
-    def one(carry: tuple[Node, jax.Array], piece: MotionPieces) -> tuple[Any, Any]:
+    def one(carry: tuple[Node, jax.Array], piece: MotionPieces) -> tuple[PyTree, PyTree]:
         node, number = carry
         strikes = (piece.kind == IMPACT) | (piece.kind == JAM)
         moves = jnp.where(piece.kind == UNUSED, 0, 1)
@@ -133,8 +134,8 @@ class _Branches(NamedTuple):
     (nc, dim) of a move).
     """
 
-    terms: Callable[..., Any]
-    kinds: tuple[Callable[..., Any], ...]
+    terms: Callable[..., PyTree]
+    kinds: tuple[Callable[..., PyTree], ...]
 
 
 @functools.lru_cache(maxsize=64)
@@ -154,8 +155,8 @@ def _terms(
 
 
 def _rest(
-    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: MotionPieces
-) -> tuple[Any, ...]:
+    numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
+) -> tuple[PyTree, ...]:
     return node, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
 
 
@@ -163,32 +164,42 @@ def _rest(
 
 
 def _read_move(
-    system: System, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: MotionPieces
-) -> tuple[tuple[Any, ...], Any]:
+    system: System,
+    numbers: MotionNumbers,
+    key: jax.Array | None,
+    node: Node,
+    number: jax.Array,
+    piece: MotionPieces,
+) -> tuple[tuple[PyTree, ...], Any]:
     terms, joints = _terms(system, numbers.params, piece.q, node.t)
     after = arrive(terms, piece.q, piece.p, piece.t, joints)
     return _rest(numbers, key, after, number, piece), ()
 
 
 def _read_impact(
-    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: MotionPieces
-) -> tuple[tuple[Any, ...], Any]:
+    numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
+) -> tuple[tuple[PyTree, ...], Any]:
     after = arrive(node.terms, piece.q, piece.p, piece.t, node.joints)
     return _rest(numbers, key, after, number, piece), ()
 
 
 def _collide(
-    choice: MotionChoice, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array,
-    piece: MotionPieces, log: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+    choice: MotionChoice, numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array,
+    piece: MotionPieces, log: PyTree,
+) -> tuple[PyTree, ...]:  # fmt: skip
     setting = ImpactSetting(numbers.restitution, numbers.zeno, key, number, choice.order, numbers.law)
     after, hit = impact(setting, node, piece.participants, piece.plastic, number, piece.order)
     return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
 
 def _jam(
-    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: MotionPieces, log: Any
-) -> tuple[Any, ...]:
+    numbers: MotionNumbers,
+    key: jax.Array | None,
+    node: Node,
+    number: jax.Array,
+    piece: MotionPieces,
+    log: PyTree,
+) -> tuple[PyTree, ...]:
     after, found, _ = jolt(node, piece.participants, piece.impulse, True)
     return after, found[:, 0], jnp.zeros_like(piece.impulse)
 
@@ -196,13 +207,13 @@ def _jam(
 def _move(
     system: System,
     numbers: MotionNumbers,
-    key: Any,
+    key: jax.Array | None,
     node: Node,
     number: jax.Array,
     piece: MotionPieces,
-    log: Any,
+    log: PyTree,
     late: jax.Array,
-) -> tuple[tuple[Any, ...], PieceEnd]:
+) -> tuple[tuple[PyTree, ...], PieceEnd]:
     """Repeat a move.
 
     The log has its length. An event keeps the gap, the load of a closed contact, or the speed of a dry joint
