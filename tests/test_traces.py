@@ -227,7 +227,8 @@ CALLS = {
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
     jc.simulate.augmented_motion: block(jc.simulate.augmented_motion, length=0.5, max_pieces=4),
     jc.simulate.time_augmented: block(jc.simulate.time_augmented, length=1.0, max_pieces=4),
-    jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
+    jc.simulate.variational: block(
+        jc.simulate.variational, stepper=jc.simulate.Variational(max_impacts=4), dt=0.01, duration=0.02),
     stability.contact_modes: plain(stability.contact_modes, "biped"),
     stability.impact: lambda n: stability.impact(n["biped"], n["vector"], 0),
     stability.is_ambiguous: plain(stability.is_ambiguous, "biped"),
