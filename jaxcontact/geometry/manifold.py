@@ -25,7 +25,7 @@ TILT = 0.05  # rad; parts of a surface that lean less from the common tangent pl
 FIRST_ANGLE = 0.2  # rad; no direction is square to the side of a box
 SIDEWAYS = 1e-6  # of the size; corners closer than this coincide
 LEVEL = 1e-9  # of the size; a corner at the nearest points, as deep up to this tolerance, is them
-EXACT = 1e-13  # of the size; parts as deep up to this are parallel, and their corners count for the nearest points
+EXACT = 1e-13  # of the size; flat parts as deep up to this are parallel, and have corners as nearest points
 PARALLEL = 1e-6  # sine of the angle between two sides, up to which they do not cross
 
 _ANGLES = FIRST_ANGLE + 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
