@@ -16,6 +16,7 @@ from jaxcontact.geometry.features import (
     SLIVER,
     UNIT,
     Feature,
+    curvatures_in,
     gap_and_excess,
     has_extent,
     spans,
@@ -31,6 +32,8 @@ CLIMB_TILT = 0.1  # rad; a climb starts with the corners of directions so far fr
 # Features of four corners with the first: a point, sides and faces; the corners that the next round keeps.
 CLIMBED = np.array([(0, 0, 0), (0, 1, 1), (0, 2, 2), (0, 3, 3), (0, 1, 2), (0, 1, 3), (0, 2, 3)])
 CLIMBED_RANKS = np.array([0, 1, 1, 1, 2, 2, 2], np.int32)
+DESCENTS, LONGEST_MOVE = 10, 0.5  # damped Newton steps, and the length of the longest, rad
+DAMPING = np.array([1.0, 0.5, 0.12, 0.02])
 TOP, FACE_ROUNDS = 6, 3  # highest corners of a direction, whose faces are all tried; rounds of that
 FACES_OF_TOP = np.array([(i, j, k) for k in range(TOP) for j in range(k) for i in range(j)], np.int32)
 KEPT_CORNERS = np.array([(0, 1, 2), (0, 1, 2), (0, 2, 1), (0, 3, 1), (0, 1, 2), (0, 1, 3), (0, 2, 3)])
@@ -72,8 +75,8 @@ def climb_where_deep(
         def again(_: jax.Array, carry: tuple) -> tuple:
             left, best = carry
             start = samples[jnp.argmax(left)]
-            for search in (_climb, _climb_over_faces):
-                best = _higher(search(couple, start, spread, same), best)
+            best = _higher(_climb_over_faces(couple, start, spread, same), best)
+            best = _higher(_climb(couple, _descend(couple, start), spread, same), best)
             return jnp.where(dot(samples, start[None]) > APART, -jnp.inf, left), best
 
         return carry[0] + 1, jax.lax.fori_loop(0, CLIMBS, again, (heights, carry[1]))[1]
@@ -84,6 +87,36 @@ def climb_where_deep(
         lambda carry: (carry[0] < 1) & is_round & (jnp.max(gaps) < 0.0), climb, start, max_iters=1
     )[1]
     return end
+
+
+def _descend(couple: Couple, start: jax.Array) -> jax.Array:
+    """Move a direction to one that separates more by damped Newton steps, which ends at corners and edges."""
+
+    def descend(_: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        normal, gap = carry
+        _, index = support(couple, normal)
+        corner = couple.vertices_b[index[1]] - couple.vertices_a[index[0]]
+        first = across(normal)
+        plane = jnp.stack([first, jnp.cross(normal, first)])
+        gradient, _, (xx, xy, yy) = curvatures_in(couple, corner, normal, plane)
+        height, slope = dot(gradient, normal), dot(gradient[None], plane)
+        xx, yy = xx - height, yy - height
+        # The matrix with the eigenvalues of this one, all made positive, times a factor.
+        determinant = jnp.abs(xx * yy - xy**2)
+        x, y, mixed = xx**2 + xy**2 + determinant, yy**2 + xy**2 + determinant, xy * (xx + yy)
+        factor = jnp.sqrt(xx**2 + yy**2 + 2.0 * (xy**2 + determinant))
+        divisor = x * y - mixed**2
+        inverse = jnp.where(divisor > 0.0, factor / jnp.where(divisor > 0.0, divisor, 1.0), 0.0)
+        move = jnp.stack([mixed * slope[1] - y * slope[0], mixed * slope[0] - x * slope[1]]) * inverse
+        length = jnp.sqrt(jnp.maximum(dot(move, move), LONGEST_MOVE**2))
+        move = (move[:1] * plane[0] + move[1:] * plane[1]) * LONGEST_MOVE / length
+        tried, _ = unit(normal[None] + jnp.asarray(DAMPING, move.dtype)[:, None] * move[None], normal)
+        gaps = jax.vmap(lambda direction: gap_along(couple, direction))(tried)
+        highest = jnp.argmax(gaps)
+        is_higher = gaps[highest] > gap
+        return jnp.where(is_higher, tried[highest], normal), jnp.where(is_higher, gaps[highest], gap)
+
+    return jax.lax.fori_loop(0, DESCENTS, descend, (start, gap_along(couple, start)))[0]
 
 
 def _higher(x: Any, y: Any) -> Any:

@@ -154,12 +154,13 @@ def _is_unique(couple: Couple, normal: jax.Array, exact: jax.Array) -> jax.Array
     return (least == 0) | ((most == 1) & crosses)
 
 
-def touch_couple(couple: Couple) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+def touch_couple(couple: Couple, has_round: bool = True) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Compute points on a and b, gaps and normals of `CONTACTS` contacts of two cores in the axes of a.
 
     A contact that does not count has a gap larger than both cores. The smallest gap is the signed distance.
+    Without `has_round` neither core has an ellipsoid.
     """
-    nearest = nearest_points(couple)
+    nearest = nearest_points(couple, has_round)
     normal, origin = nearest.normal, jax.lax.stop_gradient(nearest.point_b)
     axes = axes_across(normal)
     fixed = jax.lax.stop_gradient(couple)
