@@ -83,8 +83,14 @@ def test_balls_near_the_middle_plane_of_flat_ellipsoids():
     drawn = poses(kinds, 200, rng)
     for k, pose in enumerate(drawn):
         axes = pose.numbers["b_axes"]
-        place = rng.uniform(-0.7, 0.7, 3) * axes
         thin = np.argmin(axes)
+        beyond = (
+            (axes - axes[thin]) * (axes + axes[thin]) / axes
+        )  # semi-axes of the region whose two sides are as near
+        place = rng.normal(size=3) * (axes > axes[thin])
+        place *= (
+            beyond * (1.0 + rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-9.0, -1.0)) / np.linalg.norm(place)
+        )
         place[thin] = axes[thin] * 10.0 ** rng.uniform(-12.0, -3.0)
         drawn[k] = pose.moved(pose.positions[1] + pose.turns[1] @ place - pose.positions[0])
     compare(drawn, *nearest_contacts(kinds, drawn))
@@ -100,9 +106,9 @@ def test_rims_that_lean_by_a_hair():
 
 @pytest.mark.long
 def test_nearly_round_bodies_deep_in_meshes():
-    """The depth is that of a face of the mesh, and many are all but as deep."""
-    rng = np.random.default_rng(1)
-    drawn = [nearly_round_in_mesh(rng) for _ in range(400)]
+    """The depth is that of a face of the mesh, and many are all but as deep; the first seeds are hard ones."""
+    seeds = [1037, 1154, 1384, 1971, 2042, 2252, 2881, 2949, 3638, 3686, 4005, 4016, 4878, 5823, *range(100)]
+    drawn = [nearly_round_in_mesh(np.random.default_rng(seed)) for seed in seeds]
     compare(drawn, *nearest_contacts(("ellipsoid", "mesh"), drawn))
 
 

@@ -163,14 +163,12 @@ def tilted(first, second, angle, rng):
 
 
 def nearly_round_in_mesh(rng):
-    """Draw a pose of an ellipsoid whose axes are alike, deep in a mesh."""
-    mesh, axes = _mesh(rng, "usual"), 0.15 * (1.0 + 0.1 * 10.0 ** rng.uniform(-6.0, 0.0) * rng.normal(size=3))
+    """Draw a pose of an ellipsoid whose axes are alike, deep in a mesh about as long as wide."""
+    mesh, axes = _mesh(rng, "round"), 0.15 * (1.0 + 0.1 * 10.0 ** rng.uniform(-6.0, 0.0) * rng.normal(size=3))
     solids = Solid(np.zeros((1, 3)), np.diag(axes), 0.0), Solid(mesh, np.zeros((3, 3)), 0.0)
+    place, turns = 0.01 * rng.normal(size=(2, 3)), np.stack([_turn(rng), _turn(rng)])
     small, large = sorted(_diameter(solid) for solid in solids)
-    place = 0.05 * rng.normal(size=(2, 3))
-    return Pose(
-        {"a_axes": axes, "b_vertices": mesh}, solids, place, np.stack([_turn(rng), _turn(rng)]), small, large
-    )
+    return Pose({"a_axes": axes, "b_vertices": mesh}, solids, place, turns, small, large)
 
 
 def _draw(kinds, rng):
