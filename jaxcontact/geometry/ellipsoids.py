@@ -30,8 +30,8 @@ def signed_distance(point: jax.Array, semi_axes: jax.Array) -> tuple[jax.Array, 
     sign = jnp.where(point >= 0.0, 1.0, -1.0).astype(point.dtype)
     y = sign * point
     shortest = jnp.argmin(semi_axes)
-    least = semi_axes[shortest]
-    beyond = (semi_axes - least) * (semi_axes + least)
+    width = semi_axes[shortest]
+    beyond = (semi_axes - width) * (semi_axes + width)
 
     def step(t: jax.Array, y: jax.Array, axes: jax.Array, beyond: jax.Array) -> jax.Array:
         denominator = beyond + t
@@ -45,7 +45,7 @@ def signed_distance(point: jax.Array, semi_axes: jax.Array) -> tuple[jax.Array, 
 
     fixed = jax.lax.stop_gradient((y, semi_axes, beyond))
     scaled_y = fixed[0] * fixed[1]
-    at_pole = float(jnp.finfo(point.dtype).eps) ** 2 * jax.lax.stop_gradient(least) ** 2
+    at_pole = float(jnp.finfo(point.dtype).eps) ** 2 * jax.lax.stop_gradient(width) ** 2
 
     def halve(_: jax.Array, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bracket
@@ -63,7 +63,7 @@ def signed_distance(point: jax.Array, semi_axes: jax.Array) -> tuple[jax.Array, 
     # The branch not selected gets a regular point, because reverse mode multiplies its derivative by zero.
     any_y = jnp.where(off_pole, y, fixed[1])
     for _ in range(POLISH):
-        t = jnp.where(off_pole, step(jnp.where(off_pole, t, least**2), any_y, semi_axes, beyond), 0.0)
+        t = jnp.where(off_pole, step(jnp.where(off_pole, t, width**2), any_y, semi_axes, beyond), 0.0)
     denominator = jnp.where(
         jnp.arange(3) == shortest, jnp.where(off_pole, beyond[shortest] + t, 1.0), beyond + t
     )

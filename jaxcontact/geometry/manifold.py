@@ -150,8 +150,8 @@ def _is_unique(couple: Couple, normal: jax.Array, exact: jax.Array) -> jax.Array
         lines.append(line)
     common = jnp.cross(*lines)
     crosses = dot(common, common) > shortest * dot(lines[0], lines[0]) * dot(lines[1], lines[1])
-    least, most = jnp.minimum(*ranks), jnp.maximum(*ranks)
-    return (least == 0) | ((most == 1) & crosses)
+    lower_rank, higher_rank = jnp.minimum(*ranks), jnp.maximum(*ranks)
+    return (lower_rank == 0) | ((higher_rank == 1) & crosses)
 
 
 def touch_couple(couple: Couple, has_round: bool = True) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:

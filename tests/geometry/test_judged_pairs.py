@@ -84,14 +84,11 @@ def test_balls_near_the_middle_plane_of_flat_ellipsoids():
     for k, pose in enumerate(drawn):
         axes = pose.numbers["b_axes"]
         thin = np.argmin(axes)
-        beyond = (
-            (axes - axes[thin]) * (axes + axes[thin]) / axes
-        )  # semi-axes of the region whose two sides are as near
+        # Of this size is the region whose points are as near to both sides.
+        within = (axes - axes[thin]) * (axes + axes[thin]) / axes
         place = rng.normal(size=3) * (axes > axes[thin])
-        place *= (
-            beyond * (1.0 + rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-9.0, -1.0)) / np.linalg.norm(place)
-        )
-        place[thin] = axes[thin] * 10.0 ** rng.uniform(-12.0, -3.0)
+        place *= within * rng.random() / np.linalg.norm(place)
+        place[thin] = axes[thin] * 10.0 ** rng.uniform(-16.0, -12.0)
         drawn[k] = pose.moved(pose.positions[1] + pose.turns[1] @ place - pose.positions[0])
     compare(drawn, *nearest_contacts(kinds, drawn))
 
