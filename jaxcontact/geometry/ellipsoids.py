@@ -7,9 +7,7 @@ import jax.numpy as jnp
 
 from jaxcontact.geometry.frames import dot, unit
 
-HALVINGS = (
-    12  # of the logarithm of a bracket; near the plane across the shortest axis Newton's steps are small
-)
+HALVINGS = 12  # of a bracket's logarithm; near the middle plane Newton's steps are small
 NEWTON = 8  # Newton steps from there
 POLISH = 2  # further Newton steps that carry derivatives, exact to second order
 
