@@ -127,7 +127,8 @@ def _worlds(executor: Executor, count: int) -> None:
     model = jc.models.rocking_block()
     law = jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps)
     jc.simulate.ensemble(
-        model, model.initial_state(), stepper=jc.simulate.TimeStepping(impact=law), duration=0.2, dt=0.01,
+        model, model.initial_state(),
+        jc.simulate.MotionSettings(stepper=jc.simulate.TimeStepping(impact=law), duration=0.2, dt=0.01),
         num_worlds=count, reduce=lambda total, chunk: (total or 0) + len(chunk.status),
         run=jc.Run(executor=executor),
     )  # fmt: skip

@@ -174,9 +174,15 @@ def fit(poses: np.ndarray) -> tuple[dict[str, float], jc.optimize.MotionsInfo]:
     per_motion0 = jnp.zeros((len(seen), 12))
     bounds = {name: tuple(np.log(pair)) for name, pair in BOUNDS.items()}
     logs, _, info = jc.optimize.identify_motions(
-        Residuals(), jax.tree.map(np.log, START), per_motion0, data, bounds=bounds, max_steps=30,
-        starts={name: jnp.log(jnp.array(row)) for name, row in STARTS.items()},
-    )  # fmt: skip
+        Residuals(),
+        jax.tree.map(np.log, START),
+        per_motion0,
+        data,
+        bounds=bounds,
+        search=jc.optimize.SearchSettings(
+            max_steps=30, starts={name: jnp.log(jnp.array(row)) for name, row in STARTS.items()}
+        ),
+    )
     return {name: float(np.exp(log)) for name, log in logs.items()}, info
 
 

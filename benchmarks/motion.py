@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.runner import Case
 from jaxcontact import models, optimize, simulate, viz
-from jaxcontact.optimize.impact_design import DesignEquations, DesignTask
+from jaxcontact.optimize.impact_design import DesignEquations
 from jaxcontact.status import Status
 
 IMPACTS, PEER_IMPACTS, SWING = 10_000, 60, 0.2
@@ -149,11 +149,13 @@ def _cradle_bullet() -> Callable[[], dict[str, Any]]:
 def _single() -> Callable[[], dict[str, Any]]:
     """One simultaneous impact: the first ball meets two at rest that touch; no springs."""
     model = models.swinging_cradle(frequency=0.0)
-    settings = {"dt": 0.01, "duration": 1.0, "max_impacts": 16}
+    settings = {"dt": 0.01, "duration": 1.0}
 
     def after(speed: jax.Array, restitution: jax.Array) -> jax.Array:
         state = model.initial_state().replace(v=model.initial_state().v.at[0].set(speed))
-        found = simulate.variational(model, state, restitution=restitution, **settings)
+        found = simulate.variational(
+            model, state, simulate.Variational(restitution=restitution, max_impacts=16), **settings
+        )
         return jnp.sum(found.states.v[-1] ** 2) / speed**2
 
     grid = jax.jit(jax.vmap(jax.vmap(after, (None, 0)), (0, None)))
@@ -210,7 +212,7 @@ def _single_mujoco() -> Callable[[], dict[str, Any]]:
 
 def _design(differences: bool) -> Callable[[], dict[str, Any]]:
     model = models.trex()
-    task = DesignTask(design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3)
+    task = optimize.DesignTask(design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3)
 
     def run() -> dict[str, Any]:
         problem = DesignEquations(model, model.initial_state(), task)
@@ -228,8 +230,8 @@ def _design(differences: bool) -> Callable[[], dict[str, Any]]:
 def _drop() -> Callable[[], dict[str, Any]]:
     model = models.trex()
     params, state, report = optimize.impact_design(
-        model, model.initial_state(), design=LENGTHS, rebuild=models.trex_params, hold=(0,),
-        clearance=1e-3,
+        model, model.initial_state(),
+        optimize.DesignTask(design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3),
     )  # fmt: skip
     stances = {"optimised stance": state.q, "initial stance": models.trex_straight(params, state.q[2])}
 
@@ -238,7 +240,9 @@ def _drop() -> Callable[[], dict[str, Any]]:
         for name, q in stances.items():
             drop = models.trex_drop(params, q)
             both = [
-                simulate.variational(drop, drop.initial_state(), dt=1e-3, duration=0.6, order=order)
+                simulate.variational(
+                    drop, drop.initial_state(), simulate.Variational(order=order), dt=1e-3, duration=0.6
+                )
                 for order in ("most_violated", "least_violated")
             ]
             xi = np.asarray(simulate.momentum_difference(drop, *both))

@@ -163,6 +163,9 @@ def check_choice(*choices: str) -> Callable[[str, object], None]:
     return check
 
 
+check_corner = check_choice("smooth", "one_sided")  # derivatives: of the mode taken, or of the direction
+
+
 def check_some(name: str, value: Any) -> None:
     """Raise ValueError if an array has no entries."""
     if 0 in jnp.shape(value):

@@ -1,8 +1,9 @@
 """The checks in front of public functions and records of settings: `checked`.
 
-A call is bound to the signature, and what came for each parameter is compared with its annotation and with
-the rule that the decorator names: a shape in letters, or a check of `arguments`. An array that JAX traces
-passes by its shape and dtype, so nothing is added to a program. Page: docs/extend/house.md.
+A call is bound to the signature, and what came for each parameter is compared with its annotation, which has
+the shape of an array in letters, and with the rule that the decorator names, such as a check of `arguments`.
+An array that JAX traces passes by its shape and dtype, so nothing is added to a program. Page:
+docs/extend/house.md.
 """
 
 from __future__ import annotations
@@ -43,6 +44,27 @@ NOT_NEGATIVE: Rule = ("", check_not_negative)
 PROBABILITY: Rule = ("", check_probability)
 
 
+class ShapedArray:
+    """An array with the dtype and the shape of an annotation such as `Float[jax.Array, "nc nv"]`."""
+
+    rule: str
+
+
+class _Dtype:
+    """A dtype in annotations, as `jaxtyping` has it, which type checkers read; it is not needed to run."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __getitem__(self, item: tuple[type, str]) -> type[ShapedArray]:
+        prefix = "" if self.kind == "float" else f"{self.kind} "
+        return type("ShapedArray", (ShapedArray,), {"rule": prefix + item[1].strip()})
+
+
+# Names of annotations that modules import for type checkers alone.
+DTYPES = {name: _Dtype(name.lower()) for name in ("Float", "Real", "Bool", "Int")}
+
+
 def anything(name: str, value: object) -> None:
     """Let a value pass that the function itself checks, with an error that says more than its annotation."""
 
@@ -64,10 +86,11 @@ def checked(**rules: Rule) -> Callable[[T], T]:
     """Make a function, or the construction of a dataclass, refuse arguments that its signature excludes.
 
     Args:
-        rules: by the name of a parameter, instead of its annotation: a shape such as "nc nv", "T+1 nq" or
-            "bool m", whose letters stand for one number in the whole call, with alternatives such as " | nc"
-            and "..." for any leading axes; a check (name, value); or a tuple of these. Letters of a `Model`
-            or of records with `SHAPES` count; the shape of such a record is its leading axes.
+        rules: by the name of a parameter: a check (name, value), a shape, or a tuple of these. A shape is in
+            the annotation, `Float[jax.Array, "nc nv"]` or `Bool[jax.Array, " m"]`, or in a rule "nc nv",
+            "T+1 nq" or "bool m", with alternatives such as " | nc", and "..." for any leading axes. Its
+            letters stand for one number in the whole call. Letters of a `Model` or of records with `SHAPES`
+            count; the shape of such a record is its leading axes.
 
     Raises:
         TypeError, ValueError: by the returned function, "name: expected ..., got ...".
@@ -140,11 +163,15 @@ class _Parameter:
         self.name, self.default = parameter.name, parameter.default
         annotation = parameter.annotation
         if isinstance(annotation, str):
-            annotation = eval(annotation, dict(home), _Unloaded(vars(builtins) | home))
+            annotation = eval(annotation, dict(home), _Unloaded(vars(builtins) | DTYPES | home))
         options = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
         self.optional = parameter.default is None or types.NoneType in options
         self.kinds = tuple(_Kind(option) for option in options if option is not types.NoneType)
         self.rules = rule if isinstance(rule, tuple) else () if rule is None else (rule,)
+        if any(kind.shape is not None for kind in self.kinds):
+            number = any(kind.type is float for kind in self.kinds)
+            shapes = ["" for _ in range(number)] + [k.shape for k in self.kinds if k.shape is not None]
+            self.rules = (" | ".join(shapes), *(rule for rule in self.rules if rule))
 
     def check(self, value: object, sizes: dict[str, int]) -> Any:
         """Return the value, a tuple in place of a list; raise a named error if it does not fit."""
@@ -228,6 +255,7 @@ class _Kind:
     def __init__(self, annotation: object) -> None:
         origin = typing.get_origin(annotation) or annotation
         self.type, self.parts, self.is_record = origin, typing.get_args(annotation), False
+        self.shape: str | None = None  # the rule of a `ShapedArray`
         self.expected: str
         self.fits: Callable[[Any], bool]
         if _is_union(annotation):
@@ -240,6 +268,9 @@ class _Kind:
             self.expected, self.fits = _sequence(origin, self.parts)
         elif isinstance(origin, TypeVar) or not isinstance(origin, type):
             self.expected, self.fits = SIMPLE[Any]
+        elif issubclass(origin, ShapedArray):
+            self.shape = origin.rule
+            self.expected, self.fits = SIMPLE[jax.Array]
         elif getattr(origin, "_is_protocol", False):
             names = [name for name in vars(origin) if not name.startswith("_")]
             self.expected = f"a {origin.__name__} with {', '.join(names)}"

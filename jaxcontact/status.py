@@ -38,8 +38,9 @@ class Status(enum.IntFlag):
     WIDE_BAND = 1 << 19  # a guard's band is too wide for the motion in it
     KINK = 1 << 20  # a minimum at which the derivative jumps
     UNTIMED = 1 << 21  # more impacts in a step than have times of their own: up to a step early
+    JUMP = 1 << 22  # the result jumps or branches at this input: no one-sided derivative
 
-    NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND | KINK | UNTIMED
+    NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND | KINK | UNTIMED | JUMP
     FAILURES = (
         MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY | ENERGY
         | INACCURATE | OVERFLOW

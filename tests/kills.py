@@ -29,7 +29,8 @@ if kind == "sample":
     jc.impact.sample(jc.contact_terms(model, state), state.v, law, num_samples=total, seed=seed, run=run,
                      reduce=lambda count, samples: 0)
 else:
-    jc.simulate.ensemble(model, state, stepper=jc.simulate.TimeStepping(impact=law), duration=0.5, dt=0.01,
+    motion = jc.simulate.MotionSettings(stepper=jc.simulate.TimeStepping(impact=law), duration=0.5, dt=0.01)
+    jc.simulate.ensemble(model, state, motion,
                          num_worlds=total, seed=seed, run=run, reduce=lambda count, worlds: 0)
 """
 TOTALS = {"sample": 2**23, "ensemble": 2**17}  # some minutes of work each

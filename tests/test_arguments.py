@@ -199,14 +199,14 @@ MISTAKES = {
     "a velocity of another body": (
         lambda m, t, v, s: stability.impact(BIPED, v, 0), ValueError, "v: expected shape (3,), got (4,)"),
     "no clearance": (
-        lambda m, t, v, s: optimize.impact_design(m, m.initial_state(), clearance=float("nan")), ValueError,
+        lambda m, t, v, s: optimize.impact_design(m, m.initial_state(), optimize.DesignTask(clearance=float("nan"))), ValueError,
         "clearance: expected finite numbers"),
     "a coordinate that is none": (
-        lambda m, t, v, s: optimize.impact_design(m, m.initial_state(), hold=(4,)), ValueError,
+        lambda m, t, v, s: optimize.impact_design(m, m.initial_state(), optimize.DesignTask(hold=(4,))), ValueError,
         "hold: expected indices in 0..3, got (4,)"),
     "bounds that cross": (
         lambda m, t, v, s: optimize.impact_design(
-            m.replace(params=m.params.replace(constants={"l": jnp.ones(())})), m.initial_state(), design=("l",), bounds={"l": (2.0, 1.0)}),
+            m.replace(params=m.params.replace(constants={"l": jnp.ones(())})), m.initial_state(), optimize.DesignTask(design=("l",), bounds={"l": (2.0, 1.0)})),
         ValueError, "bounds: expected lower <= upper for 'l', got (2.0, 1.0)"),
     "a path without events": (
         lambda m, t, v, s: stability.motion_path(BIPED, START, num_events=0), ValueError,

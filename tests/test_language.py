@@ -34,16 +34,8 @@ NO_CONTENT = frozenset(
 )
 SCREEN = 80  # lines of a function, with its docstring
 PARAMETERS = 8  # of a function; those that travel together are a record
-# Public calls, whose parameters are named at the call; machine code, which takes arrays rather than records.
-MANY_PARAMETERS = {
-    "animate", "ensemble", "identify", "identify_motions", "impact_design", "kelvin_voigt", "plot_corner",
-    "plot_impact_set", "rollout", "run", "solve_coulomb", "variational",
-    "solve_steps", "_linearise", "_newton", "_newton_step", "_proximal", "_solve", "_sweep_often",
-}  # fmt: skip
 FILE = 430  # lines of a file
-# Machine code is one file, for numba keeps code by file.
-LONG_FILES = {"friction_sweeps.py", "lemke_code.py"}
-VAGUE_PER_1000 = 14  # lines with `Any` of a thousand; this number only falls
+VAGUE_PER_1000 = 5  # lines with `Any` of a thousand; this number only falls
 # Names of other packages in docstrings, and our own short name.
 IN_S = {"Pass", "Process", "Express", "Cross", "Compress", "Guess", "Need", "Embed", "Feed", "Bring"}
 OTHERS = {"jc", "jax", "jaxcontact", "sharding", "distributed", "shard_map", "jaxtyping"}
@@ -162,15 +154,33 @@ def count_parameters(function):
 def many_parameters(path, tree):
     """Functions with more parameters than a call shows at a glance."""
     for function in functions(tree):
-        if count_parameters(function) > PARAMETERS and function.name not in MANY_PARAMETERS:
+        if count_parameters(function) > PARAMETERS:
             yield f"{path.relative_to(ROOT)}:{function.lineno} {function.name}: {count_parameters(function)}"
 
 
 def long_files(path, tree):
     """Files longer than one idea."""
     length = len(path.read_text().splitlines())
-    if length > FILE and path.name not in LONG_FILES:
+    if length > FILE:
         yield f"{path.relative_to(ROOT)}: {length} lines"
+
+
+# Of two methods each: the names of a law and of its solver, and of the settings of two rooms.
+SHARED = {"Newton", "Settings"}
+
+
+def names_of_two_classes(trees):
+    """Names of classes that have two meanings; what begins with an underscore is of one file."""
+    places = {}
+    for path, tree in trees:
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    return {name: files for name, files in places.items() if len(files) > 1}
+
+
+def test_a_class_has_a_name_of_its_own():
+    assert names_of_two_classes(sources()).keys() == SHARED, names_of_two_classes(sources())
 
 
 def breaches():
@@ -205,16 +215,6 @@ def test_few_annotations_say_nothing():
     lines = [line for path, _ in sources() for line in path.read_text().splitlines()]
     vague = [line for line in lines if re.search(r"\bAny\b", line)]
     assert 1000 * len(vague) <= VAGUE_PER_1000 * len(lines), f"Any in {len(vague)} of {len(lines)} lines"
-
-
-def test_exceptions_are_long_files():
-    long = {path.name for path, _ in sources() if len(path.read_text().splitlines()) > FILE}
-    assert long >= LONG_FILES, f"no exceptions any more: {LONG_FILES - long}"
-
-
-def test_exceptions_have_many_parameters():
-    many = {f.name for _, tree in sources() for f in functions(tree) if count_parameters(f) > PARAMETERS}
-    assert many >= MANY_PARAMETERS, f"no exceptions any more: {MANY_PARAMETERS - many}"
 
 
 @pytest.mark.parametrize(

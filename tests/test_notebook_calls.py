@@ -57,8 +57,8 @@ def test_calls_fit_their_signatures(path):
 
 
 def test_calls_of_an_earlier_version_are_found():
-    old = "jc.Params(mass=m, law=springs)\njc.simulate.variational(ball, params, start, dt=h)"
+    old = "jc.Params(mass=m, law=springs)\njc.simulate.rollout(ball, params, start, u, dt=h)"
     assert sorted(mistakes(old)) == [
         "jc.Params: no parameter law",
-        "jc.simulate.variational: 3 positional arguments, 2 expected",
+        "jc.simulate.rollout: 4 positional arguments, 3 expected",
     ]

@@ -58,4 +58,4 @@ def test_motion_in_single_precision():
     single = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (model, model.initial_state()))
     with warnings.catch_warnings(), pytest.raises(jc.PrecisionWarning, match="precision with `variational`"):
         warnings.simplefilter("error")  # stops before anything is compiled
-        jc.simulate.variational(*single, dt=1e-3, duration=1e-3, max_impacts=1)
+        jc.simulate.variational(*single, jc.simulate.Variational(max_impacts=1), dt=1e-3, duration=1e-3)

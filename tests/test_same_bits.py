@@ -53,7 +53,7 @@ def main():
     def worlds(**run):
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (150, *leaf.shape)), start)
         states = states.replace(v=states.v + jnp.arange(150.0)[:, None] / 100)
-        found = jc.simulate.ensemble(model, states, stepper=jc.simulate.Compliant(settings=SETTINGS), dt=0.01, duration=0.04,
+        found = jc.simulate.ensemble(model, states, jc.simulate.MotionSettings(stepper=jc.simulate.Compliant(settings=SETTINGS), dt=0.01, duration=0.04),
                                      num_worlds=150, run=jc.Run(chunk=chunk, executor=executor, **run))
         return found.states, found.status
 

@@ -19,7 +19,7 @@ def test_every_bit_is_either_a_failure_or_a_note():
     assert everything == Status.FAILURES | Status.NOTES
     assert Status.FAILURES & Status.NOTES == 0
     notes = {Status.GRAZING, Status.SIMULTANEOUS, Status.ZENO, Status.WIDE_BAND, Status.KINK}
-    notes |= {Status.UNTIMED}
+    notes |= {Status.UNTIMED, Status.JUMP}
     assert notes == {bit for bit in BITS if bit & Status.NOTES}
     assert len({int(bit) for bit in BITS}) == len(BITS)
     assert all(int(bit).bit_count() == 1 and int(bit) < 2**32 for bit in BITS)

@@ -98,9 +98,15 @@ def by_gradient(score: Any, start: dict, bounds: dict, cases: Cases, more: Any) 
     bare = whole._replace(toss=None, several=None, covariance=None)
     data = bare if more is None else (bare, more(len(weights)))
     found, info = jc.optimize.identify(
-        score, start, data, bounds=bounds, groups=whole.toss, weights=weights,
-        max_steps=24, tol=1e-3, curvature_step=1e-2,  # changes of contact are kinks of the scores
-    )  # fmt: skip
+        score,
+        start,
+        data,
+        bounds=bounds,
+        groups=whole.toss,
+        weights=weights,
+        curvature_step=1e-2,
+        search=jc.optimize.SearchSettings(max_steps=24, tol=1e-3),
+    )
     named = {name: float(value) for name, value in found.items()}
     return named, {name: [named[name], float(info.lower[name]), float(info.upper[name])] for name in named}
 

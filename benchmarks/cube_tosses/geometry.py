@@ -99,6 +99,11 @@ def fit(q: np.ndarray, speed: np.ndarray, toss: np.ndarray) -> tuple[Geometry, A
     bounds = Geometry((0.08, 0.12), (-0.01, 0.01), (-0.02, 0.02), (-0.02, 0.02), (-5e-3, 5e-3))
     data = {"q": jnp.asarray(q), "speed": jnp.asarray(speed)}
     found, info = jc.optimize.identify(
-        _score, start._asdict(), data, bounds=bounds._asdict(), groups=toss, max_steps=200
+        _score,
+        start._asdict(),
+        data,
+        bounds=bounds._asdict(),
+        groups=toss,
+        search=jc.optimize.SearchSettings(max_steps=200),
     )
     return Geometry(**{name: float(value) for name, value in found.items()}), info

@@ -158,9 +158,15 @@ def _fit(
     """Find the parameters of least mean score by gradient."""
     weights = (np.arange(part.size) < part.count).astype(float)
     found, _ = jc.optimize.identify(
-        score, start, data, bounds={name: bounds[name] for name in start}, groups=part.cases.toss,
-        weights=weights, max_steps=max_steps, tol=1e-3, curvature_step=1e-2,
-    )  # fmt: skip
+        score,
+        start,
+        data,
+        bounds={name: bounds[name] for name in start},
+        groups=part.cases.toss,
+        weights=weights,
+        curvature_step=1e-2,
+        search=jc.optimize.SearchSettings(max_steps=max_steps, tol=1e-3),
+    )
     return {name: float(value) for name, value in found.items()}
 
 

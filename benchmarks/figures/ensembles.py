@@ -25,12 +25,13 @@ from jaxcontact.terms import contact_gaps
 G = 9.81
 
 
-def ensemble(model, law, worlds, *, state=None, stepper=None, **options):
+def ensemble(model, law, worlds, *, dt, duration, state=None, stepper=None, controls=None, **options):
     """All worlds of a model, with what they cost; failed ones are named."""
     begin = time.process_time()
     stepper = jc.simulate.TimeStepping(impact=law) if stepper is None else stepper
     state = model.initial_state() if state is None else state
-    found = jc.simulate.ensemble(model, state, stepper=stepper, num_worlds=worlds, **options)
+    motion = jc.simulate.MotionSettings(stepper=stepper, dt=dt, duration=duration, controls=controls)
+    found = jc.simulate.ensemble(model, state, motion, num_worlds=worlds, **options)
     print(f"  {found.summary}; {(time.process_time() - begin):.0f} s of one core with compiling")
     return found
 
@@ -335,7 +336,7 @@ def robots(worlds=64, dt=0.005):
     spreads = {}
     for name, (model, law, control, duration) in cases.items():
         print(name)
-        found = ensemble(model, law, worlds, dt=dt, duration=duration, keep_path=True, control=control)
+        found = ensemble(model, law, worlds, dt=dt, duration=duration, keep_path=True, controls=control)
         q = np.asarray(found.path.q)[np.asarray(found.failed_step) < 0]
         base = q[:, :, : 3 if model is lifted else 2]
         spreads[name] = np.sqrt(np.sum(base.var(axis=0), axis=-1))

@@ -80,10 +80,9 @@ def variational(seed: int) -> Tally:
             jc.simulate.variational(
                 jc.Model(system=BLOCK, params=params),
                 state,
+                jc.simulate.Variational(restitution=restitution, max_impacts=64),
                 dt=dt,
                 duration=dt * STEPS,
-                restitution=restitution,
-                max_impacts=64,
             )
         )
     motion = jax.tree.map(lambda *a: np.stack([np.asarray(x) for x in a]), *motions)

@@ -27,9 +27,9 @@ def _guards(x: jax.Array, params: Any) -> jax.Array:
 def corner(path: Path) -> None:
     """Fig. 2: a piecewise constant field and two guards that are not orthogonal."""
     model = jc.Model(system=jc.ess.EventSystem(_field, _guards), params=None, initial=jnp.zeros(2))
-    jc.viz.plot_corner(
-        model, jnp.zeros(2), eps=0.1, radius=0.5, duration=1.8, title="two guards and their bands"
-    ).savefig(path, dpi=110)
+    figure = jc.viz.plot_corner(model, jnp.zeros(2), eps=0.1, radius=0.5, duration=1.8)
+    figure.axes[0].set_title("two guards and their bands", fontsize=10)
+    figure.savefig(path, dpi=110)
 
 
 def motion_errors(widths: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ def cradle(path: Path) -> None:
     motion._single()()
     model, impacts = jc.models.swinging_cradle(), motion.PEER_IMPACTS
     run = jc.simulate.variational(
-        model, model.initial_state(), dt=0.02, duration=impacts / 2.0, max_impacts=16
+        model, model.initial_state(), jc.simulate.Variational(max_impacts=16), dt=0.02, duration=impacts / 2.0
     )
     away = np.asarray(run.states.q) - np.asarray(model.params.constants["home"])
     energy = motion._energy(away, np.asarray(run.states.v), float(model.params.constants["rate"]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -192,7 +192,7 @@ def _root_tangents(
         return x, [jnp.zeros_like(leaf) for leaf in x]
 
     @functools.partial(jax.checkpoint, prevent_cse=False)
-    def by_data(x: list[PyTree], data: list[PyTree], changes: list[Any]) -> list[PyTree]:
+    def by_data(x: list[PyTree], data: list[PyTree], changes: list[PyTree]) -> list[PyTree]:
         def equations(changed_leaves: list[PyTree]) -> list[PyTree]:
             data_leaves = list(data)
             for i, leaf in zip(changing, changed_leaves, strict=True):
@@ -230,7 +230,7 @@ def _root_tangents(
 
 
 def _root_batched(
-    arrays: Sequence[PyTree], axes: Sequence[Any], *, count: int, residual: Callable, correct: Callable
+    arrays: Sequence[PyTree], axes: Sequence[int | None], *, count: int, residual: Callable, correct: Callable
 ) -> tuple[list[PyTree], list[int]]:
     sizes = {a.shape[d] for a, d in zip(arrays, axes, strict=True) if d is not None}
     (size,) = sizes

@@ -23,7 +23,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.precision import all_digits
 
 
-class End(NamedTuple):
+class PieceEnd(NamedTuple):
     """What determines the length of a piece: an event if `is_event`, where `value` is zero; else `length`."""
 
     value: jax.Array
@@ -34,7 +34,7 @@ class End(NamedTuple):
 def differentiate_by_replay(
     run: Callable[..., tuple[PyTree, PyTree]],
     replay: Callable[..., PyTree],
-    value: Callable[..., Any] | None = None,
+    value: Callable[..., PyTree] | None = None,
     has_end: bool = False,
 ) -> Callable[..., PyTree]:
     """Give the function of `run` the derivative of `replay`; return the new function.
@@ -43,8 +43,8 @@ def differentiate_by_replay(
         run: (*args) -> (out, log), a search; the log says how to repeat it.
         replay: (*args, log) -> out, the same values. Neither may close over traced arrays.
         value: (*args) -> out, the search without a log, for calls without derivatives.
-        has_end: whether `replay` is (*args, log, late) -> (out, `End`), with a length longer by `late`, which
-            is zero. Its derivative follows from `End` by the implicit rule, in the same pass as all others.
+        has_end: whether `replay` is (*args, log, late) -> (out, `PieceEnd`), with a length longer by `late`,
+            which is zero. Its derivative follows from the end by the implicit rule, in the same pass.
 
     Derivative: that of `replay` at a fixed log, forward and reverse, traced when a program is compiled.
         Second derivatives are those of `replay` as well.
@@ -52,12 +52,12 @@ def differentiate_by_replay(
     replay = all_digits(replay)
 
     @jax.custom_jvp
-    def call(*args: PyTree) -> Any:
+    def call(*args: PyTree) -> PyTree:
         return run(*args)[0] if value is None else value(*args)
 
     @functools.partial(call.defjvp, symbolic_zeros=True)
     @all_digits
-    def _(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> tuple[Any, Any]:
+    def _(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> tuple[PyTree, PyTree]:
         out, log = run(*primals)
         leaves, structure = jax.tree.flatten((*primals, log))
         changes = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
@@ -96,7 +96,7 @@ def differentiate_by_replay(
     return call
 
 
-def differentiate_at_once(function: Callable[..., Any]) -> Callable[..., PyTree]:
+def differentiate_at_once(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Give a function a derivative that is one operation, like `differentiate_by_replay`; return it."""
     return differentiate_by_replay(lambda *args: (function(*args), ()), lambda *args: function(*args[:-1]))
 
@@ -110,7 +110,7 @@ def _aval(x: PyTree) -> jax.ShapeDtypeStruct:
 
 
 def _in_batches(
-    function: Callable[..., list[Any]], axes: Sequence[tuple[Any, ...]]
+    function: Callable[..., list[PyTree]], axes: Sequence[tuple[PyTree, ...]]
 ) -> Callable[..., list[PyTree]]:
     for axis in axes:
         function = jax.vmap(function, in_axes=axis)
@@ -134,7 +134,7 @@ def _push_forward(
             return jax.jvp(by, at, tuple(changes))[1]
         zero = jnp.zeros((), at[0].dtype)
 
-        def rates(changes: tuple[Any, ...], late: jax.Array) -> PyTree:
+        def rates(changes: tuple[PyTree, ...], late: jax.Array) -> PyTree:
             return jax.jvp(by, (*at, zero), (*changes, late), has_aux=True)[1:]
 
         # Two directions: that of the arguments, and that of the length.
@@ -220,7 +220,9 @@ def _tangents(
     return out, jax.jvp(by, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))[1]
 
 
-def _transposed(primitive: Primitive, changes: Sequence[Any], *arrays: PyTree, **params: Any) -> list[PyTree]:
+def _transposed(
+    primitive: Primitive, changes: Sequence[PyTree], *arrays: PyTree, **params: Any
+) -> list[PyTree]:
     first = len(arrays) - _LINEAR[primitive][1](params)
     changes = [ad.instantiate_zeros(x) for x in changes]
     axes = tuple((*axis[:first], *(0 for _ in changes)) for axis in params["axes"])
@@ -231,7 +233,7 @@ def _transposed(primitive: Primitive, changes: Sequence[Any], *arrays: PyTree, *
 
 
 def _batched(
-    primitive: Primitive, arrays: Sequence[PyTree], dims: Sequence[Any], **params: Any
+    primitive: Primitive, arrays: Sequence[PyTree], dims: Sequence[PyTree], **params: Any
 ) -> tuple[list[PyTree], list[int]]:
     first = len(arrays) - _LINEAR[primitive][1](params)
     (size,) = {a.shape[d] for a, d in zip(arrays, dims, strict=True) if d is not None}

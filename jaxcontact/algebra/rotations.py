@@ -5,22 +5,27 @@ A quaternion maps body axes to world axes; angular velocities are in body axes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 
 from jaxcontact.front_door import checked
 from jaxcontact.precision import all_digits
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-@checked(angle="...")
-def planar_matrix(angle: jax.Array) -> jax.Array:
+
+@checked()
+def planar_matrix(angle: Float[jax.Array, " ..."]) -> jax.Array:
     """Compute the rotation matrix (..., 2, 2) of a counter-clockwise angle (...) in rad."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     return jnp.stack([jnp.stack([c, -s], -1), jnp.stack([s, c], -1)], -2)
 
 
-@checked(quaternion="4")
-def quaternion_matrix(quaternion: jax.Array) -> jax.Array:
+@checked()
+def quaternion_matrix(quaternion: Float[jax.Array, " 4"]) -> jax.Array:
     """Compute the rotation matrix (3, 3) of a quaternion (4,), homogeneous of degree 0 in its length."""
     w, x, y, z = quaternion
     rows = [
@@ -31,29 +36,29 @@ def quaternion_matrix(quaternion: jax.Array) -> jax.Array:
     return jnp.array(rows) / jnp.sum(quaternion**2)
 
 
-@checked(a="4", b="4")
-def quaternion_product(a: jax.Array, b: jax.Array) -> jax.Array:
+@checked()
+def quaternion_product(a: Float[jax.Array, " 4"], b: Float[jax.Array, " 4"]) -> jax.Array:
     """Compute the Hamilton product a b (4,)."""
     aw, av, bw, bv = a[0], a[1:], b[0], b[1:]
     vector = aw * bv + bw * av + jnp.cross(av, bv)
     return jnp.concatenate([(aw * bw - jnp.sum(av * bv))[None], vector])
 
 
-@checked(quaternion="4")
-def quaternion_conjugate(quaternion: jax.Array) -> jax.Array:
+@checked()
+def quaternion_conjugate(quaternion: Float[jax.Array, " 4"]) -> jax.Array:
     """Return the quaternion (4,) of the inverse rotation, for a unit quaternion."""
     return jnp.concatenate([quaternion[:1], -quaternion[1:]])
 
 
-@checked(quaternion="4")
-def quaternion_rate_map(quaternion: jax.Array) -> jax.Array:
+@checked()
+def quaternion_rate_map(quaternion: Float[jax.Array, " 4"]) -> jax.Array:
     """Return the matrix (4, 3) with qdot = 1/2 q (0, omega), omega in body axes (rad/s)."""
     w, x, y, z = quaternion
     return 0.5 * jnp.array([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]])
 
 
-@checked(rotation_vector="3")
-def quaternion_exp(rotation_vector: jax.Array) -> jax.Array:
+@checked()
+def quaternion_exp(rotation_vector: Float[jax.Array, " 3"]) -> jax.Array:
     """Compute the unit quaternion (4,) of a rotation vector (3,) in rad; smooth at zero."""
     square = jnp.sum(rotation_vector**2)
     small = square < 1e-8
@@ -64,8 +69,8 @@ def quaternion_exp(rotation_vector: jax.Array) -> jax.Array:
     return jnp.concatenate([cosine[None], sinc * rotation_vector])
 
 
-@checked(skew="3 3")
-def vee(skew: jax.Array) -> jax.Array:
+@checked()
+def vee(skew: Float[jax.Array, "3 3"]) -> jax.Array:
     """Return the vector (3,) of a skew-symmetric matrix (3, 3)."""
     return 0.5 * jnp.array([skew[2, 1] - skew[1, 2], skew[0, 2] - skew[2, 0], skew[1, 0] - skew[0, 1]])
 
@@ -77,9 +82,9 @@ def _skew(vector: jax.Array) -> jax.Array:
     return jnp.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])
 
 
-@checked(rotation_vector="3")
+@checked()
 @all_digits
-def exp_jacobian(rotation_vector: jax.Array) -> jax.Array:
+def exp_jacobian(rotation_vector: Float[jax.Array, " 3"]) -> jax.Array:
     """Compute the matrix J (3, 3) that maps the rate of a rotation vector (3,) to an angular velocity.
 
     The angular velocity is that of the exp of the vector, in body axes:
@@ -99,9 +104,9 @@ def exp_jacobian(rotation_vector: jax.Array) -> jax.Array:
     return jnp.eye(3, dtype=skew.dtype) - first * skew + second * skew @ skew
 
 
-@checked(rotation_vector="3")
+@checked()
 @all_digits
-def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
+def exp_jacobian_inverse(rotation_vector: Float[jax.Array, " 3"]) -> jax.Array:
     """Compute the inverse (3, 3) of `exp_jacobian`: 1 + [d] / 2 + c [d]^2; smooth at zero.
 
     It holds for angles below 2 pi.
@@ -117,8 +122,8 @@ def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
     return jnp.eye(3, dtype=skew.dtype) + 0.5 * skew + second * skew @ skew
 
 
-@checked(quaternion="4")
-def quaternion_log(quaternion: jax.Array) -> jax.Array:
+@checked()
+def quaternion_log(quaternion: Float[jax.Array, " 4"]) -> jax.Array:
     """Compute the rotation vector (3,) in rad, at most pi long, of a quaternion (4,) of any length.
 
     It is smooth at zero.

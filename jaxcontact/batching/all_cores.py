@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching import platforms
 from jaxcontact.front_door import checked
 
@@ -37,7 +38,7 @@ def workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
 
 
 @checked()
-def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
+def on_all_cores(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Make a function that runs a batch on all CPU cores, share by share.
 
     The result compiles `function` for a share, once for each size of batch, and runs the shares in threads,
@@ -60,7 +61,7 @@ def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
     jitted = jax.jit(function)
     compiled: dict[Any, Any] = {}
 
-    def run(*batch: Any) -> Any:
+    def run(*batch: PyTree) -> PyTree:
         sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
         if len(sizes) != 1 or not min(sizes) or min(sizes) == (0,):
             raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")

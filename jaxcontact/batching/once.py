@@ -7,7 +7,7 @@ On a CPU, XLA merges operations into all loops that use their result, and so rep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.native import registry
 
 Arrays = TypeVar("Arrays")
@@ -48,20 +49,20 @@ def _divided(x: jax.Array) -> jax.Array:
     return x / jnp.where(jnp.isnan(x), 2.0, 1.0).astype(x.dtype)
 
 
-def _of_nonzero(arrays: Sequence[Any], **params: bool) -> list[Any]:
+def _of_nonzero(arrays: Sequence[PyTree], **params: bool) -> list[PyTree]:
     """Compute once the tangents or cotangents that are not symbolic zeros."""
     moving = [x for x in arrays if not isinstance(x, ad.Zero)]
     results = iter(_once.bind(*moving, **params) if moving else [])
     return [x if isinstance(x, ad.Zero) else next(results) for x in arrays]
 
 
-def _tangents(primals: Sequence[Any], tangents: Sequence[Any], **params: bool) -> tuple[Any, Any]:
+def _tangents(primals: Sequence[PyTree], tangents: Sequence[PyTree], **params: bool) -> tuple[PyTree, PyTree]:
     return _once.bind(*primals, **params), _of_nonzero(tangents, **params)
 
 
 def _batched(
-    arrays: Sequence[Any], axes: Sequence[Any], *, in_batches: bool, batched: bool
-) -> tuple[Any, Any]:
+    arrays: Sequence[PyTree], axes: Sequence[PyTree], *, in_batches: bool, batched: bool
+) -> tuple[PyTree, PyTree]:
     return _once.bind(*arrays, in_batches=in_batches, batched=True), axes
 
 

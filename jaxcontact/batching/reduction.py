@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 from jaxcontact._pytree import PyTree
 
@@ -20,8 +19,8 @@ class Reduction:
         merge: (part, part) -> part, on the host, from the first chunk to the last.
     """
 
-    part: Callable[[Any], Any]
-    merge: Callable[[Any, Any], Any]
+    part: Callable[[PyTree], PyTree]
+    merge: Callable[[PyTree, PyTree], PyTree]
 
     def __post_init__(self) -> None:
         """Raise TypeError for parts that are no functions."""

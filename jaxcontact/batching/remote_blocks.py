@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.environment import environment, settings_of_jax, with_settings
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.batching.work_queue import in_order, threads
@@ -64,7 +65,7 @@ class _Block(NamedTuple):
     number: int
     calls: list[tuple[object, ...]]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[PyTree, ...]:
         return compute_block, (tuple(self.recipe), self.number, self.calls)
 
 
@@ -84,7 +85,7 @@ class _Program:
             self.check = hashlib.sha256(_dumps(self.function(*check))).hexdigest()
         self.lock = threading.Lock()
 
-    def run(self, call: tuple[object, ...]) -> Any:
+    def run(self, call: tuple[object, ...]) -> PyTree:
         if self.is_compiled:
             return self.function(*call)
         with self.lock:
@@ -109,19 +110,21 @@ def make_recipe(
     return Recipe(hashlib.sha256(data).hexdigest(), data, environment(), settings_of_jax())
 
 
-def compute_block(recipe: tuple[Any, ...], number: int, calls: list[tuple[Any, ...]]) -> dict[str, Any]:
+def compute_block(
+    recipe: tuple[PyTree, ...], number: int, calls: list[tuple[PyTree, ...]]
+) -> dict[str, PyTree]:
     """Compute the function of a recipe for each call, in a worker; return the answer as plain data.
 
     A process with another environment returns its environment alone. "seconds" has the time of the calls
     without those that compile, and "timed" their number. An error of the function is part of "data".
     """
     recipe = Recipe(*recipe)
-    answer: dict[str, Any] = {"worker": f"{socket.gethostname()} process {os.getpid()}", "number": number}
+    answer: dict[str, PyTree] = {"worker": f"{socket.gethostname()} process {os.getpid()}", "number": number}
     with with_settings(recipe.settings):
         answer["environment"] = environment()
         if answer["environment"] != dict(recipe.environment):
             return answer
-        results: list[Any] = []
+        results: list[PyTree] = []
         error, seconds = None, []
         if calls:
             try:
@@ -164,7 +167,7 @@ def run_blocks(
     num_threads: int,
     compiles: bool = False,
     check: tuple[object, ...] | None = None,
-) -> Generator[Any]:
+) -> Generator[PyTree]:
     """Yield the results of `count` calls of make(*arguments), by threads or by the executor of a run.
 
     `compiles`: the threads wait for the first call, as in `in_order`; workers always do.
@@ -197,7 +200,7 @@ class RemoteQueue:
         self._first_check: tuple[str, str] | None = None
         self.num_workers = WorkerCount(executor)
 
-    def results(self, calls: Iterable[tuple[object, ...]], count: int) -> Generator[Any]:
+    def results(self, calls: Iterable[tuple[object, ...]], count: int) -> Generator[PyTree]:
         """Yield the result of each of `count` calls, in their order.
 
         Raises:
@@ -261,7 +264,7 @@ class RemoteQueue:
             times.append(time.perf_counter() - begin)
         return min(times)
 
-    def _checked(self, answer: Mapping[str, Any], number: int) -> tuple[list[Any], Exception | None]:
+    def _checked(self, answer: Mapping[str, PyTree], number: int) -> tuple[list[PyTree], Exception | None]:
         """Check the worker, the place and the content of an answer; return the results and an error."""
         differing = [
             f"{name} ({answer['environment'].get(name)} there, {value} here)"

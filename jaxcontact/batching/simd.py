@@ -33,7 +33,7 @@ SHARE = 64  # groups of worlds whose arguments and results are laid out at once;
 
 
 @checked()
-def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any]:
+def simd(function: Callable[..., PyTree], *, nan: bool = True) -> Callable[..., PyTree]:
     """Make a function of batches from one of a single world: worlds in the lanes of a CPU, on all cores.
 
     The function is traced once for each kind of batch and compiled by LLVM, without XLA: a step of a robot
@@ -77,8 +77,8 @@ class _Batched:
         self._jitted = jax.jit(lambda *world: function(*world))  # traces again if the settings of JAX change
         self._by_xla = on_all_cores(jax.vmap(function))
         self._programs: dict[Hashable, _Program | None] = {}
-        self._worlds: dict[Hashable, tuple[World, list[Any]]] = {}
-        self._kinds: dict[Hashable, list[Any]] = {}
+        self._worlds: dict[Hashable, tuple[World, list[PyTree]]] = {}
+        self._kinds: dict[Hashable, list[PyTree]] = {}
 
     def __call__(self, *batch: PyTree) -> PyTree:
         leaves, structure = jax.tree.flatten(batch)
@@ -134,19 +134,19 @@ class _Flat:
     """A function of the numbers of its arguments that returns those of its results."""
 
     def __init__(
-        self, function: Callable[..., PyTree], structure: jax.tree_util.PyTreeDef, kinds: list[Any]
+        self, function: Callable[..., PyTree], structure: jax.tree_util.PyTreeDef, kinds: list[PyTree]
     ) -> None:
         self._function, self._structure, self._kinds = function, structure, kinds
-        self.kinds_of_results: list[Any] = []  # generators of keys, None for other arrays
+        self.kinds_of_results: list[PyTree] = []  # generators of keys, None for other arrays
 
-    def __call__(self, *numbers: PyTree) -> list[Any]:
+    def __call__(self, *numbers: PyTree) -> list[PyTree]:
         leaves = [_as_keys(x, kind) for x, kind in zip(numbers, self._kinds, strict=True)]
         results = jax.tree.leaves(self._function(*jax.tree.unflatten(self._structure, leaves)))
         self.kinds_of_results = [jax.random.key_impl(x) if is_key(x) else None for x in results]
         return [jax.random.key_data(x) if is_key(x) else jnp.asarray(x) for x in results]
 
 
-def _as_keys(numbers: Any, kind: Any) -> Any:
+def _as_keys(numbers: PyTree, kind: PyTree) -> PyTree:
     """Wrap numbers as keys of a generator; without a generator return the numbers."""
     return numbers if kind is None else jax.random.wrap_key_data(numbers, impl=kind)
 
@@ -172,7 +172,7 @@ class _Program:
         code, lanes = compiled(function, nan, len(workers(jax.local_devices(backend="cpu")[:1])))
         return _Program(code, lanes, [(a.shape, a.dtype) for a in function.outputs], function.keys)
 
-    def run(self, arrays: list[np.ndarray]) -> list[Any]:
+    def run(self, arrays: list[np.ndarray]) -> list[PyTree]:
         """Run a batch, the worlds of each core in shares; return its results."""
         size = len(arrays[0])
         found = [np.empty((size, *shape), dtype) for shape, dtype in self.results]

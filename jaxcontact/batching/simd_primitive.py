@@ -18,12 +18,13 @@ import numpy as np
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.all_cores import workers
 from jaxcontact.native.compiler import compiled
 from jaxcontact.native.foreign_call import Operand, register
 from jaxcontact.native.jaxprs import function_of
 
-Arrays = Sequence[Any]
+Arrays = Sequence[PyTree]
 Places = tuple[int, ...]
 
 
@@ -52,7 +53,7 @@ class World:
     @staticmethod
     def of(
         function: Callable[..., list[jax.Array]], inputs: Sequence[jax.ShapeDtypeStruct], nan: bool
-    ) -> tuple[World, list[Any]]:
+    ) -> tuple[World, list[PyTree]]:
         """Make a world of a function; return it and the traced values it closes over, its first arguments."""
         closed = jax.make_jaxpr(function)(*inputs)
         is_traced = [isinstance(constant, jax.core.Tracer) for constant in closed.consts]
@@ -197,9 +198,9 @@ def _lower_for_cpu(context: Any, *arrays: jax.Array, world: World, shared: tuple
 
 def _tangents(
     primals: Arrays, tangents: Arrays, *, world: World, shared: tuple[bool, ...]
-) -> tuple[list[Any], list[Any]]:
+) -> tuple[list[PyTree], list[PyTree]]:
     outputs = batch_of(world, primals, shared)
-    changes: list[Any] = [ad.Zero(jax.typeof(output).to_tangent_aval()) for output in outputs]
+    changes: list[PyTree] = [ad.Zero(jax.typeof(output).to_tangent_aval()) for output in outputs]
     changing = tuple(
         k
         for k, tangent in enumerate(tangents)
@@ -213,10 +214,12 @@ def _tangents(
     return outputs, changes
 
 
-def _transposed(cotangents: Arrays, *arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[Any]:
+def _transposed(
+    cotangents: Arrays, *arrays: jax.Array, world: World, shared: tuple[bool, ...]
+) -> list[PyTree]:
     linear = tuple(k for k, array in enumerate(arrays) if ad.is_undefined_primal(array))
     present = tuple(k for k, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero))
-    found: list[Any] = [None] * len(arrays)
+    found: list[PyTree] = [None] * len(arrays)
     if not present:
         return [ad.Zero(array.aval) if k in linear else None for k, array in enumerate(arrays)]
     others = [k for k in range(len(arrays)) if k not in linear]

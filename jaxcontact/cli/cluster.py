@@ -10,7 +10,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from concurrent.futures import Executor
 
 from jaxcontact.cli.catalogue import UsageError
 
@@ -39,7 +39,7 @@ def check_cluster(options: argparse.Namespace, unused: str = "") -> None:
 
 
 @contextlib.contextmanager
-def executor_of(options: argparse.Namespace) -> Iterator[Any]:
+def executor_of(options: argparse.Namespace) -> Iterator[Executor | None]:
     """Provide the executor of the option, None without it; an error of the executor is one of usage.
 
     Raises:
@@ -69,7 +69,7 @@ def executor_of(options: argparse.Namespace) -> Iterator[Any]:
             client.close(timeout=CLOSE_SECONDS)
 
 
-def count_of(executor: Any) -> Callable[[], str]:
+def count_of(executor: Executor | None) -> Callable[[], str]:
     """Make a function that says how many workers an executor has, nothing for None."""
     from jaxcontact.batching.remote_blocks import WorkerCount
 

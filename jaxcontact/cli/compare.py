@@ -44,10 +44,8 @@ def command(options: argparse.Namespace) -> int:
         stepper = stepper_of(argparse.Namespace(**vars(options) | {"stepper": name, "law": LAWS[0]}), model)
         print(f"  {name}, {max(1, round(options.duration / options.dt))} steps", file=sys.stderr)
         try:
-            run = simulate.run(
-                model, model.initial_state(), stepper=stepper,
-                duration=options.duration, dt=options.dt, check=False,
-            )  # fmt: skip
+            motion = simulate.MotionSettings(stepper=stepper, duration=options.duration, dt=options.dt)
+            run = simulate.run(model, model.initial_state(), motion, check=False)
         except (ValueError, TypeError) as error:  # such as a start in the floor
             refused[name] = str(error).splitlines()[0]
             continue

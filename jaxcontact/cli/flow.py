@@ -7,12 +7,12 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
 from jaxcontact import ess, viz
+from jaxcontact._pytree import PyTree
 from jaxcontact.cli import robot_file
 from jaxcontact.cli.catalogue import Summary
 from jaxcontact.cli.file_options import is_file
@@ -69,7 +69,7 @@ def _names(model: Model) -> list[str] | None:
 def _flow(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     (model, names), stem = on_springs(options), Path(options.model).stem
-    x0: Any = model.initial_state()  # a vector, for such a system
+    x0: PyTree = model.initial_state()  # a vector, for such a system
     settings = ess.Settings(eps=options.eps, tol=options.tol, max_steps=MAX_STEPS, max_events=MAX_EVENTS)
     eps, info = ess.choose_bands(model, x0, 0.0, options.duration, settings=settings)
     steps = ess.DormandPrince(longest=options.duration / FRAMES)

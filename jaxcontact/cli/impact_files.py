@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxcontact import impact, viz
+from jaxcontact._pytree import PyTree
 from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.file_options import is_file
 from jaxcontact.impact.sampling.outcomes import contact_names, outcome_counts
@@ -135,10 +136,10 @@ def _set_picture(
     if samples.path is None:
         samples = samples.replace(path=_paths(model, terms, settings))
     if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
-        return viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, title=title)
-    return viz.plot_impact_set(
-        samples, terms, simultaneous=simultaneous, sequences=sequences, mujoco=peer, title=title
-    )
+        beside = viz.OtherOutcomes(simultaneous=(), sequences={})
+    else:
+        beside = viz.OtherOutcomes(simultaneous=simultaneous, sequences=sequences, mujoco=peer)
+    return viz.plot_impact_set(samples, terms, beside=beside, title=title)
 
 
 def _outcomes_title(options: argparse.Namespace, terms: ContactTerms, samples: impact.ImpactSamples) -> str:
@@ -182,7 +183,7 @@ def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.
         return None
 
 
-def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
+def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> PyTree:
     """Sample the velocities through the impact, for a few samples."""
     num_paths = 256 if touching(terms) < MANY_MODES else 64
     selection = "all" if settings["selection"] == "visited" else settings["selection"]

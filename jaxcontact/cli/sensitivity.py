@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import impact
+from jaxcontact._pytree import PyTree
 from jaxcontact.cli.catalogue import Summary
 from jaxcontact.impact.sampling.outcomes import LABELS, contact_names, outcome_labels
 from jaxcontact.mechanics.configuration import retract
@@ -31,11 +32,11 @@ SHOWN_OF_GROUP = 3  # rows of the table
 NUM_ORDERS, NUM_OF_MANY = 128, 4  # impulse orders at each value, and with more contacts than `MANY_CONTACTS`
 
 
-class Landing(NamedTuple):
+class ImpactStart(NamedTuple):
     """The contacts that touch and the velocity before the impact."""
 
     terms: ContactTerms
-    v: Any
+    v: jax.Array
 
 
 class Shift(NamedTuple):
@@ -43,7 +44,7 @@ class Shift(NamedTuple):
 
     name: str
     size: str
-    ends: tuple[Landing, Landing]
+    ends: tuple[ImpactStart, ImpactStart]
 
 
 def measure(
@@ -60,7 +61,7 @@ def measure(
         Numbers ready for JSON: `orders`; the `numbers` of each group, largest change first; and how many
         are `left_out`, because they change the contacts less.
     """
-    landing = Landing(terms, model.initial_state().v)
+    landing = ImpactStart(terms, model.initial_state().v)
     velocities, positions = _motions(model, landing, drawn)
     groups = [velocities, positions, _masses(model, landing, drawn), _frictions(landing, bodies)]
     rows: list[list[dict[str, Any]]] = []
@@ -87,7 +88,7 @@ def differentiate(
     state, params, touched = model.initial_state(), model.params, list(dict.fromkeys(bodies))
     names, of_contact = _velocity_names(model), np.array([touched.index(body) for body in bodies])
 
-    def kept(rate: Any, position: Any, mass: Any, friction: Any) -> jax.Array:
+    def kept(rate: PyTree, position: PyTree, mass: PyTree, friction: PyTree) -> jax.Array:
         inertia = params.inertia * mass.reshape(-1, *[1] * (params.inertia.ndim - 1))
         changed = model.replace(params=params.replace(mass=params.mass * mass, inertia=inertia))
         placed = contact_terms(changed, state.replace(q=retract(model.system, state.q, position))).take(drawn)
@@ -111,7 +112,7 @@ def differentiate(
     return {"energy_ratio": float(value), "slopes": found}
 
 
-def _frictions(landing: Landing, bodies: Sequence[str]) -> list[Shift]:
+def _frictions(landing: ImpactStart, bodies: Sequence[str]) -> list[Shift]:
     """List the friction of the contacts of each body."""
     shifts = []
     for body in dict.fromkeys(bodies):
@@ -126,7 +127,7 @@ def _frictions(landing: Landing, bodies: Sequence[str]) -> list[Shift]:
     return shifts
 
 
-def _masses(model: Model, landing: Landing, drawn: np.ndarray) -> list[Shift]:
+def _masses(model: Model, landing: ImpactStart, drawn: np.ndarray) -> list[Shift]:
     """List the mass of each body, with its inertia."""
     params, state, shifts = model.params, model.initial_state(), []
     for body, name in enumerate(model.structure.bodies):
@@ -145,7 +146,7 @@ def _masses(model: Model, landing: Landing, drawn: np.ndarray) -> list[Shift]:
     return shifts
 
 
-def _motions(model: Model, landing: Landing, drawn: np.ndarray) -> tuple[list[Shift], list[Shift]]:
+def _motions(model: Model, landing: ImpactStart, drawn: np.ndarray) -> tuple[list[Shift], list[Shift]]:
     """List velocities before the impact, and positions of joints at which the same contacts touch."""
     state, names = model.initial_state(), _velocity_names(model)
     sizes = np.array([[size for size, _ in SHIFTS[kind]] for _, _, kind in names])
@@ -168,7 +169,7 @@ def _motions(model: Model, landing: Landing, drawn: np.ndarray) -> tuple[list[Sh
     return velocities, positions
 
 
-def _shift(name: str, size: tuple[float, str], ends: list[Landing]) -> Shift:
+def _shift(name: str, size: tuple[float, str], ends: list[ImpactStart]) -> Shift:
     return Shift(name, f"{size[0]:g} {size[1]}", (ends[0], ends[1]))
 
 
@@ -190,7 +191,7 @@ def _velocity_names(model: Model) -> list[tuple[str, str | None, str]]:
     return names
 
 
-def _change_of_contacts(landing: Landing, shift: Shift) -> float:
+def _change_of_contacts(landing: ImpactStart, shift: Shift) -> float:
     """Compute how much a shift changes what the impact depends on: J M^-1 J^T, J v and friction; relative."""
     (low, high), middle = (_contact_numbers(end) for end in shift.ends), _contact_numbers(landing)
     sizes = [np.linalg.norm(part) for part in middle]
@@ -199,7 +200,7 @@ def _change_of_contacts(landing: Landing, shift: Shift) -> float:
     )
 
 
-def _contact_numbers(landing: Landing) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _contact_numbers(landing: ImpactStart) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     terms = landing.terms
     normals, tangents = np.asarray(terms.J_n), np.asarray(terms.J_t)
     rows = np.concatenate([normals, tangents.reshape(-1, normals.shape[1])])

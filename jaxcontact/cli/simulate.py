@@ -6,14 +6,15 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import impact, simulate, viz
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
 from jaxcontact.cli.catalogue import Summary
@@ -38,7 +39,7 @@ def command(options: argparse.Namespace) -> int:
         return 2
 
 
-def stepper_of(options: argparse.Namespace, model: Model) -> Any:
+def stepper_of(options: argparse.Namespace, model: Model) -> simulate.Stepper:
     """Make the stepper of the options.
 
     Raises:
@@ -48,7 +49,7 @@ def stepper_of(options: argparse.Namespace, model: Model) -> Any:
         return simulate.Compliant()
     if options.law == "routh" and (model.impulse_step is None or model.max_steps is None):
         raise ValueError(f"--law routh: {options.model} is not set up for an impact; use another law")
-    laws: dict[str, Any] = {
+    laws: dict[str, Callable[[], PyTree]] = {
         "anitescu-potra": impact.AnitescuPotra,
         "routh": lambda: impact.Routh(
             impulse_step=model.impulse_step, max_steps=2 * int(model.max_steps or 0)
@@ -57,7 +58,7 @@ def stepper_of(options: argparse.Namespace, model: Model) -> Any:
         "propagative": impact.Propagative,
         "plastic": impact.Plastic,
     }
-    steppers: dict[str, Any] = {
+    steppers: dict[str, Callable[..., simulate.Stepper]] = {
         "time-stepping": simulate.TimeStepping,
         "variational": simulate.Variational,
         "event-driven": simulate.EventDriven,
@@ -72,17 +73,18 @@ def _simulate(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     picture, data = folder / f"{stem}_motion.png", folder / f"{stem}_motion.npz"
     start = (model, model.initial_state())
-    shared = {"stepper": stepper_of(options, model), "dt": options.dt, "duration": options.duration}
+    stepper = stepper_of(options, model)
+    control = None if options.controls is None else jnp.asarray(_controls(options, model))
+    motion = simulate.MotionSettings(
+        stepper=stepper, dt=options.dt, duration=options.duration, controls=control
+    )
     if options.worlds == 1:
         key = jax.random.key(options.seed)
-        control = None if options.controls is None else jnp.asarray(_controls(options, model))
-        trajectory = simulate.run(
-            *start, **shared, control=control, key=key, check=False, run=Run(progress=progress.bar())
-        )
+        trajectory = simulate.run(*start, motion, key=key, check=False, run=Run(progress=progress.bar()))
         trajectory.save(data)
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
-        shown: Any = trajectory
+        shown: PyTree = trajectory
         curves, what = _heights(model, trajectory.states), "the frames of bodies"
     else:
         with executor_of(options) as executor:
@@ -91,7 +93,7 @@ def _simulate(options: argparse.Namespace) -> int:
                 progress=progress.bar(also=count_of(executor)),
             )  # fmt: skip
             worlds = simulate.ensemble(
-                *start, **shared, num_worlds=options.worlds, seed=options.seed, keep_path=True, run=run
+                *start, motion, num_worlds=options.worlds, seed=options.seed, keep_path=True, run=run
             )
         worlds.save(data)
         status = np.bitwise_or.reduce(np.asarray(worlds.status))
@@ -155,7 +157,7 @@ def _some_worlds(worlds: simulate.Ensemble) -> simulate.Trajectory | None:
     return simulate.Trajectory(states=states, contacts=None, impulse=None, impacts=None, status=None)  # type: ignore[arg-type]
 
 
-def _positions(model: Model, q: Any) -> np.ndarray:
+def _positions(model: Model, q: jax.Array) -> np.ndarray:
     """Compute the heights (..., nb) of the frames of the bodies."""
 
     def heights(q: jax.Array) -> jax.Array:
@@ -165,14 +167,18 @@ def _positions(model: Model, q: Any) -> np.ndarray:
     return np.asarray(flat).reshape(*np.shape(q)[:-1], -1)
 
 
-def _heights(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
+def _heights(
+    model: Model, states: PyTree
+) -> dict[str, tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]]:
     """Return curves (time, height) of one motion by body, for the first bodies."""
     high = _positions(model, states.q)
     names = model.structure.bodies[:MOST_CURVES]
     return {name: (states.t, high[:, k]) for k, name in enumerate(names)}
 
 
-def _spread(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
+def _spread(
+    model: Model, states: PyTree
+) -> dict[str, tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]]:
     """Compute quantiles of the height of the first body over the worlds that can be drawn, as curves."""
     high = _positions(model, states.q)[..., 0]
     good = np.all(np.isfinite(high), axis=1)

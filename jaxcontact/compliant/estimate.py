@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +22,16 @@ from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, row_algebra
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 TIE_BREAK = 1e6  # slope x mobility of a row at least: compliance must not bear on what motion tells
 REACH = 1e-3  # m; limits and contacts that stay farther apart carry nothing
 
 
-@checked(states="T+1", tau="T nv", dt=POSITIVE, reach=NOT_NEGATIVE)
+@checked(states="T+1", dt=POSITIVE, reach=NOT_NEGATIVE)
 def estimate_forces(
-    model: Model, states: State, tau: jax.Array, *, dt: Any, reach: Any = REACH
+    model: Model, states: State, tau: Float[jax.Array, "T nv"], *, dt: float | jax.Array, reach: Any = REACH
 ) -> tuple[jax.Array, jax.Array]:
     """Estimate the constraint forces that explain a motion best, without any measurement of deformations.
 

@@ -7,8 +7,6 @@ force makes the violation of stiction cheaper. Simulate with the complementary f
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -20,7 +18,7 @@ from jaxcontact.solvers.cone_program import ConeProgram, split
 
 
 def solve_min_norm(
-    problem: Problem, max_iters: int, early_exit: bool, zeta: Any = None
+    problem: Problem, max_iters: int, early_exit: bool, zeta: float | jax.Array | None = None
 ) -> tuple[jax.Array, ...]:
     """Solve the QP (83-85), with contacts the QCQP (181-198); return v+, h lam, iterations, converged.
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.batching.once import computed_once
 from jaxcontact.mechanics.material import Material
@@ -39,12 +39,12 @@ class Problem(Record):
         beside: (nr,) rates of rows beside G v at the start of the step, of mocap bodies; None is zero.
     """
 
-    M: Any
+    M: PyTree
     v: jax.Array
     f: jax.Array
     terms: ConstraintTerms
     material: Material
-    dt: Any
+    dt: float | jax.Array
     stretch: jax.Array | None = None
     start: jax.Array | None = None
     beside: jax.Array | None = None
@@ -97,7 +97,7 @@ def by_contact(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
     return jnp.concatenate([rows[: nb + nl], ordered]) if nb + nl else ordered
 
 
-def columns_of(terms: ConstraintTerms) -> Any:
+def columns_of(terms: ConstraintTerms) -> PyTree:
     """G^T (nv, nr) with the rows by axis; `BodyRows` stay as they are."""
     if isinstance(terms.G, BodyRows):
         return terms.G
@@ -107,7 +107,7 @@ def columns_of(terms: ConstraintTerms) -> Any:
     return jnp.concatenate([terms.G[: nb + nl].T, ordered], axis=1) if nb + nl else ordered
 
 
-def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:
+def spread(name: str, value: PyTree, count: int, dtype: jax.typing.DTypeLike) -> jax.Array:
     """Broadcast `value`, a number or (count,), to (count,).
 
     Raises:
@@ -119,7 +119,7 @@ def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:
     return jnp.broadcast_to(array, (count,))
 
 
-def spread_heads(name: str, value: Any, kind: tuple[Kind, ...], dtype: Any) -> jax.Array:
+def spread_heads(name: str, value: PyTree, kind: tuple[Kind, ...], dtype: jax.typing.DTypeLike) -> jax.Array:
     """Spread `value`, a number or (nk,) of constraints, over all rows but tangents; 0 on dry ones.
 
     Raises:
@@ -131,7 +131,7 @@ def spread_heads(name: str, value: Any, kind: tuple[Kind, ...], dtype: Any) -> j
     return jnp.insert(numbers, nb - nd, jnp.zeros(nd, dtype)) if nd else numbers
 
 
-def damping_of(problem: Problem) -> Any:
+def damping_of(problem: Problem) -> PyTree:
     """B at the start of the step, a number or (nk,)."""
     kind = problem.terms.kind
     nb, nl, nc, _ = count_rows(kind)
@@ -168,7 +168,7 @@ def head_springs(problem: Problem, lifts: bool = False) -> HeadSprings:
         acts = (gap <= 0.0) | (end < 0.0) | (np.arange(nl + nc) < nl)
         mass = mass.at[nb:].multiply(acts)
 
-    def beside_joints(of_joints: Any, heads: jax.Array) -> jax.Array:
+    def beside_joints(of_joints: PyTree, heads: jax.Array) -> jax.Array:
         joints = spread("material.stiffness of joints", of_joints, nb - nd, dtype)
         return jnp.concatenate([joints, jnp.zeros(nd, dtype), mass[nb:] * heads])
 
@@ -209,7 +209,7 @@ def start_rates(problem: Problem) -> jax.Array:
     return rates if problem.beside is None else rates + by_axis(problem.beside, problem.terms.kind)
 
 
-def friction_springs(material: Material, nc: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
+def friction_springs(material: Material, nc: int, dtype: jax.typing.DTypeLike) -> tuple[jax.Array, jax.Array]:
     """Return stiffness and damping (nc,) of the friction springs of a material that has them."""
     assert material.friction_spring is not None
     name = "material.friction_spring."
@@ -220,7 +220,7 @@ def friction_springs(material: Material, nc: int, dtype: Any) -> tuple[jax.Array
 
 
 def stretch_after(
-    material: Material, stretch: jax.Array | None, force: jax.Array, dt: Any
+    material: Material, stretch: jax.Array | None, force: jax.Array, dt: float | jax.Array
 ) -> jax.Array | None:
     """Stretch (nc, nt) at the end of a step with friction `force` (nc, nt); None without friction springs.
 
@@ -286,7 +286,7 @@ def row_material(problem: Problem, lifts: bool = False) -> RowMaterial:
     return RowMaterial(base=base, rate=rate, mu=mu)
 
 
-def slope_cap(dtype: Any) -> float:
+def slope_cap(dtype: jax.typing.DTypeLike) -> float:
     """Return the largest slope times mobility of a row of a convex program: eps^-0.375, 7.5e5 in double."""
     return float(jnp.finfo(dtype).eps) ** -0.375
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows
@@ -116,10 +116,10 @@ def _conditions(problem: Problem, cone: str) -> ConeProgram:
 def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[jax.Array, jax.Array]:
     """Give the solution (x, p) the derivatives of its equations by the problem."""
 
-    def residual(problem: Problem, at: Any) -> tuple[jax.Array, jax.Array]:
+    def residual(problem: Problem, at: PyTree) -> tuple[jax.Array, jax.Array]:
         return cone_program.residuals(_conditions(problem, cone), *at)[:2]
 
-    def correct(problem: Problem, at: Any, misfits: Any) -> tuple[jax.Array, jax.Array]:
+    def correct(problem: Problem, at: PyTree, misfits: PyTree) -> tuple[jax.Array, jax.Array]:
         program = _conditions(problem, cone)
         response = cone_program.residuals(program, *at)[2]
         hessian = cone_program.hessian(program, response)
@@ -145,7 +145,7 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
     nd = problem.terms.kind.count(DRY)
     if problem.stretch is not None and problem.material.friction_spring is None:
         raise ValueError("stretch: expected None where the material has no friction_spring, got an array")
-    shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
+    shapes: dict[str, tuple[PyTree, tuple[int, ...]]] = {
         **({} if by_body else {"M": (problem.M, (nv, nv))}),
         "v": (problem.v, (nv,)),
         "f": (problem.f, (nv,)),

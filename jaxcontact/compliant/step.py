@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 from jaxcontact.arguments import check_array, check_positive, check_type
 from jaxcontact.compliant.nearest import Selection, info_of_all, material_of, selection_of
@@ -27,8 +28,13 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import BILATERAL, ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
 from jaxcontact.terms.constraints import check_sizes, constraint_terms_at
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-def assemble(model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bool = False) -> Problem:
+
+def assemble(
+    model: Model, state: State, tau: jax.Array, dt: float | jax.Array, *, by_body: bool = False
+) -> Problem:
     """Assemble the algebra of a step of a mechanism at a state; `by_body` where the mechanism suits that.
 
     Raises:
@@ -38,12 +44,12 @@ def assemble(model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bo
 
 
 def assemble_all(
-    model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bool = False
+    model: Model, state: State, tau: jax.Array, dt: float | jax.Array, *, by_body: bool = False
 ) -> tuple[Problem, FreeStep]:
     """Assemble a step as `assemble`, and the step without constraints."""
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
-    M: Any
+    M: PyTree
     if by_body:
         M, terms = Diagonal(values=free_masses(model).ravel()), rows_by_body(model, state)
     else:
@@ -53,7 +59,7 @@ def assemble_all(
 
 
 def assemble_nearest(
-    model: Model, state: State, tau: jax.Array, dt: Any, max_contacts: int
+    model: Model, state: State, tau: jax.Array, dt: float | jax.Array, max_contacts: int
 ) -> tuple[Problem, FreeStep, Selection]:
     """Assemble a step that sees the nearest contacts alone; return its free step and which those are."""
     check_sizes(model, state)
@@ -70,10 +76,10 @@ def _problem(
     model: Model,
     state: State,
     tau: jax.Array,
-    dt: Any,
-    M: Any,
+    dt: float | jax.Array,
+    M: PyTree,
     terms: ConstraintTerms,
-    kinematics: Any,
+    kinematics: PyTree,
 ) -> tuple[Problem, FreeStep]:
     if model.params.material is None:
         raise ValueError("params.material: expected a compliant.Material, got None")
@@ -106,13 +112,13 @@ def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
     return jnp.repeat(touched[:-1], 3 * dim - 3)
 
 
-@checked(controls="nu", dt=POSITIVE)
+@checked(dt=POSITIVE)
 def step(
     model: Model,
     state: State,
-    controls: jax.Array,
+    controls: Float[jax.Array, " nu"],
     *,
-    dt: Any,
+    dt: float | jax.Array,
     settings: Settings = DEFAULT,
     memory: StepMemory = START,
     applied: Applied | None = None,
@@ -191,7 +197,7 @@ def smoothed(model: Model, smoothing: jax.Array | float | None) -> Model:
     )
 
 
-def _check(model: Model, state: State, settings: Settings, memory: StepMemory, dt: Any) -> None:
+def _check(model: Model, state: State, settings: Settings, memory: StepMemory, dt: float | jax.Array) -> None:
     check_mechanism(model, state)
     check_type("settings", settings, Settings)
     check_type("memory", memory, StepMemory)
@@ -231,7 +237,7 @@ def _step(
     model: Model,
     state: State,
     tau: jax.Array,
-    dt: Any,
+    dt: float | jax.Array,
     settings: Settings,
     memory: StepMemory,
 ) -> tuple[State, StepInfo]:
@@ -276,13 +282,13 @@ def _step(
     return State(q=q, v=v, t=t), info.replace(status=info.status | motion_status)
 
 
-@checked(controls="T nu", dt=POSITIVE)
+@checked(dt=POSITIVE)
 def rollout(
     model: Model,
     state: State,
-    controls: jax.Array,
+    controls: Float[jax.Array, "T nu"],
     *,
-    dt: Any,
+    dt: float | jax.Array,
     settings: Settings = DEFAULT,
     memory: StepMemory = START,
     applied: Applied | None = None,
@@ -333,7 +339,7 @@ def _rollout(
     model: Model,
     state: State,
     inputs: _Inputs,
-    dt: Any,
+    dt: float | jax.Array,
     settings: Settings,
     memory: StepMemory,
 ) -> tuple[State, StepInfo]:
@@ -358,7 +364,7 @@ def first_memory(model: Model, state: State, memory: StepMemory = START) -> Step
     return memory.replace(forces=jnp.zeros(rows.shape, rows.dtype))
 
 
-def _moving_with(state: State, causes: Any) -> State:
+def _moving_with(state: State, causes: PyTree) -> State:
     """Give a state a derivative by whatever of `causes` is differentiated by, if only of zero.
 
     After a step it has one, and JAX would derive the step again when it finds out.

@@ -7,7 +7,7 @@ derivative of the flow; `simultaneous_crossing.py` has the corners. Page: docs/m
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.arguments import check_number, check_number_leaves, check_some
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import CROSS, UNUSED
-from jaxcontact.ess.inputs import Inputs
+from jaxcontact.ess.inputs import RunInputs
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
 from jaxcontact.ess.run import flow_info, run
@@ -30,6 +30,9 @@ from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.status import Info, Status, flag
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 
 class BDerivativeInfo(Info):
@@ -83,7 +86,7 @@ class PlannedRun(NamedTuple):
         corner_tol: s, within which crossings are one corner; None derives it from eps.
     """
 
-    inputs: Inputs
+    inputs: RunInputs
     crossed0: jax.Array
     plan: Plan
     eps: jax.Array
@@ -179,21 +182,21 @@ class Direction(Record):
     """
 
     x: jax.Array
-    params: Any = None
-    control: Any = None
+    params: PyTree = None
+    control: PyTree = None
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
+@checked(x0=check_some, control=check_number_leaves)
 def b_derivative(
     model: Model,
-    x0: jax.Array,
+    x0: Float[jax.Array, " n"],
     direction: jax.Array | Direction,
-    t0: Any,
-    t1: Any,
+    t0: float | Float[jax.Array, ""],
+    t1: float | Float[jax.Array, ""],
     *,
     settings: Settings,
-    control: Any = None,
-    crossed0: jax.Array | None = None,
+    control: PyTree = None,
+    crossed0: Bool[jax.Array, " m"] | None = None,
 ) -> tuple[jax.Array, BDerivativeInfo]:
     """Compute the one-sided derivative of the flow, lim (flow(x0 + r dx) - flow(x0)) / r for r -> 0+.
 
@@ -299,7 +302,7 @@ def _b_derivative(
     )
 
 
-def numbers_of(inputs: Inputs, direction: Direction) -> NumberRates:
+def numbers_of(inputs: RunInputs, direction: Direction) -> NumberRates:
     """Return the parts of a direction along params and control, zeros for None; raise if they do not fit."""
     return NumberRates(
         _tangent("direction.params", inputs.params, direction.params),

@@ -5,12 +5,13 @@ Page: docs/methods/event-selected.md.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number_leaves, check_positive, check_some, is_concrete
 from jaxcontact.ess.inputs import check
 from jaxcontact.ess.integrate import flow
@@ -20,22 +21,25 @@ from jaxcontact.front_door import checked
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
 ORDER = 3.0  # of the error in eps
 SAFETY = 0.8  # fraction of the width that the order predicts
 NARROWEST = 0.1  # fraction of its width to which a trial narrows a band
 TRIALS = 16  # runs of a choice; each narrows a band by 0.8 and more
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
+@checked(x0=check_some, control=check_number_leaves)
 def choose_bands(
     model: Model,
-    x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    x0: Float[jax.Array, " n"],
+    t0: float | Float[jax.Array, ""],
+    t1: float | Float[jax.Array, ""],
     *,
     settings: Settings,
-    control: Any = None,
-    crossed0: jax.Array | None = None,
+    control: PyTree = None,
+    crossed0: Bool[jax.Array, " m"] | None = None,
 ) -> tuple[jax.Array, FlowInfo]:
     """Choose bands as wide as `settings.tol` allows, from `settings.eps` downward.
 

@@ -7,7 +7,7 @@ Owns the guards that close and open contacts, the forces of closed contacts, and
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,9 @@ from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_gaps, contact_velocities
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 @checked()
@@ -81,8 +84,8 @@ def pack(state: State) -> jax.Array:
     return jnp.concatenate([state.q, state.v], axis=-1)
 
 
-@checked(x="... nq+nv", t=("...", check_number))
-def unpack(model: Model, x: jax.Array, t: Any) -> State:
+@checked(x="... nq+nv", t=check_number)
+def unpack(model: Model, x: jax.Array, t: float | Float[jax.Array, " ..."]) -> State:
     """Split a vector x = (q, v) into the state of a mechanism at time t; leading batch axes are kept."""
     nq = model.structure.num_positions
     return State(q=x[..., :nq], v=x[..., nq:], t=jnp.asarray(t, x.dtype))

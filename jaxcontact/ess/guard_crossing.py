@@ -37,7 +37,7 @@ NOTED_MISS = 0.015
 _ROOT_STEPS = 9  # safeguarded Newton steps from the middle of a part; the polynomial's root to round-off
 
 
-class Entry(NamedTuple):
+class FirstMeeting(NamedTuple):
     """The first meeting of a trial step with a guard: fraction theta (inf if none), guard, level of h."""
 
     theta: jax.Array
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 def find_entry(
     values: jax.Array, rate: jax.Array, armed: jax.Array, ready: jax.Array, eps: jax.Array
-) -> tuple[Entry, jax.Array]:
+) -> tuple[FirstMeeting, jax.Array]:
     """Find the first guard that a step meets, from guard values (5, m) at `SAMPLES`.
 
     A step meets a ready guard as it enters its band, h = -eps, and an armed one that has not yet left its
@@ -85,7 +85,7 @@ def find_entry(
         lambda: jnp.full_like(rate, jnp.inf),
     )
     guard = jnp.argmin(theta).astype(jnp.int32)
-    return Entry(theta[guard], guard, level[guard], jnp.any(hidden)), ready
+    return FirstMeeting(theta[guard], guard, level[guard], jnp.any(hidden)), ready
 
 
 def _root(values: jax.Array, level: jax.Array, low: jax.Array) -> jax.Array:

@@ -1,13 +1,13 @@
 """The arguments of a run, and the named errors for bad ones.
 
-Owns `Inputs` and the checks that can be made before a run: shapes and dtypes always, values if
+Owns `RunInputs` and the checks that can be made before a run: shapes and dtypes always, values if
 they are known. Entry: `check`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
 
 
-class Inputs(NamedTuple):
+class RunInputs(NamedTuple):
     """The arguments by which the outcome of a run can be differentiated."""
 
     params: PyTree
@@ -81,13 +81,13 @@ def check(
     settings: Settings,
     control: PyTree,
     crossed0: PyTree,
-) -> tuple[Inputs, jax.Array]:
+) -> tuple[RunInputs, jax.Array]:
     """Check the arguments of a run; return inputs and eps (m,) in one dtype, or raise a named error."""
     es = system_of(model)
     check_type("settings", settings, Settings)
     eps = settings.eps
     dtype = x0.dtype
-    inputs = Inputs(
+    inputs = RunInputs(
         _strong(model.params, dtype),
         _strong(control, dtype),
         jnp.asarray(x0),
@@ -179,7 +179,7 @@ def check_guards(name: str, m: int, guards: PyTree) -> jax.Array:
     return jnp.any((guards < 0) | (guards >= m))
 
 
-def _check_functions(es: EventSystem, inputs: Inputs) -> int:
+def _check_functions(es: EventSystem, inputs: RunInputs) -> int:
     """Count the guards; raise ValueError if field, guards, jump or rearm do not fit x0."""
     params, control, x0, t0, _ = inputs
     h = guards_at("x0", es, params, x0)
@@ -188,7 +188,9 @@ def _check_functions(es: EventSystem, inputs: Inputs) -> int:
     m = h.shape[0]
     if es.rearm is not None and len(es.rearm) != m:
         raise ValueError(f"rearm: expected shape ({m}, {m}) for {m} guards, got {np.shape(es.rearm)}")
-    calls: list[tuple[str, Any]] = [("field", lambda: es.xdot(t0, x0, jnp.zeros(m, bool), control, params))]
+    calls: list[tuple[str, PyTree]] = [
+        ("field", lambda: es.xdot(t0, x0, jnp.zeros(m, bool), control, params))
+    ]
     if es.jump is not None:
         calls.append(("jump", lambda: es.after(x0, jnp.int32(0), params)))
     for name, call in calls:
@@ -200,7 +202,7 @@ def _check_functions(es: EventSystem, inputs: Inputs) -> int:
     return m
 
 
-def _check_values(es: EventSystem, inputs: Inputs, eps: jax.Array, crossed0: jax.Array | None) -> None:
+def _check_values(es: EventSystem, inputs: RunInputs, eps: jax.Array, crossed0: jax.Array | None) -> None:
     if not np.all(np.isfinite(np.asarray(inputs.x0))):
         raise ValueError("x0: expected finite numbers, got NaN or inf")
     t0, t1 = float(inputs.t0), float(inputs.t1)

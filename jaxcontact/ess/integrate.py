@@ -7,15 +7,15 @@ Page: docs/methods/event-selected.md.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_number_leaves, check_some
 from jaxcontact.ess.b_derivative import PlannedRun, corner_width, one_sided_end
-from jaxcontact.ess.inputs import Inputs, allowed_error
+from jaxcontact.ess.inputs import RunInputs, allowed_error
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import end_state, replay
 from jaxcontact.ess.run import FlowInfo, flow_info, list_events, run
@@ -25,6 +25,9 @@ from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 
 class EventTrajectory(Record):
@@ -55,16 +58,16 @@ class EventTrajectory(Record):
     status: jax.Array
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
+@checked(x0=check_some, control=check_number_leaves)
 def integrate(
     model: Model,
-    x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    x0: Float[jax.Array, " n"],
+    t0: float | Float[jax.Array, ""],
+    t1: float | Float[jax.Array, ""],
     *,
     settings: Settings,
-    control: Any = None,
-    crossed0: jax.Array | None = None,
+    control: PyTree = None,
+    crossed0: Bool[jax.Array, " m"] | None = None,
 ) -> EventTrajectory:
     """Compute the trajectory of an event-selected system, through any number of crossings.
 
@@ -109,16 +112,16 @@ def integrate(
     return _trajectory(model.system, inputs, crossed0, plan, settings.max_events)
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
+@checked(x0=check_some, control=check_number_leaves)
 def flow(
     model: Model,
-    x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    x0: Float[jax.Array, " n"],
+    t0: float | Float[jax.Array, ""],
+    t1: float | Float[jax.Array, ""],
     *,
     settings: Settings,
-    control: Any = None,
-    crossed0: jax.Array | None = None,
+    control: PyTree = None,
+    crossed0: Bool[jax.Array, " m"] | None = None,
 ) -> tuple[jax.Array, FlowInfo]:
     """Compute the state at t1 of the trajectory that `integrate` computes, without the trajectory.
 
@@ -171,7 +174,7 @@ def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> Flo
 
 @functools.partial(jit, static_argnums=(0, 4))
 def _trajectory(
-    es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan, max_events: int
+    es: EventSystem, inputs: RunInputs, crossed0: jax.Array, plan: Plan, max_events: int
 ) -> EventTrajectory:
     _, t, x, crossed = replay(es, inputs, crossed0, plan)
     order, _, at = list_events(plan, max_events)

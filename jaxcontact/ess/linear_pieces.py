@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_number_leaves, check_some
 from jaxcontact.ess.b_derivative import (
     BDerivativeInfo,
@@ -33,6 +33,9 @@ from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 MAX_PIECES = 5040  # orders that are enumerated, 7!; one takes about as long as a b_derivative per direction
 ROUNDING = 1e4  # eps of the largest lead: a lead below is zero whatever the direction
@@ -73,17 +76,17 @@ class LinearPieces(Record):
         return self.replace(jacobians=slopes[:, None], offsets=self.offsets @ by_end[:, None])
 
 
-@checked(x0=("n", check_some), t0="", t1="", crossed0="bool m", control=check_number_leaves)
+@checked(x0=check_some, control=check_number_leaves)
 def one_sided_jacobian(
     model: Model,
-    x0: jax.Array,
-    t0: Any,
-    t1: Any,
+    x0: Float[jax.Array, " n"],
+    t0: float | Float[jax.Array, ""],
+    t1: float | Float[jax.Array, ""],
     *,
     settings: Settings,
     basis: jax.Array | Direction | None = None,
-    control: Any = None,
-    crossed0: jax.Array | None = None,
+    control: PyTree = None,
+    crossed0: Bool[jax.Array, " m"] | None = None,
 ) -> tuple[LinearPieces, BDerivativeInfo]:
     """Compute the linear pieces of the B-derivative of the flow, and the cones of directions that take them.
 

@@ -16,7 +16,7 @@ from jax import lax
 from jaxcontact._pytree import PyTree
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import CROSS, ENTER, SMOOTH, UNUSED
-from jaxcontact.ess.inputs import Inputs
+from jaxcontact.ess.inputs import RunInputs
 from jaxcontact.ess.plan import Plan
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.precision import all_digits, jit
@@ -74,14 +74,14 @@ def rows(plan: Plan) -> tuple[jax.Array, ...]:
 
 
 @functools.partial(jax.checkpoint, static_argnums=0)
-def _repeat(es: EventSystem, inputs: Inputs, carry: PyTree, row: PyTree) -> PyTree:
+def _repeat(es: EventSystem, inputs: RunInputs, carry: PyTree, row: PyTree) -> PyTree:
     t, x, crossed = carry
     return one_step(es, inputs.params, inputs.control, t, x, crossed, row)
 
 
 @functools.partial(jit, static_argnums=0)
 def replay(
-    es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan
+    es: EventSystem, inputs: RunInputs, crossed0: jax.Array, plan: Plan
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Repeat a run; return its end x1 (n,), and t (N + 1,), x (N + 1, n), crossed (N + 1, m) of all rows."""
 
@@ -104,7 +104,7 @@ def replay(
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def end_state(es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan) -> jax.Array:
+def end_state(es: EventSystem, inputs: RunInputs, crossed0: jax.Array, plan: Plan) -> jax.Array:
     """Return the end of a run from the plan, with the derivative of its replay."""
     return plan.x
 

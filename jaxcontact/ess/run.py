@@ -10,7 +10,7 @@ from jax import lax
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.ess.event_step import CROSS, FlowSetting
-from jaxcontact.ess.inputs import Inputs, bad_settings, check, start_mask
+from jaxcontact.ess.inputs import RunInputs, bad_settings, check, start_mask
 from jaxcontact.ess.plan import Plan, make_plan
 from jaxcontact.ess.settings import Settings
 from jaxcontact.mechanics.event_system import EventSystem
@@ -72,7 +72,7 @@ def list_events(plan: Plan, max_events: int) -> tuple[jax.Array, jax.Array, jax.
 @functools.partial(jit, static_argnums=(0, 5, 6))
 def _planned(
     es: EventSystem,
-    inputs: Inputs,
+    inputs: RunInputs,
     eps: jax.Array,
     ode: DormandPrince,
     crossed0: jax.Array | None,
@@ -96,7 +96,7 @@ def run(
     settings: Settings,
     control: PyTree,
     crossed0: jax.Array | None,
-) -> tuple[Inputs, jax.Array, Plan, jax.Array]:
+) -> tuple[RunInputs, jax.Array, Plan, jax.Array]:
     """Check the arguments and run; return inputs, mask at the start, plan and band half widths (m,)."""
     inputs, eps = check(model, x0, t0, t1, settings, control, crossed0)
     ode = DormandPrince() if settings.ode is None else settings.ode

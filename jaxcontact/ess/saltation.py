@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -25,18 +25,19 @@ from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
 
-@checked(
-    guard="int", x=("n", check_some), crossed="bool m", t=("", check_number), control=check_number_leaves
-)
+
+@checked(x=check_some, t=check_number, control=check_number_leaves)
 def saltation_matrix(
     model: Model,
-    x: jax.Array,
-    guard: Any,
-    crossed: jax.Array,
+    x: Float[jax.Array, " n"],
+    guard: int | Int[jax.Array, ""],
+    crossed: Bool[jax.Array, " m"],
     *,
-    t: Any = 0.0,
-    control: Any = None,
+    t: float | Float[jax.Array, ""] = 0.0,
+    control: PyTree = None,
 ) -> jax.Array:
     """Compute the map (n, n) of one crossing: X = DJ + (f_after - DJ f_before) Dh / (Dh f_before).
 
@@ -87,21 +88,15 @@ def _saltation(
     return jumped + rise[:, None] * gradient[None, :] / jnp.sum(gradient * f_before)
 
 
-@checked(
-    order=check_entries,
-    x_corner=("n", check_some),
-    crossed="bool m",
-    t=("", check_number),
-    control=check_number_leaves,
-)
+@checked(order=check_entries, x_corner=check_some, t=check_number, control=check_number_leaves)
 def ordering_map(
     model: Model,
-    x_corner: jax.Array,
+    x_corner: Float[jax.Array, " n"],
     order: jax.Array | Sequence[int],
     *,
-    crossed: jax.Array | None = None,
-    t: Any = 0.0,
-    control: Any = None,
+    crossed: Bool[jax.Array, " m"] | None = None,
+    t: float | Float[jax.Array, ""] = 0.0,
+    control: PyTree = None,
 ) -> jax.Array:
     """Compute the first-order map (n, n) of crossing guards at one corner in a given order.
 
@@ -172,21 +167,15 @@ class _ScaledGuards:
         return h * jnp.asarray(self.factors, h.dtype)
 
 
-@checked(
-    states=("k n", check_some),
-    eps=POSITIVE,
-    crossed="bool m",
-    t=("", check_number),
-    control=check_number_leaves,
-)
+@checked(states=check_some, eps=POSITIVE, t=check_number, control=check_number_leaves)
 def rescale_guards(
     model: Model,
-    states: jax.Array,
+    states: Float[jax.Array, "k n"],
     *,
     eps: float,
-    crossed: jax.Array | None = None,
-    t: float = 0.0,
-    control: Any = None,
+    crossed: Bool[jax.Array, " m"] | None = None,
+    t: float | Float[jax.Array, ""] = 0.0,
+    control: PyTree = None,
 ) -> Model:
     """Scale the guards of a system to h_k eps / mu_k, mu_k the largest |Dh_k f| over some states.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import jax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_choice, check_not_negative, check_positive, check_rows
@@ -40,10 +40,10 @@ class Settings(Record):
         max_events: bound on crossings.
     """
 
-    eps: Any
+    eps: float | jax.Array
     ode: DormandPrince | None = None
-    tol: Any = None
-    corner_tol: Any = None
+    tol: float | jax.Array | None = None
+    corner_tol: float | jax.Array | None = None
     corner: str = static(default="smooth")
     max_steps: int = static(default=MAX_STEPS)
     max_events: int = static(default=MAX_EVENTS)

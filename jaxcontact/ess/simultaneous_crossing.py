@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.batching.bounded_loop import bounded_loop
-from jaxcontact.ess.inputs import Inputs
+from jaxcontact.ess.inputs import RunInputs
 from jaxcontact.mechanics.event_system import EventSystem
 
 
@@ -68,7 +68,7 @@ class Corner(NamedTuple):
 
 def across_corner(
     es: EventSystem,
-    inputs: Inputs,
+    inputs: RunInputs,
     direction: NumberRates,
     point: CornerPoint,
     members: jax.Array,

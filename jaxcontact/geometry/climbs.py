@@ -5,12 +5,11 @@ Deep bodies have several best directions, and the polytope may have found anothe
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.geometry.features import (
     SLIVER,
@@ -178,7 +177,7 @@ def _climb(
     none = Feature(jnp.zeros((3, 2), jnp.int32), jnp.asarray(-1, jnp.int32), jnp.asarray(-1, jnp.int32))
     best = none, start, jnp.asarray(-jnp.inf, start.dtype)
 
-    def climb(count: jax.Array, carry: Any) -> Any:
+    def climb(count: jax.Array, carry: PyTree) -> PyTree:
         corners, normal, best = carry
         _, index = support(couple, normal)
         four = jnp.concatenate([index[None], corners])

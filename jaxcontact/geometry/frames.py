@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,9 @@ import numpy as np
 from jaxcontact.algebra import rotations
 from jaxcontact.front_door import checked
 from jaxcontact.geometry.shapes import WORLD, Constants, Shape
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 @checked()
@@ -25,15 +28,15 @@ def rows(array: jax.Array, index: Sequence[int]) -> jax.Array:
     return array[np.array(index)]
 
 
-@checked(matrices="k m n", vectors="k n")
-def products(matrices: jax.Array, vectors: jax.Array) -> jax.Array:
+@checked()
+def products(matrices: Float[jax.Array, "k m n"], vectors: Float[jax.Array, "k n"]) -> jax.Array:
     """Multiply A_k x_k (k, m) of (k, m, n) and (k, n), entry by entry: small batched products are slow."""
     terms = [matrices[:, :, j] * vectors[:, j, None] for j in range(vectors.shape[1])]
     return sum(terms[1:], terms[0])
 
 
-@checked(normal="2 | 3")
-def tangent_frame(normal: jax.Array) -> jax.Array:
+@checked()
+def tangent_frame(normal: Float[jax.Array, " 2"] | Float[jax.Array, " 3"]) -> jax.Array:
     """Compute tangents (dim - 1, dim) that complete a unit normal (dim,) to a right-handed frame."""
     if normal.shape[0] == 2:
         return jnp.stack([normal[1], -normal[0]])[None, :]

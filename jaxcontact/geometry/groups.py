@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.selection import smallest
 from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
@@ -27,7 +28,7 @@ from jaxcontact.geometry.shapes import Constants, Cylinder, Ellipsoid, HalfSpace
 from jaxcontact.geometry.support import Core, Couple, bound_gap, cores_in_bodies, place_core
 
 
-class World(NamedTuple):
+class PlacedBodies(NamedTuple):
     """The frames of the bodies, the balls placed in the world, and the numbers that shapes read by name."""
 
     dim: int
@@ -37,7 +38,7 @@ class World(NamedTuple):
     constants: Constants
     balls: Balls | None
 
-    def polytopes(self, shapes: Sequence[Shape]) -> Polytope:
+    def polytopes(self, shapes: Sequence[Any]) -> Polytope:
         """Place shapes of one topology in the world; axis 0 is the shape."""
         distinct = list(dict.fromkeys(shapes))
         frames = frames_of(owners(distinct, self.bodies), self.positions, self.orientations)
@@ -46,21 +47,21 @@ class World(NamedTuple):
         return Polytope(*(rows(column, index) for column in solids))
 
 
-def balls_on_planes(world: World, index: Sequence[int], planes: Sequence[HalfSpace]) -> Rows:
+def balls_on_planes(world: PlacedBodies, index: Sequence[int], planes: Sequence[HalfSpace]) -> Rows:
     """Compute the contacts of balls, by their indices, with half-spaces."""
     assert world.balls is not None
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     return touch_plane(rows(world.balls.centre, index), rows(world.balls.radius, index), normal, offset)
 
 
-def balls_on_balls(world: World, first: Sequence[int], second: Sequence[int]) -> Rows:
+def balls_on_balls(world: PlacedBodies, first: Sequence[int], second: Sequence[int]) -> Rows:
     """Compute the contacts of balls with balls, by their indices."""
     assert world.balls is not None
     return touch_ball(world.balls, first, second)
 
 
 def balls_on_polytopes(
-    world: World, index: Sequence[int], shapes: Sequence[Shape], kind: Topology, swapped: bool
+    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Any], kind: Topology, swapped: bool
 ) -> Rows:
     """Compute the contacts of balls with polytopes of one topology."""
     assert world.balls is not None
@@ -78,7 +79,7 @@ def balls_on_polytopes(
 
 
 def polytopes_on_polytopes(
-    world: World, first: Sequence[Shape], second: Sequence[Shape], kind_a: Topology, kind_b: Topology
+    world: PlacedBodies, first: Sequence[Shape], second: Sequence[Shape], kind_a: Topology, kind_b: Topology
 ) -> Rows:
     """Compute the contacts of pairs of polytopes, all of the same two topologies."""
     a = world.polytopes(first)
@@ -87,7 +88,7 @@ def polytopes_on_polytopes(
 
 
 def nearest_polytopes(
-    world: World,
+    world: PlacedBodies,
     first: Sequence[Shape],
     second: Sequence[Shape],
     kind_a: Topology,
@@ -126,7 +127,7 @@ class _Cores(NamedTuple):
     orientation: jax.Array
 
 
-def _cores(world: World, shapes: Sequence[Shape], count: int) -> _Cores:
+def _cores(world: PlacedBodies, shapes: Sequence[Any], count: int) -> _Cores:
     distinct = list(dict.fromkeys(shapes))
     index = [distinct.index(shape) for shape in shapes]
     cores, radii = cores_in_bodies(distinct, count, world.constants, world.positions.dtype)
@@ -135,7 +136,11 @@ def _cores(world: World, shapes: Sequence[Shape], count: int) -> _Cores:
 
 
 def cores_on_cores(
-    world: World, first: Sequence[Shape], second: Sequence[tuple[Shape, bool]], count_a: int, count_b: int
+    world: PlacedBodies,
+    first: Sequence[Shape],
+    second: Sequence[tuple[Shape, bool]],
+    count_a: int,
+    count_b: int,
 ) -> Rows:
     """Compute the contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
     a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
@@ -143,7 +148,7 @@ def cores_on_cores(
 
 
 def nearest_cores(
-    world: World,
+    world: PlacedBodies,
     first: Sequence[Shape],
     second: Sequence[tuple[Shape, bool]],
     count_a: int,
@@ -211,7 +216,7 @@ def _swap(contacts: Rows) -> Rows:
     return contacts[1], contacts[0], contacts[2], -contacts[3]
 
 
-def _flat(contacts: Any) -> Rows:
+def _flat(contacts: PyTree) -> Rows:
     """Reshape (pairs, contacts, ...) to (pairs * contacts, ...)."""
     point, point_b, phi, normal = (column.reshape(-1, *column.shape[2:]) for column in contacts)
     return point, point_b, phi, normal
@@ -235,7 +240,7 @@ def _sizes(shape: Cylinder | Ellipsoid, constants: Constants, dtype: jax.typing.
     return jnp.stack([jnp.asarray(constants[name], dtype) for name in (shape.radius, shape.half_length)])
 
 
-def _place_round(world: World, shapes: Sequence[Any]) -> _Round:
+def _place_round(world: PlacedBodies, shapes: Sequence[Any]) -> _Round:
     dtype, constants = world.positions.dtype, world.constants
     distinct = list(dict.fromkeys(shapes))
     index = np.array([distinct.index(shape) for shape in shapes])
@@ -249,7 +254,7 @@ def _place_round(world: World, shapes: Sequence[Any]) -> _Round:
 
 
 def balls_on_round(
-    world: World, index: Sequence[int], shapes: Sequence[Shape], kind: type, swapped: bool
+    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Any], kind: type, swapped: bool
 ) -> Rows:
     """Compute the contacts of balls with cylinders, or with ellipsoids."""
     assert world.balls is not None
@@ -263,7 +268,9 @@ def balls_on_round(
     return _swap(contacts) if swapped else contacts
 
 
-def hulls_on_planes(world: World, shapes: Sequence[Shape], planes: Sequence[HalfSpace], count: int) -> Rows:
+def hulls_on_planes(
+    world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace], count: int
+) -> Rows:
     """Compute the contacts of hulls of many corners with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     hulls = _cores(world, shapes, count)
@@ -272,7 +279,9 @@ def hulls_on_planes(world: World, shapes: Sequence[Shape], planes: Sequence[Half
     )
 
 
-def round_on_planes(world: World, shapes: Sequence[Shape], planes: Sequence[HalfSpace], kind: type) -> Rows:
+def round_on_planes(
+    world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type
+) -> Rows:
     """Compute the contacts of the lowest points of cylinders (one per rim) or ellipsoids with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     solids = _place_round(world, shapes)

@@ -40,7 +40,7 @@ CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2,
 BOX_FACES = np.array([(0, 2, 4), (1, 3, 5), (0, 1, 4), (2, 3, 6), (0, 1, 2), (4, 5, 6)], np.int32)
 
 
-class Nearest(NamedTuple):
+class NearestPoints(NamedTuple):
     """The signed distance of two cores, the unit direction from b to a, the nearest points."""
 
     gap: jax.Array
@@ -165,7 +165,7 @@ def _beside_edge(couple: Couple, feature: Feature, normal: jax.Array) -> jax.Arr
     return jnp.where(feature.rank == 1, starts[best], normal)
 
 
-def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
+def _points(couple: Couple, feature: Feature, normal: jax.Array) -> NearestPoints:
     """Compute the gap along a direction, and points of a and b on a feature that are that far apart."""
     corner, first, second = spans(couple, feature)
     rounds, _ = round_support(couple.ellipsoids, normal)
@@ -192,10 +192,10 @@ def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
     on_b = on_b + jnp.where(feature.disc == 1, shift, 0.0)
     # If flat parts have several nearest points, those of a and b may differ sideways.
     sideways = on_a - on_b + height * normal
-    return Nearest(-height, normal, on_a - 0.5 * sideways, on_b + 0.5 * sideways)
+    return NearestPoints(-height, normal, on_a - 0.5 * sideways, on_b + 0.5 * sideways)
 
 
-def nearest_points(couple: Couple, has_round: bool = True) -> Nearest:
+def nearest_points(couple: Couple, has_round: bool = True) -> NearestPoints:
     """Compute the signed distance of two cores, its direction and the nearest points.
 
     Without `has_round` neither core has an ellipsoid, and the program is shorter.

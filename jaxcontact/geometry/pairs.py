@@ -11,12 +11,13 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count
 from jaxcontact.front_door import checked
 from jaxcontact.geometry import groups
@@ -31,6 +32,7 @@ from jaxcontact.geometry.shapes import (
     WORLD,
     Box,
     Capsule,
+    Constants,
     ConvexMesh,
     Cylinder,
     Disc,
@@ -43,6 +45,9 @@ from jaxcontact.geometry.shapes import (
     Sphere,
 )
 from jaxcontact.geometry.support import num_vertices
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 BALLS = (Point, Points, Disc, Sphere)
 POLYTOPES = (Capsule, Box, Polygon, ConvexMesh)
@@ -113,7 +118,7 @@ def _has_closed_form(a: Shape, b: Shape) -> bool:
     )
 
 
-def _in_order(dim: int, a: Shape, b: Shape) -> tuple[Family | None, Any, Any, bool]:
+def _in_order(dim: int, a: Shape, b: Shape) -> tuple[Family | None, Shape, Shape, bool]:
     """Order the shapes of a pair; return its family, the two shapes and whether they are swapped."""
     family = _family(dim, a, b)
     if family is None and not isinstance(a, HalfSpace):
@@ -234,7 +239,7 @@ def _seen_as_balls(family: Family | None, a: Shape, b: Shape) -> list[Shape]:
 
 
 # A member of a group: the index of its first contact among all contacts, its first and second shape or ball.
-_Members = list[tuple[int, Any, Any]]
+_Members = list[tuple[int, PyTree, PyTree]]
 _COMPUTE: dict[Family, Callable[..., Rows]] = {
     Family.BALL_PLANE: groups.balls_on_planes,
     Family.BALL_BALL: groups.balls_on_balls,
@@ -247,7 +252,7 @@ _COMPUTE: dict[Family, Callable[..., Rows]] = {
 }
 
 
-def _kind(dim: int, family: Family | None, a: Shape, b: Shape, swapped: bool) -> tuple[Any, ...]:
+def _kind(dim: int, family: Family | None, a: Shape, b: Shape, swapped: bool) -> tuple[PyTree, ...]:
     """Collect the static properties that pairs of a family must share to be computed together."""
     if family is Family.BALL_POLYTOPE:
         return topology(dim, b), swapped
@@ -264,9 +269,9 @@ def _kind(dim: int, family: Family | None, a: Shape, b: Shape, swapped: bool) ->
 
 def _gather(
     dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...], start: Mapping[str, int]
-) -> dict[tuple[Any, ...], _Members]:
+) -> dict[tuple[PyTree, ...], _Members]:
     """Group the pairs, or the balls of pairs, whose contacts are computed together."""
-    members_of_group: dict[tuple[Any, ...], _Members] = {}
+    members_of_group: dict[tuple[PyTree, ...], _Members] = {}
     count = 0
     for name_a, name_b in pairs:
         family, a, b, swapped = _in_order(dim, shapes[name_a], shapes[name_b])
@@ -292,7 +297,7 @@ def _gather(
 
 
 def _most_pairs(
-    dim: int, family: Family | None, first: Any, second: Any, max_pairs: int | None
+    dim: int, family: Family | None, first: PyTree, second: PyTree, max_pairs: int | None
 ) -> int | None:
     """Choose the number of pairs of a family and two kinds that get their contacts; None for all."""
     if family is Family.CONVEX:
@@ -305,15 +310,15 @@ def _most_pairs(
     return 2 * max_pairs if capsules else max_pairs
 
 
-@checked(positions="nb dim", orientations="nb dim dim", max_pairs=check_count)
+@checked(max_pairs=check_count)
 def candidates(
     dim: int,
     bodies: tuple[str, ...],
     shapes: Mapping[str, Shape],
     pairs: tuple[tuple[str, str], ...],
-    positions: jax.Array,
-    orientations: jax.Array,
-    constants: Mapping[str, Any],
+    positions: Float[jax.Array, "nb dim"],
+    orientations: Float[jax.Array, "nb dim dim"],
+    constants: Constants,
     max_pairs: int | None = None,
 ) -> Candidates:
     """Compute the gaps and frames of the candidate contacts, in the order of `pairs`; see `max_pairs`.
@@ -340,9 +345,9 @@ def candidates(
     balls: Balls | None = None
     if ball_shapes:
         balls = place_balls(dim, bodies, shapes, tuple(ball_shapes), positions, orientations, constants)
-    world = groups.World(dim, bodies, positions, orientations, constants, balls)
+    world = groups.PlacedBodies(dim, bodies, positions, orientations, constants, balls)
     rows_of_groups, gaps_of_groups, left_out = [], [], jnp.asarray(False)
-    computed: list[Any] = []  # places of the contacts that are computed, by group
+    computed: list[PyTree] = []  # places of the contacts that are computed, by group
     places: list[np.ndarray] = []
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)

@@ -7,12 +7,13 @@ Support functions give the separation of the polytopes. Entry: `touch_polytopes`
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.geometry.frames import dot
 from jaxcontact.geometry.polytopes import Polytope, Topology, rounding_of, signed_distance, touching_within
 
@@ -87,7 +88,7 @@ def segments_apart(a: Polytope, b: Polytope) -> jax.Array:
         positive = denominator > 0.0
         return jnp.where(positive, jnp.clip(numerator / jnp.where(positive, denominator, 1.0), 0.0, 1.0), 0.0)
 
-    def square(on_a: Any, on_b: Any) -> jax.Array:
+    def square(on_a: PyTree, on_b: PyTree) -> jax.Array:
         apart = between + on_a * first - on_b * second
         return dot(apart, apart)
 

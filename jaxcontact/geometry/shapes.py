@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count, check_number, check_some
 from jaxcontact.front_door import checked
 
@@ -167,7 +168,7 @@ ON_HULL = 1e-9  # of the size; rounding may put a corner of a hull this deep ins
 
 
 @checked()
-def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str, Any]) -> None:
+def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Constants) -> None:
     """Raise ValueError if a constant that a shape names is missing, or has the wrong array shape."""
     for shape in shapes:
         count = getattr(shape, "count", 0)
@@ -196,7 +197,7 @@ def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str,
 
 
 @checked(vertices=(check_number, check_some))
-def hull_faces(vertices: Any) -> tuple[tuple[int, int, int], ...]:
+def hull_faces(vertices: PyTree) -> tuple[tuple[int, int, int], ...]:
     """Find the faces of a `ConvexMesh`: triangles of the hull of `vertices`, counter-clockwise from outside.
 
     A vertex on the hull up to rounding, such as one of two that nearly coincide, may belong to no face.

@@ -51,6 +51,8 @@ from jaxcontact.impact.laws.contact_space import ImpactInfo as ImpactInfo
 from jaxcontact.impact.laws.every_outcome import OutcomesInfo as OutcomesInfo
 from jaxcontact.impact.laws.every_outcome import outcomes as outcomes
 from jaxcontact.impact.laws.kelvin_voigt import CompliantInfo as CompliantInfo
+from jaxcontact.impact.laws.kelvin_voigt import ImpactEnd as ImpactEnd
+from jaxcontact.impact.laws.kelvin_voigt import StiffSolver as StiffSolver
 from jaxcontact.impact.laws.kelvin_voigt import kelvin_voigt as kelvin_voigt
 from jaxcontact.impact.laws.orders import Sequences as Sequences
 from jaxcontact.impact.laws.orders import UniqueOrder as UniqueOrder

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -30,7 +29,7 @@ def of_numbers(tree: PyTree) -> str:
     return digest.hexdigest()
 
 
-def of_program(traced: Any) -> str:
+def of_program(traced: jax.stages.Traced) -> str:
     """Hash `jax.jit(f).trace(...)`: all operations of f, with the numbers that f closes over.
 
     The hash does not see the code of a host callback, nor data that f reads while it runs.

@@ -9,10 +9,12 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_not_negative, check_number, check_some
 from jaxcontact.front_door import checked
 from jaxcontact.io.atomic_files import replace_file
@@ -31,7 +33,7 @@ class FrictionProblem(NamedTuple):
         dim: rows per contact, 2 or 3.
     """
 
-    W: Any
+    W: PyTree
     q: np.ndarray
     mu: np.ndarray
     dim: int
@@ -63,7 +65,7 @@ def load_friction_problem(path: str | os.PathLike[str]) -> FrictionProblem:
         ) from trouble
 
 
-def _check_matrices(name: str, value: Any) -> None:
+def _check_matrices(name: str, value: object) -> None:
     """Raise TypeError or ValueError unless W is a matrix of finite numbers or a pair (M, J) of them."""
     for matrix in value if isinstance(value, tuple | list) else [value]:
         check_number(name, matrix)
@@ -71,7 +73,7 @@ def _check_matrices(name: str, value: Any) -> None:
 
 @checked(W=_check_matrices, q=(check_number, check_some), mu=check_not_negative)
 def save_friction_problem(
-    path: str | os.PathLike[str], W: Any, q: Any, mu: Any, *, dim: int = 3, title: str = ""
+    path: str | os.PathLike[str], W: PyTree, q: PyTree, mu: PyTree, *, dim: int = 3, title: str = ""
 ) -> None:
     """Write a friction problem as Siconos and FCLIB read it; the file is complete or not written at all.
 
@@ -124,7 +126,9 @@ def _numbers(values: np.ndarray) -> str:
     return " ".join(f"{value:.17e}" for value in values)
 
 
-def _condense(mass: np.ndarray, columns: np.ndarray, force: np.ndarray, bias: np.ndarray) -> tuple[Any, Any]:
+def _condense(
+    mass: np.ndarray, columns: np.ndarray, force: np.ndarray, bias: np.ndarray
+) -> tuple[PyTree, PyTree]:
     """Turn M, H, f, w into (M, J) and q."""
     return (mass, columns.T), columns.T @ np.linalg.solve(mass, force) + bias
 
@@ -215,7 +219,7 @@ def _parse_sparse(words: Iterator[str], m: int, n: int) -> np.ndarray:
     return matrix
 
 
-def _hdf5() -> Any:
+def _hdf5() -> ModuleType:
     try:
         import h5py
     except ModuleNotFoundError as trouble:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_integer
 from jaxcontact.front_door import anything, checked
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
 from jaxcontact.io.mjcf_loops import stiffen_loops
-from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, Geometry, geometry_of, suggested_contacts
+from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, FileFrames, Geometry, geometry_of, suggested_contacts
 from jaxcontact.io.mjcf_softness import scaled_springs
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
@@ -122,7 +123,7 @@ def _check_options(unsupported: str, max_hull_vertices: int | None) -> None:
         check_integer("max_hull_vertices", max_hull_vertices, FEWEST_CORNERS)
 
 
-def _bodies_params(mj: mujoco.MjModel, tree: Tree, frames: Frames) -> Params:
+def _bodies_params(mj: mujoco.MjModel, tree: Tree, frames: FileFrames) -> Params:
     """Collect the numbers of bodies and joints."""
     # `device_put`, for `asarray` would compile a program for each shape of these numbers.
     params = Params(
@@ -200,13 +201,13 @@ def _check_numbers(params: Params, state: State) -> None:
         raise ValueError(f"source: numbers of the file are NaN, in {', '.join(bad)}")
 
 
-def _reference_frames(mj: mujoco.MjModel, planar: bool) -> Frames:
+def _reference_frames(mj: mujoco.MjModel, planar: bool) -> FileFrames:
     """Compute the frames of the world and all bodies at the reference."""
     mujoco = mujoco_package("load_mjcf")
     data = mujoco.MjData(mj)
     data.qpos[:] = mj.qpos0
     mujoco.mj_kinematics(mj, data)
-    return Frames(np.array(data.xmat).reshape(-1, 3, 3), np.array(data.xpos), planar)
+    return FileFrames(np.array(data.xmat).reshape(-1, 3, 3), np.array(data.xpos), planar)
 
 
 def _gravity(mj: mujoco.MjModel) -> np.ndarray:
@@ -227,7 +228,7 @@ def _state(mj: mujoco.MjModel, keyframe: str | int | None) -> State:
     return State(q=jax.device_put(np.array(q)), v=jax.device_put(np.array(v)), t=jax.device_put(np.array(t)))
 
 
-def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
+def _in_plane(tree: PyTree, params: Params, turns: np.ndarray) -> Params:
     """Return the numbers of the planar robot, with body axes parallel to the world's at the reference."""
     numbers = params.tree
     owners = [joint.body for joint in tree.joints]
@@ -246,7 +247,7 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
         raise ValueError("planar: a weld (equality) is not supported in the plane; load the robot in space")
     parent_turns = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
 
-    def in_new_axes(rotations: np.ndarray, x: Any) -> Any:
+    def in_new_axes(rotations: np.ndarray, x: PyTree) -> PyTree:
         return jax.device_put(np.einsum("nab,nb->na", rotations, x))
 
     tensors = np.einsum("nab,nbc,ndc->nad", turns, params.inertia, turns)
@@ -273,7 +274,7 @@ def _turns_of(tree: Tree, turns: np.ndarray) -> np.ndarray:
     return np.concatenate([turns, np.eye(3)[None]])[bodies]
 
 
-def _anchors_in_plane(tree: Any, numbers: Any, turns: np.ndarray) -> Any:
+def _anchors_in_plane(tree: PyTree, numbers: PyTree, turns: np.ndarray) -> PyTree:
     """Return the points that loops make coincide, in the body axes of the planar robot."""
     anchors = np.array(numbers.loop_anchor)
     for k, loop in enumerate(tree.loops):

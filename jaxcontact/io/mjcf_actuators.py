@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +21,7 @@ ACTUATORS = {"dyntype": ("none",), "gaintype": ("fixed",), "biastype": ("none", 
 LAGS = ("filter", "filterexact")  # of dyntype; without them the control acts at once
 
 
-def word_of(kind: str, value: Any) -> str:
+def word_of(kind: str, value: int) -> str:
     """Return MuJoCo's word for a value of one of its enumerations."""
     return _as_word(getattr(mujoco_package("load_mjcf"), f"mjt{kind}")(int(value)))
 
@@ -31,7 +32,7 @@ def words(kind: str) -> list[str]:
     return [_as_word(member) for member in members]
 
 
-def _as_word(member: Any) -> str:
+def _as_word(member: enum.Enum) -> str:
     return str(member.name.partition("_")[2].lower())
 
 

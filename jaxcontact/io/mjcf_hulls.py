@@ -15,14 +15,14 @@ FEWEST_CORNERS = 4  # smallest number of corners of a solid, a tetrahedron
 CHUNK = 4096  # points whose distances to all faces are computed at once; limits memory
 
 
-class Hull(NamedTuple):
+class FileHull(NamedTuple):
     """The corners (n, 3) of a convex hull, and the distance of its surface from that of the whole mesh, m."""
 
     corners: np.ndarray
     displacement: float
 
 
-def hull_of(points: np.ndarray, max_vertices: int | None = None) -> Hull:
+def hull_of(points: np.ndarray, max_vertices: int | None = None) -> FileHull:
     """Compute the convex hull of points (n, 3), with at most `max_vertices` corners.
 
     Raises:
@@ -30,9 +30,9 @@ def hull_of(points: np.ndarray, max_vertices: int | None = None) -> Hull:
     """
     corners = _corners(np.asarray(points, float))
     if max_vertices is None or len(corners) <= max_vertices:
-        return Hull(corners, 0.0)
+        return FileHull(corners, 0.0)
     thin = _corners(_farthest_first(corners, max_vertices))
-    return Hull(thin, displacement(corners, thin))
+    return FileHull(thin, displacement(corners, thin))
 
 
 def _corners(points: np.ndarray) -> np.ndarray:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.io.mujoco_package import is_disabled, is_enabled, mujoco_package
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def chosen_pairs(mj: mujoco.MjModel, pairs: list[Pair], contacts: object) -> lis
     return [pair for pair in pairs if pair in chosen]
 
 
-def _pairs_of_names(contacts: Any) -> list[tuple[str, str]]:
+def _pairs_of_names(contacts: PyTree) -> list[tuple[str, str]]:
     rows = list(contacts) if isinstance(contacts, Iterable) else [contacts]
     for row in rows:
         if isinstance(row, str) or not isinstance(row, tuple | list) or len(row) != 2:
@@ -142,7 +143,7 @@ def _may_touch(
     return True
 
 
-def _contact_numbers(mj: mujoco.MjModel, a: int, b: int) -> tuple[Any, ...]:
+def _contact_numbers(mj: mujoco.MjModel, a: int, b: int) -> tuple[PyTree, ...]:
     """Compute friction, margin, condim, softness and spins of a pair of geoms."""
     order = int(mj.geom_priority[a]) - int(mj.geom_priority[b])
     geoms = [a, b] if order == 0 else [a if order > 0 else b]

@@ -27,7 +27,7 @@ from jaxcontact.geometry import (
     hull_faces,
     num_contacts,
 )
-from jaxcontact.io.mjcf_hulls import Hull, hull_of
+from jaxcontact.io.mjcf_hulls import FileHull, hull_of
 from jaxcontact.io.mjcf_pairs import Pair, candidate_pairs, chosen_pairs, geom_name, kind_of
 from jaxcontact.io.mjcf_tree import body_names, rotation
 from jaxcontact.io.mujoco_package import mujoco_package
@@ -65,7 +65,7 @@ class Geometry(NamedTuple):
     notes: tuple[str, ...]
 
 
-class Frames(NamedTuple):
+class FileFrames(NamedTuple):
     """The frames of the bodies of a file at the reference.
 
     `orientations` (nbody, 3, 3) and `positions` (nbody, 3) are in the world. A `planar` model has the shapes
@@ -85,7 +85,7 @@ class Frames(NamedTuple):
 
 
 def geometry_of(
-    mj: mujoco.MjModel, frames: Frames, contacts: object = "all", max_hull_vertices: int | None = None
+    mj: mujoco.MjModel, frames: FileFrames, contacts: object = "all", max_hull_vertices: int | None = None
 ) -> Geometry:
     """Make the shapes that may touch, with their pairs, friction and numbers.
 
@@ -142,7 +142,7 @@ def _spin_levers(pairs: list[Pair], counts: list[int]) -> np.ndarray | None:
     return levers[:, [0, 1, 1]] if np.any(levers[:, 1]) else levers[:, :1]
 
 
-def _surface_twists(mj: mujoco.MjModel, geoms: list[int], frames: Frames) -> np.ndarray | None:
+def _surface_twists(mj: mujoco.MjModel, geoms: list[int], frames: FileFrames) -> np.ndarray | None:
     """Return the twists (ns, 6) of running surfaces in the axes of their bodies, in the plane (ns, 3).
 
     MuJoCo before version 4 has none. None if no surface runs.
@@ -186,7 +186,7 @@ def suggested_contacts(structure: Structure) -> int | None:
 def shape_of(
     mj: mujoco.MjModel,
     geom: int,
-    frames: Frames,
+    frames: FileFrames,
     constants: dict[str, jax.Array],
     max_hull_vertices: int | None = None,
 ) -> tuple[Shape, float]:
@@ -209,7 +209,9 @@ def shape_of(
     return mesh, hull.displacement
 
 
-def _place_geom(mj: mujoco.MjModel, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, str | None]:
+def _place_geom(
+    mj: mujoco.MjModel, geom: int, frames: FileFrames
+) -> tuple[np.ndarray, np.ndarray, str | None]:
     """Return axes (3, 3) and centre (3,) of a geom in its body's frame, and the body, None for the world."""
     body = int(mj.geom_bodyid[geom])
     fixed_to_world = int(mj.body_weldid[body]) == 0
@@ -221,7 +223,7 @@ def _place_geom(mj: mujoco.MjModel, geom: int, frames: Frames) -> tuple[np.ndarr
 
 
 def _make_simple_shape(
-    mj: mujoco.MjModel, geom: int, frames: Frames, constants: dict[str, jax.Array]
+    mj: mujoco.MjModel, geom: int, frames: FileFrames, constants: dict[str, jax.Array]
 ) -> Shape | None:
     """Make a shape of a geom that is no mesh; return None for a mesh."""
     name, kind, size, planar = geom_name(mj, geom), kind_of(mj, geom), mj.geom_size[geom], frames.planar
@@ -278,7 +280,7 @@ def _make_simple_shape(
     return None
 
 
-def _hull_of_mesh(mj: mujoco.MjModel, geom: int, max_vertices: int | None) -> Hull:
+def _hull_of_mesh(mj: mujoco.MjModel, geom: int, max_vertices: int | None) -> FileHull:
     """Compute the convex hull of a mesh, in the axes of its geom."""
     mesh = int(mj.geom_dataid[geom])
     start, number = int(mj.mesh_vertadr[mesh]), int(mj.mesh_vertnum[mesh])

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.io.mujoco_package import mujoco_package
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _compile(spec: mujoco.MjSpec) -> mujoco.MjModel:
     return _warnings_in_one_line(spec.compile)
 
 
-def _warnings_in_one_line(call: Callable[[], Any]) -> Any:
+def _warnings_in_one_line(call: Callable[[], PyTree]) -> PyTree:
     """Call MuJoCo and return its result; its warnings become warnings of `load_mjcf` in one line each.
 
     Those that MuJoCo only prints, and writes into a file in the working folder, are among them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from jaxcontact.io.mjcf_loops import (
 )
 from jaxcontact.io.mjcf_tree import movable_mocap
 from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
+
+if TYPE_CHECKING:
+    import mujoco
 
 # Attributes of `<option>` that MuJoCo's solver reads and the methods of this package ignore.
 SOLVER_OPTIONS = (
@@ -77,12 +80,12 @@ WITHOUT = {"flex": "nflex"}
 OWNERS = {"jnt": "joints", "eq": "equalities"}
 
 
-def refused(mj: Any) -> list[str]:
+def refused(mj: mujoco.MjModel) -> list[str]:
     """List the elements of a compiled model that the mechanics does not support, by name."""
     return [*_whole_elements(mj), *_attributes(mj), *_tendons(mj), *_loops(mj), *_actuators(mj)]
 
 
-def bad_numbers(mj: Any) -> list[str]:
+def bad_numbers(mj: mujoco.MjModel) -> list[str]:
     """List the elements with an infinite number, or with a negative number that must not be negative."""
     table = [(*row, True) for row in NOT_NEGATIVE] + [(*row, False) for row in FINITE]
     lines = []
@@ -102,7 +105,7 @@ def bad_numbers(mj: Any) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _whole_elements(mj: Any) -> Iterator[str]:
+def _whole_elements(mj: mujoco.MjModel) -> Iterator[str]:
     for element, number in WITHOUT.items():
         count = getattr(mj, number)
         if count:
@@ -113,7 +116,7 @@ def _whole_elements(mj: Any) -> Iterator[str]:
             yield f"{element} {_name(mj, element, int(i))!r}: plugin"
 
 
-def _attributes(mj: Any) -> Iterator[str]:
+def _attributes(mj: mujoco.MjModel) -> Iterator[str]:
     """Yield the elements in which a number of unsupported physics is set."""
     for field, element, attribute in ABSENT:
         values = np.asarray(getattr(mj, field, np.zeros(0)))
@@ -128,7 +131,7 @@ def _attributes(mj: Any) -> Iterator[str]:
         yield f"joint {_name(mj, 'joint', int(joint))!r}: actuatorgravcomp within an actuatorfrcrange"
 
 
-def _tendons(mj: Any) -> Iterator[str]:
+def _tendons(mj: mujoco.MjModel) -> Iterator[str]:
     for tendon in sorted(set(range(mj.ntendon)) - set(supported_tendons(mj))):
         if pulls(mj, tendon):
             yield (
@@ -137,7 +140,7 @@ def _tendons(mj: Any) -> Iterator[str]:
             )
 
 
-def _loops(mj: Any) -> Iterator[str]:
+def _loops(mj: mujoco.MjModel) -> Iterator[str]:
     for e in active_loops(mj):
         kind, name = file_kind(mj, e), mj.equality(e).name or f"equality_{e}"
         if kind not in LOOPS:
@@ -146,7 +149,7 @@ def _loops(mj: Any) -> Iterator[str]:
             yield f"equality {name!r}: of a spatial tendon"
 
 
-def _actuators(mj: Any) -> Iterator[str]:
+def _actuators(mj: mujoco.MjModel) -> Iterator[str]:
     if is_disabled(mj, "actuation"):
         return
     for a in range(len(mj.actuator_trntype)):
@@ -155,7 +158,7 @@ def _actuators(mj: Any) -> Iterator[str]:
             yield f"actuator {_name(mj, 'actuator', a)!r}: {', '.join(reasons)}"
 
 
-def ignored(mj: Any, planar: bool = False) -> list[str]:
+def ignored(mj: mujoco.MjModel, planar: bool = False) -> list[str]:
     """List the settings of MuJoCo's contacts and solver that a model changes and this package ignores."""
     mujoco = mujoco_package("load_mjcf")
     default_options, left_out = mujoco.MjOption(), []
@@ -186,7 +189,7 @@ def ignored(mj: Any, planar: bool = False) -> list[str]:
     return left_out
 
 
-def out_of_range(mj: Any, q: np.ndarray) -> list[str]:
+def out_of_range(mj: mujoco.MjModel, q: np.ndarray) -> list[str]:
     """List the joints whose position at q is out of their range, with position and range."""
     lines = []
     for j in np.flatnonzero(np.asarray(mj.jnt_limited, bool)):
@@ -199,13 +202,13 @@ def out_of_range(mj: Any, q: np.ndarray) -> list[str]:
     return lines
 
 
-def _name(mj: Any, element: str, index: int) -> str:
+def _name(mj: mujoco.MjModel, element: str, index: int) -> str:
     if element == "pair":
         return str(index)
     return getattr(mj, element)(index).name or f"{element}_{index}"
 
 
-def default_law(mj: Any) -> tuple[float, float]:
+def default_law(mj: mujoco.MjModel) -> tuple[float, float]:
     """Compute the stiffness (N/m) and damping (N s/m) of the default material.
 
     One contact carries the whole weight at a depth of 1 mm. The damping is critical for the whole mass on one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -24,20 +24,23 @@ from jaxcontact.io.mjcf_loops import (
 from jaxcontact.io.mujoco_package import is_disabled
 from jaxcontact.mechanics.tree import Joint, Tree, TreeParams
 
+if TYPE_CHECKING:
+    import mujoco
+
 LEAST_INERTIA = 1e-15  # kg or kg m^2, MuJoCo's smallest number, below which a body has no drag
 
 
-def names_of(mj: Any, count: int, element: Any, kind: str) -> tuple[str, ...]:
+def names_of(mj: mujoco.MjModel, count: int, element: Any, kind: str) -> tuple[str, ...]:
     """Return the name of each element; element i without a name in the file is called `kind`_i."""
     return tuple(element(i).name or f"{kind}_{i}" for i in range(count))
 
 
-def body_names(mj: Any) -> tuple[str, ...]:
+def body_names(mj: mujoco.MjModel) -> tuple[str, ...]:
     """Return the names of all bodies except the world."""
     return names_of(mj, mj.nbody, mj.body, "body")[1:]
 
 
-def tree_of(mj: Any) -> Tree:
+def tree_of(mj: mujoco.MjModel) -> Tree:
     """Make the topology of a model; body 0 of MuJoCo is the world."""
     limits_off = is_disabled(mj, "limit", "constraint")
     joints = names_of(mj, mj.njnt, mj.joint, "joint")
@@ -66,7 +69,7 @@ def tree_of(mj: Any) -> Tree:
     )
 
 
-def movable_mocap(mj: Any) -> tuple[int, ...]:
+def movable_mocap(mj: mujoco.MjModel) -> tuple[int, ...]:
     """Return the mocap bodies, without the world, that given poses may move.
 
     Joints of a body that one carries would feel its acceleration, and so would a tendon that ends on one.
@@ -82,7 +85,7 @@ def movable_mocap(mj: Any) -> tuple[int, ...]:
     return tuple(int(body) - 1 for body in mocap if int(body) not in carriers)
 
 
-def tree_numbers(mj: Any) -> TreeParams:
+def tree_numbers(mj: mujoco.MjModel) -> TreeParams:
     """Collect the numbers of frames, joints, actuators, loops and tendons of a model."""
     springs, dampers = (0.0 if is_disabled(mj, word) else 1.0 for word in ("spring", "damper"))
     of_dof, inward = mj.dof_jntid, np.asarray(mj.jnt_margin)[:, None] * np.array([1.0, -1.0])
@@ -111,16 +114,16 @@ def tree_numbers(mj: Any) -> TreeParams:
     return TreeParams(**jax.device_put({name: np.array(value, float) for name, value in numbers.items()}))
 
 
-def _is_passive_off(mj: Any) -> bool:
+def _is_passive_off(mj: mujoco.MjModel) -> bool:
     """Tell whether MuJoCo skips drag and gravcomp: both flags of its passive forces are off."""
     return is_disabled(mj, "spring") and is_disabled(mj, "damper")
 
 
-def _gravcomp(mj: Any) -> np.ndarray:
+def _gravcomp(mj: mujoco.MjModel) -> np.ndarray:
     return np.array(mj.body_gravcomp[1:]) * (not _is_passive_off(mj))
 
 
-def _drag(mj: Any) -> np.ndarray:
+def _drag(mj: mujoco.MjModel) -> np.ndarray:
     """Compute the coefficients (nb, 4, 3) of a fluid on the box of equal inertia of each body.
 
     Viscosity acts as on a sphere, density on the area across (MuJoCo's documentation, fluid forces, "inertia
@@ -150,7 +153,7 @@ def _drag(mj: Any) -> np.ndarray:
     return drag
 
 
-def inertia_tensors(mj: Any) -> np.ndarray:
+def inertia_tensors(mj: mujoco.MjModel) -> np.ndarray:
     """Compute the inertias (nb, 3, 3) about centres of mass, in body axes."""
     axes = np.stack([rotation(quaternion) for quaternion in mj.body_iquat[1:]])
     return np.einsum("bij,bj,bkj->bik", axes, mj.body_inertia[1:], axes)

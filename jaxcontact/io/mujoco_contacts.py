@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number, check_some
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 @checked(touching=NOT_NEGATIVE)
@@ -79,8 +83,8 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
     return terms, jnp.asarray(np.array(data.qvel))
 
 
-@checked(v_plus=("nv", check_some))
-def to_mujoco(v_plus: jax.Array) -> np.ndarray:
+@checked(v_plus=check_some)
+def to_mujoco(v_plus: Float[jax.Array, " nv"]) -> np.ndarray:
     """Convert the velocity v+ (nv,) after an impact to MuJoCo's qvel (nv,), for `mj_data.qvel[:]`.
 
     Both packages use the same conventions, so this function only copies v+ to the host, in double precision.
@@ -88,7 +92,9 @@ def to_mujoco(v_plus: jax.Array) -> np.ndarray:
     return np.asarray(v_plus, dtype=np.float64)
 
 
-def _rows(mujoco: Any, model: Any, data: Any, pair: np.ndarray, point: Any, frame: np.ndarray) -> np.ndarray:
+def _rows(
+    mujoco: Any, model: Any, data: PyTree, pair: np.ndarray, point: Any, frame: np.ndarray
+) -> np.ndarray:
     """Compute velocity rows (3, nv) of the second geom's point relative to the first's, along n, t1, t2."""
     ends = np.zeros((2, 3, model.nv))
     for jacobian, geom in zip(ends, pair, strict=True):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.io.sealed_arrays import read_arrays, write_arrays
 
 _KINDS = "__kinds__"  # entry of the file: the class of each record, and each plain value, by dotted name
@@ -30,7 +29,7 @@ def save_record(path: str | os.PathLike[str], record: Record) -> None:
     write_arrays(path, arrays)
 
 
-def load_record(path: str | os.PathLike[str], expected: type[Record]) -> Any:
+def load_record(path: str | os.PathLike[str], expected: type[Record]) -> PyTree:
     """Read the record that `save_record` wrote; return it and its nested records in their classes.
 
     Raises:
@@ -61,7 +60,9 @@ def _flatten(name: str, value: object, arrays: dict[str, np.ndarray], kinds: dic
         raise TypeError(f"{name}: expected an array, a number, a record or None, got {type(value).__name__}")
 
 
-def _restore(name: str, arrays: dict[str, np.ndarray], kinds: dict[str, Any], classes: dict[str, Any]) -> Any:
+def _restore(
+    name: str, arrays: dict[str, np.ndarray], kinds: dict[str, PyTree], classes: dict[str, PyTree]
+) -> PyTree:
     if name in arrays:
         return jnp.asarray(arrays[name])
     kind = kinds[name]
@@ -80,7 +81,7 @@ def _restore(name: str, arrays: dict[str, np.ndarray], kinds: dict[str, Any], cl
 
 def _record_classes() -> dict[str, object]:
     classes: dict[str, object] = {}
-    todo: list[Any] = [Record]
+    todo: list[type[Record]] = [Record]
     while todo:
         for cls in todo.pop().__subclasses__():
             classes[cls.__name__] = cls

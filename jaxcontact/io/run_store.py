@@ -197,7 +197,7 @@ class Store:
 
 @contextlib.contextmanager
 def open_store(
-    folder: Path, described: Mapping[str, object], template: Rows, total: int, unit: str
+    folder: Path, described: Mapping[str, Any], template: Rows, total: int, unit: str
 ) -> Iterator[Store]:
     """Open the store of a run, made if there is none yet, and keep other processes out.
 
@@ -277,7 +277,7 @@ def open_state(path: Path | None) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def save_state(path: Path, about: Mapping[str, object], arrays: Rows) -> None:
+def save_state(path: Path, about: Mapping[str, Any], arrays: Rows) -> None:
     """Write all arrays that a run needs to resume, with the items `about` that determine the run.
 
     Raises:
@@ -286,7 +286,7 @@ def save_state(path: Path, about: Mapping[str, object], arrays: Rows) -> None:
     write_arrays(path, {**arrays, "about": np.array(json.dumps(about))})
 
 
-def load_state(path: Path, about: Mapping[str, object]) -> dict[str, np.ndarray] | None:
+def load_state(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
     """Read the arrays that `save_state` wrote; return None if there is no file.
 
     Raises:
@@ -339,12 +339,12 @@ def _manifest(folder: Path) -> dict[str, object]:
     return dict(manifest)
 
 
-def _manifest_digest(manifest: Mapping[str, object]) -> str:
+def _manifest_digest(manifest: Mapping[str, Any]) -> str:
     fields = {name: value for name, value in manifest.items() if name != "digest"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
-def _check_run(what: str, stored: Mapping[str, object], current: Mapping[str, object]) -> None:
+def _check_run(what: str, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Raise ValueError, naming the items that differ, unless both are of one run."""
     hidden = {"digest"} if stored.get("arrays") == current.get("arrays") else {"digest", "arrays"}
     shown = [{k: v for k, v in description.items() if k not in hidden} for description in (stored, current)]

@@ -89,7 +89,7 @@ def _lines() -> Iterator[str]:
         '  and with `Settings(cone="associated")`',
         "- torsional and rolling friction (condim 4, 6) in the plane; in space `Compliant` alone has them;",
         "  the second tangent's friction of pairs",
-        "- motion of mocap bodies with joints or tendons on them; that of others is `mocap=` of a rollout",
+        "- motion of mocap bodies with joints or tendons; that of others is `simulate.Inputs(mocap=)`",
         "",
         "A start out of the range of a joint is also noted there.",
         "",

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
+
+from jaxcontact._pytree import PyTree
 
 if TYPE_CHECKING:
     from jaxcontact.mechanics.system import Params, Structure
@@ -52,7 +54,7 @@ class Mechanics:
         dry_friction: (structure, params) -> sliding Jacobian (nd, nv), and the largest friction (nd,).
     """
 
-    kinematics: Callable[[Structure, jax.Array, Params], Any]
+    kinematics: Callable[[Structure, jax.Array, Params], PyTree]
     mass_matrix: Callable[..., jax.Array]
     bias: Callable[..., jax.Array]
     momentum_and_pull: Callable[..., tuple[jax.Array, jax.Array]]

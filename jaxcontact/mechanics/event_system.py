@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import checked
 
 # field(t, x, signs, control, params) -> xdot (n,); signs (m,) is +1 for a crossed guard, else -1
-Field = Callable[[jax.Array, jax.Array, jax.Array, Any, Any], jax.Array]
+Field = Callable[[jax.Array, jax.Array, jax.Array, PyTree, PyTree], jax.Array]
 # guards(x, params) -> h (m,); an armed guard is crossed when it grows through zero
-Guards = Callable[[jax.Array, Any], jax.Array]
+Guards = Callable[[jax.Array, PyTree], jax.Array]
 # jump(x, k, params) -> x_plus (n,), the state after the crossing of guard k
-Jump = Callable[[jax.Array, jax.Array, Any], jax.Array]
+Jump = Callable[[jax.Array, jax.Array, PyTree], jax.Array]
 
 
 @checked()
@@ -54,7 +54,7 @@ class EventSystem:
 
     field: Field
     guards: Guards
-    rearm: Any = dataclasses.field(default=None, kw_only=True)
+    rearm: PyTree = dataclasses.field(default=None, kw_only=True)
     jump: Jump | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -84,12 +84,14 @@ class EventSystem:
             return np.zeros((num_guards, num_guards), bool)
         return np.array(self.rearm)
 
-    def xdot(self, t: jax.Array, x: jax.Array, crossed: jax.Array, control: Any, params: Any) -> jax.Array:
+    def xdot(
+        self, t: jax.Array, x: jax.Array, crossed: jax.Array, control: PyTree, params: PyTree
+    ) -> jax.Array:
         """Evaluate the field (n,) at (t, x) with the mask `crossed` (m,) bool."""
         signs = jnp.where(crossed, 1.0, -1.0).astype(x.dtype)
         return self.field(t, x, signs, control, params)
 
-    def guard_rates(self, x: jax.Array, xdot: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
+    def guard_rates(self, x: jax.Array, xdot: jax.Array, params: PyTree) -> tuple[jax.Array, jax.Array]:
         """Compute guard values h (m,) and their rates Dh xdot (m,) along a velocity."""
         return jax.jvp(lambda y: self.guards(y, params), (x,), (xdot,))
 
@@ -99,6 +101,6 @@ class EventSystem:
         hit = jnp.arange(m) == k
         return (crossed | hit) & ~jnp.asarray(self.rearm_matrix(m))[k]
 
-    def after(self, x: jax.Array, k: jax.Array, params: Any) -> jax.Array:
+    def after(self, x: jax.Array, k: jax.Array, params: PyTree) -> jax.Array:
         """Return the state (n,) after the crossing of guard k at x."""
         return x if self.jump is None else self.jump(x, k, params)

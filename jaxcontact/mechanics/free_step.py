@@ -7,13 +7,13 @@ constraints then meet. The equations are on docs/methods/compliant.md, "Free fli
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics import tendons
 from jaxcontact.mechanics.configuration import position_rate, retract
@@ -44,7 +44,7 @@ class FreeStep(Record):
     rate: jax.Array
     v: jax.Array
     ahead: jax.Array
-    M: Any
+    M: PyTree
     push: jax.Array
     turned: TurnedMomentum | None
     settled: jax.Array
@@ -87,12 +87,12 @@ class _Place(NamedTuple):
     """A configuration q in the middle of a step, its kinematics, and its centres of mass."""
 
     q: jax.Array
-    kinematics: Any
+    kinematics: PyTree
     centres: Centres | None
 
 
 def free_step(
-    model: Model, state: State, controls: jax.Array, dt: jax.Array, M: Any, kinematics: Any
+    model: Model, state: State, controls: jax.Array, dt: jax.Array, M: PyTree, kinematics: PyTree
 ) -> FreeStep:
     """Advance a mechanism by dt without its contacts, by the variational midpoint rule.
 
@@ -203,7 +203,7 @@ def _parts(system: System) -> np.ndarray | None:
     return np.repeat(np.arange(len(structure.bodies)), 3 * structure.dim - 3)
 
 
-def _free_bodies_step(model: Model, state: State, controls: jax.Array, dt: jax.Array, M: Any) -> FreeStep:
+def _free_bodies_step(model: Model, state: State, controls: jax.Array, dt: jax.Array, M: PyTree) -> FreeStep:
     """Compute `free_step` of free bodies under controls and gravity, in closed form except rotations."""
     dim, masses = model.structure.dim, free_masses(model)
     nb = masses.shape[0]
@@ -331,7 +331,7 @@ def _tendon_lag(system: System, data: _Data, q: jax.Array, w: jax.Array) -> jax.
 
 
 def _momentum_and_pull(
-    model: Model, q: jax.Array, kinematics: Any, centres: Centres | None, w: jax.Array
+    model: Model, q: jax.Array, kinematics: PyTree, centres: Centres | None, w: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Compute M(q) w (nv,), and the derivative (nv,) of kinetic minus gravity energy along tangents of q.
 

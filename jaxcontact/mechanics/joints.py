@@ -7,30 +7,42 @@ In the plane `ball` is a pin.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.arguments import check_not_negative
 from jaxcontact.front_door import checked
 from jaxcontact.geometry import tangent_frame
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 Pose = tuple[jax.Array, jax.Array]
 
 
-@checked(at="dim", pose="dim; dim dim")
-def point(pose: Pose, at: jax.Array) -> jax.Array:
+@checked(pose="dim; dim dim")
+def point(pose: Pose, at: Float[jax.Array, " dim"]) -> jax.Array:
     """Return the world coordinates (dim,) of a point `at` in body coordinates, m."""
     position, rotation = pose
     return position + rotation @ at
 
 
-@checked(at_a="dim", at_b="dim", a="dim; dim dim", b="dim; dim dim")
-def ball(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array) -> jax.Array:
+@checked(a="dim; dim dim", b="dim; dim dim")
+def ball(a: Pose, at_a: Float[jax.Array, " dim"], b: Pose, at_b: Float[jax.Array, " dim"]) -> jax.Array:
     """Return the distances (dim,) of two points along the world axes, m; a pin joint in the plane."""
     return point(a, at_a) - point(b, at_b)
 
 
-@checked(at_a="dim", at_b="dim", length="", a="dim; dim dim", b="dim; dim dim")
-def distance(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array, length: jax.Array) -> jax.Array:
+@checked(a="dim; dim dim", b="dim; dim dim", length=check_not_negative)
+def distance(
+    a: Pose,
+    at_a: Float[jax.Array, " dim"],
+    b: Pose,
+    at_b: Float[jax.Array, " dim"],
+    length: float | Float[jax.Array, ""],
+) -> jax.Array:
     """Return the deviation (1,) of a massless rod of `length` > 0 between two points, m.
 
     Its negative, as a limit, is a rope.
@@ -41,17 +53,22 @@ def distance(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array, length: jax.Arr
     return (0.5 * (square - length**2) / length)[None]
 
 
-@checked(at_a="dim", at_b="dim", axis_a="dim", axis_b="dim", a="dim; dim dim", b="dim; dim dim")
+@checked(a="dim; dim dim", b="dim; dim dim")
 def hinge(
-    a: Pose, at_a: jax.Array, axis_a: jax.Array, b: Pose, at_b: jax.Array, axis_b: jax.Array
+    a: Pose,
+    at_a: Float[jax.Array, " dim"],
+    axis_a: Float[jax.Array, " dim"],
+    b: Pose,
+    at_b: Float[jax.Array, " dim"],
+    axis_b: Float[jax.Array, " dim"],
 ) -> jax.Array:
     """Return the deviation (5,) of a pin joint in space: distances (3,), m, then sines (2,) between axes."""
     across = tangent_frame(axis_b) @ b[1].T @ a[1] @ axis_a
     return jnp.concatenate([ball(a, at_a, b, at_b), across])
 
 
-@checked(at_a="dim", at_b="dim", a="dim; dim dim", b="dim; dim dim")
-def weld(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array) -> jax.Array:
+@checked(a="dim; dim dim", b="dim; dim dim")
+def weld(a: Pose, at_a: Float[jax.Array, " dim"], b: Pose, at_b: Float[jax.Array, " dim"]) -> jax.Array:
     """Return the distances of two points, m, and the small angles of two bodies, rad: (3,), in space (6,)."""
     relative = b[1].T @ a[1]
     skew = 0.5 * (relative - relative.T)

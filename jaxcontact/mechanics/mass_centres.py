@@ -6,12 +6,13 @@ is that of the centre plus that of the tree about it. Entry functions: `centres_
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.kinematics import Kinematics
 from jaxcontact.mechanics.motion_equations import kinematics_of
@@ -109,7 +110,7 @@ def centres_at(system: System, kinematics: Kinematics) -> Centres | None:
 
 def retract_centres(
     model: Model, q: jax.Array, centre: jax.Array | None, delta: jax.Array
-) -> tuple[jax.Array, Any]:
+) -> tuple[jax.Array, PyTree]:
     """Compute `retract` with `delta` (nv,) of the centres (k, 3), and kinematics except for translations."""
     if centre is None:
         moved = retract(model.system, q, delta)

@@ -8,12 +8,11 @@ pytree, and any of its numbers may be differentiated by.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_not_negative, check_positive
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.scaled_springs import ScaledSprings
@@ -21,7 +20,7 @@ from jaxcontact.mechanics.scaled_springs import ScaledSprings
 FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
 
-def friction_damping_of(mass: jax.typing.ArrayLike) -> Any:
+def friction_damping_of(mass: jax.typing.ArrayLike) -> PyTree:
     """Compute the friction damping, N s/m, of a mass in kg: by its weight it creeps at 1e-7 m/s at most."""
     return FRICTION_DAMPING * jnp.maximum(jnp.asarray(mass, float), 1.0)
 
@@ -43,8 +42,8 @@ class FrictionSpring(Record):
             `friction_damping` of a contact without memory.
     """
 
-    stiffness: Any
-    damping: Any = 0.0
+    stiffness: PyTree
+    damping: PyTree = 0.0
 
 
 def _check_damping(name: str, value: object) -> None:
@@ -100,15 +99,15 @@ class Material(Record):
             order in k. For planning, with cone="coulomb" and no potential.
     """
 
-    stiffness: Any = 0.0
-    damping: Any = 0.0
-    friction: Any = None
-    friction_damping: Any = FRICTION_DAMPING
+    stiffness: PyTree = 0.0
+    damping: PyTree = 0.0
+    friction: PyTree = None
+    friction_damping: PyTree = FRICTION_DAMPING
     friction_spring: FrictionSpring | None = None
     potential: Callable[[jax.Array], jax.Array] | None = None
-    smoothing: Any = None
+    smoothing: PyTree = None
 
-    def damping_at(self, depth: jax.Array) -> Any:
+    def damping_at(self, depth: jax.Array) -> PyTree:
         """Return B at depths (nk,), N s/m: a number or (nk,)."""
         return self.damping(depth) if callable(self.damping) else self.damping
 
@@ -124,8 +123,8 @@ class Hertz(Record):
         radius: of the sphere, m; of two spheres, 1/r = 1/r_1 + 1/r_2.
     """
 
-    modulus: Any
-    radius: Any
+    modulus: float | jax.Array
+    radius: float | jax.Array
 
     def __call__(self, depth: jax.Array) -> jax.Array:
         """Return the energy (nu,) in J at depth (nu,) in m."""
@@ -147,8 +146,8 @@ class HuntCrossley(Record):
         exponent: > 0, that of the spring: 1 beside a stiffness, 1.5 beside `Hertz`.
     """
 
-    coefficient: Any
-    exponent: Any = 1.0
+    coefficient: float | jax.Array
+    exponent: float | jax.Array = 1.0
 
     def __call__(self, depth: jax.Array) -> jax.Array:
         """Return the damping (nk,) in N s/m at depth (nk,) in m."""
@@ -170,8 +169,8 @@ class Smooth(Record):
         kappa: relaxation, > 0, N^2; a number or (nu,).
     """
 
-    stiffness: Any
-    kappa: Any
+    stiffness: PyTree
+    kappa: float | jax.Array
 
     def __call__(self, depth: jax.Array) -> jax.Array:
         """Return the energy (nu,) in J at depth (nu,) in m, 0 at depth 0."""
@@ -186,7 +185,9 @@ class Smooth(Record):
 
 
 @checked(modulus=check_positive, area=check_positive, depth=check_positive)
-def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
+def foundation_stiffness(
+    modulus: float | jax.Array, area: float | jax.Array, depth: float | jax.Array
+) -> PyTree:
     """Return the stiffness E A / depth (N/m) of each element of an elastic (Winkler) foundation.
 
     Args:
@@ -198,7 +199,7 @@ def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
 
 
 @checked(mass=check_not_negative, depth=check_positive, gravity=check_not_negative)
-def stiff_material(mass: Any, depth: float = 1e-3, gravity: float = 9.81) -> Material:
+def stiff_material(mass: float | jax.Array, depth: float = 1e-3, gravity: float = 9.81) -> Material:
     """Return the material with which one contact carries a mass at a depth, critically damped for it.
 
     Args:

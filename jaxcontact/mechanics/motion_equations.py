@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import rotations
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian, velocity_map
 from jaxcontact.mechanics.system import Model, State, System, check_mechanism, check_model, free_poses
 from jaxcontact.precision import all_digits
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-def kinematics_of(model: Model, q: jax.Array) -> Any:
+
+def kinematics_of(model: Model, q: jax.Array) -> PyTree:
     """Compute the kinematics that the closed forms of a mechanism share at q; None if it has no closed forms.
 
     A caller of several closed forms computes this once and passes it to each. XLA merges equal computations,
@@ -49,9 +53,9 @@ def _inertia(model: Model) -> jax.Array:
     return model.params.inertia[:, None] if model.structure.dim == 2 else model.params.inertia
 
 
-@checked(q="nq")
+@checked()
 @all_digits
-def mass_matrix(model: Model, q: jax.Array) -> jax.Array:
+def mass_matrix(model: Model, q: Float[jax.Array, " nq"]) -> jax.Array:
     """Compute the mass matrix M(q) (nv, nv), the sum over bodies of m J_p^T J_p + J_r^T I J_r.
 
     Derivative: exact, any order, by q and params.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number, check_type
 
 
-def check_leaf(name: str, value: Any) -> None:
+def check_leaf(name: str, value: PyTree) -> None:
     """Raise TypeError for what is neither an array nor a number, which may be an axis of `vmap`."""
     if value is None or isinstance(value, int | float):
         return
@@ -23,7 +22,7 @@ def check_leaf(name: str, value: Any) -> None:
         raise TypeError(f"{name}: expected real numbers, got {value.dtype}")
 
 
-def check_part(kind: type) -> Callable[[str, Any], None]:
+def check_part(kind: type) -> Callable[[str, object], None]:
     """Make a check of an optional part of a mechanism, which may be an axis of `vmap`."""
 
     def check(name: str, value: object) -> None:
@@ -33,7 +32,7 @@ def check_part(kind: type) -> Callable[[str, Any], None]:
     return check
 
 
-def check_mirror(name: str, value: Any) -> None:
+def check_mirror(name: str, value: jax.typing.ArrayLike) -> None:
     """Raise an error if a value is no square matrix of numbers."""
     check_number(name, value)
     shape = np.shape(value)

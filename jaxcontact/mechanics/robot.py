@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -21,6 +23,9 @@ from jaxcontact.mechanics.motion_equations import (
 )
 from jaxcontact.mechanics.system import Model, State, Structure, System, check_mechanism, check_model
 from jaxcontact.precision import all_digits
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 def _count_controls(structure: Structure) -> int:
@@ -75,9 +80,9 @@ def tree_system(structure: Structure) -> System:
     )
 
 
-@checked(q="nq")
+@checked()
 @all_digits
-def forward_kinematics(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+def forward_kinematics(model: Model, q: Float[jax.Array, " nq"]) -> tuple[jax.Array, jax.Array]:
     """Compute the world positions (nb, dim) of body frames, m, and their rotation matrices (nb, dim, dim).
 
     The frame of a body is the one of its file for a robot, or the one that `poses` places otherwise.
@@ -92,9 +97,11 @@ def forward_kinematics(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array
     return body_frames(model, q)
 
 
-@checked(q="nq", at="dim")
+@checked()
 @all_digits
-def point_jacobian(model: Model, q: jax.Array, body: str | int, at: jax.Array) -> jax.Array:
+def point_jacobian(
+    model: Model, q: Float[jax.Array, " nq"], body: str | int, at: Float[jax.Array, " dim"]
+) -> jax.Array:
     """Compute the Jacobian J (dim, nv) of the point `at` of a body, whose world velocity is J v.
 
     Args:
@@ -153,9 +160,9 @@ def potential_energy(model: Model, state: State) -> jax.Array:
     return gravity + model.system.mechanics.spring_energy(model.structure, state.q, model.params)
 
 
-@checked(acceleration="nv")
+@checked()
 @all_digits
-def inverse_dynamics(model: Model, state: State, acceleration: jax.Array) -> jax.Array:
+def inverse_dynamics(model: Model, state: State, acceleration: Float[jax.Array, " nv"]) -> jax.Array:
     """Compute the generalized forces M vdot + b (nv,) of an acceleration vdot (nv,), without contacts.
 
     Derivative: exact by all arguments, any order.
@@ -167,9 +174,9 @@ def inverse_dynamics(model: Model, state: State, acceleration: jax.Array) -> jax
     return M @ acceleration + bias_at(model, state, kinematics)
 
 
-@checked(tau="nv")
+@checked()
 @all_digits
-def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
+def forward_dynamics(model: Model, state: State, tau: Float[jax.Array, " nv"]) -> jax.Array:
     """Compute the acceleration vdot (nv,) under forces tau (nv,), M vdot + b = tau, without contacts.
 
     For a robot's controls, tau is the result of `actuator_forces`.
@@ -193,9 +200,9 @@ def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
     return jnp.where(pivot > 0, implicit.solve_spd(M, force[:, None], inverse)[:, 0], jnp.nan)
 
 
-@checked(controls="nu")
+@checked()
 @all_digits
-def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Array:
+def actuator_forces(model: Model, state: State, controls: Float[jax.Array, " nu"]) -> jax.Array:
     """Compute the generalized forces (nv,) of a robot's actuators under controls (nu,).
 
     The forces of a mechanism without actuators are its controls.
@@ -214,8 +221,8 @@ def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Arra
     return model.system.mechanics.drive(model.structure, state.q, state.v, model.params, controls)
 
 
-@checked(q="nq", delta="nv")
-def retract(model: Model, q: jax.Array, delta: jax.Array) -> jax.Array:
+@checked()
+def retract(model: Model, q: Float[jax.Array, " nq"], delta: Float[jax.Array, " nv"]) -> jax.Array:
     """Return the configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
 
     Quaternions may have any length; the result has unit quaternions. A quaternion of length zero, or one
@@ -230,8 +237,8 @@ def retract(model: Model, q: jax.Array, delta: jax.Array) -> jax.Array:
     return configuration.retract(model.system, q, delta)
 
 
-@checked(q="nq")
-def velocity_map(model: Model, q: jax.Array) -> jax.Array:
+@checked()
+def velocity_map(model: Model, q: Float[jax.Array, " nq"]) -> jax.Array:
     """Return N(q) (nq, nv) with qdot = N(q) v.
 
     Raises:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_fraction, check_not_negative, check_positive
 from jaxcontact.front_door import checked
 
@@ -47,20 +45,20 @@ class ScaledSprings(Record):
         joint_stiffness, joint_damping: K and B of bilateral rows, numbers or (nb,), N/m and N s/m.
     """
 
-    stiffness: Any
-    damping: Any
-    mobility: Any
-    lowest: Any = 0.9
-    highest: Any = 0.95
-    width: Any = 1e-3
-    midpoint: Any = 0.5
-    power: Any = 2.0
-    joint_stiffness: Any = 0.0
-    joint_damping: Any = 0.0
+    stiffness: float | jax.Array
+    damping: float | jax.Array
+    mobility: float | jax.Array
+    lowest: float | jax.Array = 0.9
+    highest: float | jax.Array = 0.95
+    width: float | jax.Array = 1e-3
+    midpoint: float | jax.Array = 0.5
+    power: float | jax.Array = 2.0
+    joint_stiffness: float | jax.Array = 0.0
+    joint_damping: float | jax.Array = 0.0
 
     __array_ufunc__ = None  # a number of NumPy on the left leaves the product to `__rmul__`
 
-    def __mul__(self, factor: Any) -> ScaledSprings:
+    def __mul__(self, factor: PyTree) -> ScaledSprings:
         """Make springs `factor` times as stiff, with dampers of the same damping ratio.
 
         k and `joint_stiffness` times the factor, b and `joint_damping` times its root: time constants shrink

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from jaxcontact._pytree import PyTree
 
 Vector = tuple[jax.Array, jax.Array, jax.Array]
 Screw = tuple[Vector, Vector]
@@ -95,7 +97,7 @@ class Inertia(NamedTuple):
     tensor: tuple[jax.Array, ...]
 
 
-def components(array: jax.Array) -> Any:
+def components(array: jax.Array) -> PyTree:
     """Split rows (n, ...) into their components (n,), as nested tuples."""
     if array.ndim == 1:
         return array
@@ -107,7 +109,7 @@ def add(a: Vector, b: Vector) -> Vector:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
-def scale(factor: Any, a: Vector) -> Vector:
+def scale(factor: float | jax.Array, a: Vector) -> Vector:
     """Multiply a vector by a number."""
     return factor * a[0], factor * a[1], factor * a[2]
 
@@ -147,7 +149,7 @@ def power(a: Screw, b: Screw) -> jax.Array:
     return dot3(a[0], b[0]) + dot3(a[1], b[1])
 
 
-def powers(a: Any, b: Any) -> jax.Array:
+def powers(a: PyTree, b: PyTree) -> jax.Array:
     """Compute S_i . f_k (n, m) of all motions (n,) and forces (m,), or their sum over tuples of screws.
 
     One product of matrices: the compiler would repeat sums of components in every use of the pairs.
@@ -181,7 +183,7 @@ def momentum(inertia: Inertia, motion: Screw) -> Screw:
     return add(turned, cross3(h, linear)), add(scale(inertia.mass, linear), cross3(w, h))
 
 
-def sum_along(mask: np.ndarray, parts: Any) -> Any:
+def sum_along(mask: np.ndarray, parts: PyTree) -> PyTree:
     """Sum all components (n,) of a pytree by a constant mask (n, m); return components (m,)."""
     leaves, structure = jax.tree.flatten(parts)
     sums = jnp.stack(leaves) @ jnp.asarray(mask, leaves[0].dtype)

@@ -12,13 +12,13 @@ import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
 
 from jaxcontact import front_door
-from jaxcontact._pytree import FixedArrays, Record, static
+from jaxcontact._pytree import FixedArrays, PyTree, Record, static
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_count, check_mapping, check_type
 from jaxcontact.front_door import checked
@@ -27,6 +27,9 @@ from jaxcontact.mechanics.closed_forms import Mechanics
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.numbers import check_leaf, check_mirror, check_part
 from jaxcontact.mechanics.tree import Tree, TreeParams
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 @checked(num_positions=check_count, tree=check_part(Tree))
@@ -155,7 +158,7 @@ class Params(Record):
     inertia: jax.Array
     mu: jax.Array
     gravity: jax.Array
-    constants: Mapping[str, Any]
+    constants: Mapping[str, PyTree]
     material: Material | Any = None
     tree: TreeParams | Any = None
     margin: jax.Array | None = None
@@ -240,7 +243,7 @@ class Symmetry:
         contacts: the mirror image of contact i is contact contacts[i].
     """
 
-    velocity: Any
+    velocity: PyTree
     contacts: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -373,8 +376,10 @@ def check_mechanism(model: Model, state: State) -> None:
     check_type("state", state, State, "; expected (model, state)")
 
 
-@checked(q="nq")
-def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
+@checked()
+def free_poses(
+    structure: Structure, q: Float[jax.Array, " nq"], params: Params
+) -> tuple[jax.Array, jax.Array]:
     """Compute the poses of free bodies: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in order.
 
     Pass it as `poses` of a `System`; in space the structure then needs the quaternions 3, 10, 17, ...

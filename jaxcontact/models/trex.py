@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,9 @@ from jaxcontact.arguments import check_names, check_number
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.geometry import Capsule, Disc, HalfSpace, Point
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 BODY_DENSITY = 1000.0  # kg/m^3, that of water
 ROD_DENSITY = 2000.0 * 1.25e-4  # kg/m, carbon fibre of 1.25 cm^2
@@ -134,8 +137,8 @@ def trex_params(constants: Any) -> Params:
     )
 
 
-@checked(theta="")
-def trex_straight(params: Params, theta: jax.Array) -> jax.Array:
+@checked()
+def trex_straight(params: Params, theta: float | Float[jax.Array, ""]) -> jax.Array:
     """Compute the stance q (8,) with straight legs, half a turn apart, tail and left foot on the floor."""
     c = params.constants
     apart, tail = _tail(c)
@@ -145,8 +148,8 @@ def trex_straight(params: Params, theta: jax.Array) -> jax.Array:
     return jnp.stack([zero, y, theta, leg - theta, zero, leg - theta + jnp.pi, zero, zero])
 
 
-@checked(height=NOT_NEGATIVE, q="8")
-def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
+@checked(height=NOT_NEGATIVE)
+def trex_drop(params: Params, q: Float[jax.Array, " 8"], height: float = DROP) -> Model:
     """Make TREX at rest `height` above a stance q (8,) that springs and hips hold until it lands.
 
     After the landing the hips turn the legs. Free fall keeps the stance: points that touch in q strike

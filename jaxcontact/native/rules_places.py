@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.native.control import Put, Table
 from jaxcontact.native.interpreter import Interpreter
 from jaxcontact.native.jaxprs import Equation
@@ -23,7 +24,7 @@ def _window(shape: tuple[int, ...], sizes: Any) -> np.ndarray:
 
 
 def _address(
-    program: Interpreter, start: list[int], axes: Any, shape: tuple[int, ...], sizes: Any
+    program: Interpreter, start: list[int], axes: PyTree, shape: tuple[int, ...], sizes: Any
 ) -> tuple[int, int]:
     """Compute the place of the first entry of a window that starts at `start`, and whether it lies inside.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.native.interpreter import Interpreter
 from jaxcontact.native.jaxprs import Equation
 from jaxcontact.native.kinds import greatest, kind_of, least
@@ -125,7 +126,7 @@ def _of_products(ops: Operations, pairs: list[tuple[int, int]]) -> int:
     return total
 
 
-def _as_matrices(program: Interpreter, array: Numbers, batch: Any, summed: Any, kind: str) -> Numbers:
+def _as_matrices(program: Interpreter, array: Numbers, batch: PyTree, summed: Any, kind: str) -> Numbers:
     """Arrange an array as (batch, kept, summed), in the kind of the product."""
     unsummed = [d for d in range(array.ndim) if d not in batch and d not in summed]
     sizes = [math.prod(array.shape[d] for d in axes) for axes in (batch, unsummed, summed)]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 
@@ -60,7 +61,7 @@ class AugmentedLagrangian:
         penalty: first curvature of a penalty along its constraint, in curvatures of the cost.
     """
 
-    bounds: Any = None
+    bounds: PyTree = None
     slope: float = 1e-4
     penalty: float = 10.0
 
@@ -175,12 +176,12 @@ class AugmentedSearch:
             steps_left=np.asarray(float(ROUND_ITERS)),
         )
 
-    def _point(self, s: np.ndarray, multipliers: np.ndarray, penalty: np.ndarray) -> quasi_newton.Point:
+    def _point(self, s: np.ndarray, multipliers: np.ndarray, penalty: np.ndarray) -> quasi_newton.SearchPoint:
         value, gradient, *_ = self._lagrangian(s, multipliers, penalty)
         size = max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
-        return quasi_newton.Point(s, value, gradient, np.eye(s.size) * size)
+        return quasi_newton.SearchPoint(s, value, gradient, np.eye(s.size) * size)
 
-    def _slope(self, point: quasi_newton.Point) -> float:
+    def _slope(self, point: quasi_newton.SearchPoint) -> float:
         free = quasi_newton.free_components(point.x, point.gradient, *self._bounds)
         return float(np.linalg.norm(np.where(free, point.gradient, 0.0)))
 
@@ -189,7 +190,7 @@ class AugmentedSearch:
         if state.radius > 0:
             return self._approach(s, state)
         evaluate = lambda x: self._lagrangian(x, state.multipliers, state.penalty)[:2]  # noqa: E731
-        start = quasi_newton.Point(s, float(state.value), state.gradient, state.curvature, 1)
+        start = quasi_newton.SearchPoint(s, float(state.value), state.gradient, state.curvature, 1)
         point = quasi_newton.minimise(
             evaluate, start, self._bounds, is_minimum=lambda p: self._slope(p) <= float(state.limit),
             max_iters=1, rounding=self._rounding, max_halvings=MAX_HALVINGS,
@@ -207,7 +208,7 @@ class AugmentedSearch:
             state = self._next_round(point, state)
         return point.x, state
 
-    def _cross(self, point: quasi_newton.Point, state: SearchState) -> tuple[np.ndarray, SearchState]:
+    def _cross(self, point: quasi_newton.SearchPoint, state: SearchState) -> tuple[np.ndarray, SearchState]:
         """Step down the slope across a jump or kink at which no line search descends, wherever it leads."""
         free = quasi_newton.free_components(point.x, point.gradient, *self._bounds)
         step = -np.where(free, point.gradient, 0.0)
@@ -226,7 +227,7 @@ class AugmentedSearch:
             gradient=beyond.gradient, curvature=beyond.curvature, value=np.asarray(beyond.value)
         )
 
-    def _next_round(self, point: quasi_newton.Point, state: SearchState) -> SearchState:
+    def _next_round(self, point: quasi_newton.SearchPoint, state: SearchState) -> SearchState:
         """Update multipliers, and the penalty where the constraints are far; tell the end of the search."""
         reached = join_reached(*self._derivatives(point.x))
         residuals = reached[1:, 0]

@@ -6,14 +6,19 @@ Log-Cholesky factors of the pseudo-inertia (Rucker & Wensing, Smooth parameteriz
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 
 from jaxcontact.front_door import checked
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-@checked(numbers="10")
-def inertia_of(numbers: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+
+@checked()
+def inertia_of(numbers: Float[jax.Array, " 10"]) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute mass, centre of mass (3,) and inertia about it (3, 3), kg, m, kg m^2, of ten numbers.
 
     The pseudo-inertia is J = U U^T, U = exp(a) [[exp(d), s, t], [0, 0, 0, 1]] upper triangular, of the
@@ -32,8 +37,10 @@ def inertia_of(numbers: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     return mass, com, jnp.trace(spread) * jnp.eye(3, dtype=spread.dtype) - spread
 
 
-@checked(mass="", com="3", inertia="3 3")
-def inertia_numbers(mass: jax.Array, com: jax.Array, inertia: jax.Array) -> jax.Array:
+@checked()
+def inertia_numbers(
+    mass: float | Float[jax.Array, ""], com: Float[jax.Array, " 3"], inertia: Float[jax.Array, "3 3"]
+) -> jax.Array:
     """Compute the numbers (10,) of `inertia_of` from mass, centre of mass (3,) and inertia about it (3, 3).
 
     They are NaN if no body has this inertia: the largest principal moment is less than the sum of the others.

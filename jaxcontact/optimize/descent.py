@@ -7,22 +7,26 @@ docs/understand/derivatives.md.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jaxcontact.arguments import check_number, check_some
 from jaxcontact.front_door import checked
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 MAX_PIECES = 8  # gradients stored at one corner; then the search tries their reverses and the axes
 CANCELLED = 1e-9  # of the largest gradient component; a smaller component of the hull vector is rounding
 ENOUGH = 0.5  # minimum fraction of the predicted descent that a direction must give
 
 
-@checked(gradient=("n", check_some, check_number))
+@checked(gradient=(check_some, check_number))
 def one_sided_descent(
     rate: Callable[[np.ndarray], float],
     piece: Callable[[np.ndarray], np.ndarray],
-    gradient: np.ndarray,
+    gradient: Float[np.ndarray, " n"],
 ) -> tuple[np.ndarray, int]:
     """Find a direction d along which a one-sided derivative is negative; return zero if none was found.
 

@@ -79,7 +79,7 @@ def _swing(angles: jax.Array, squared_time: jax.Array) -> jax.Array:
     return jnp.sum(0.5 * LEG_INERTIA * (2.0 * angles) ** 2 / squared_time)
 
 
-def _problem(model: Model, legs: int, measure: Any) -> GaitProblem:
+def _problem(model: Model, legs: int, measure: PyTree) -> GaitProblem:
     landing = min(legs, 3)
     assert isinstance(model.system, EventSystem)
     return GaitProblem(

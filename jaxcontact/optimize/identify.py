@@ -6,9 +6,9 @@ measurement, the prediction and their comparison. Page: docs/start/which-call.md
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import PyTree, Record
-from jaxcontact.arguments import check_count, check_number, check_number_leaves, check_positive, check_rows
+from jaxcontact.arguments import check_number, check_number_leaves, check_rows
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 from jaxcontact.optimize.bounds import flat_bounds
@@ -30,6 +30,30 @@ SHRUNK = 1e-9  # of the start; for a smaller result, steps of differences scale 
 ROUGHNESS = 0.5  # relative change of a curvature with the step of differences; a smooth score has < 0.1
 MIN_EIGENVALUE = 1e-10  # of the second derivative with unit diagonal; smaller ones are noise
 Score = Callable[[PyTree, PyTree], jax.Array]  # (params, data) -> (m,), of each measured motion
+
+
+@checked(max_steps=check_rows, tol=POSITIVE, largest=check_number)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """Settings of a search for parameters; None is the default of `identify`, or of `identify_motions`.
+
+    Attributes:
+        starts: pytree as the first start with a further first axis, more starts. The result is the best end.
+        max_steps: of the search from each start, 200 or 50.
+        tol: at which the search ends, 1e-6 or 1e-3. Of `identify` the largest slope at a minimum, as a
+            fraction of the mean score per size of a parameter; of `identify_motions` the largest gain of half
+            the sum of squares that a further step predicts, in units of the misfit.
+        largest: score or misfit beyond which the status of an end is INACCURATE, as at a wrong minimum or
+            with a wrong model; no limit, or 2. Of `pose_score` take a few times 3.
+    """
+
+    starts: PyTree = None
+    max_steps: int | None = None
+    tol: float | None = None
+    largest: float | None = None
+
+
+SEARCH = SearchSettings()
 
 
 class IdentifyInfo(Record):
@@ -50,14 +74,14 @@ class IdentifyInfo(Record):
             note, if the result is a minimum at which the derivative jumps, or if a third or three times
             `curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if the search
             ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN; INACCURATE
-            if the score is above `largest_score`.
+            if the score is above `search.largest`.
         ends: (n, p) results from each start, params0 first, with their `scores` and `statuses` (n,).
     """
 
     score: float
     start: float
-    lower: Any
-    upper: Any
+    lower: PyTree
+    upper: PyTree
     covariance: np.ndarray
     slope: float
     num_iters: int
@@ -70,27 +94,21 @@ class IdentifyInfo(Record):
 
 
 @checked(
-    max_steps=check_rows,
-    tol=POSITIVE,
     curvature_step=POSITIVE,
-    largest_score=check_number,
     params0=check_number_leaves,
     data=check_number_leaves,
 )
 def identify(
-    score: Callable[[Any, Any], jax.Array],
-    params0: Any,
-    data: Any,
+    score: Callable[[PyTree, PyTree], jax.Array],
+    params0: PyTree,
+    data: PyTree,
     *,
-    bounds: Any = None,
-    starts: Any = None,
-    largest_score: float | None = None,
+    bounds: PyTree = None,
     groups: np.ndarray | None = None,
     weights: np.ndarray | None = None,
-    max_steps: int = 200,
-    tol: float = 1e-6,
     curvature_step: float = 1e-4,
-) -> tuple[Any, IdentifyInfo]:
+    search: SearchSettings = SEARCH,
+) -> tuple[PyTree, IdentifyInfo]:
     """Find the parameters of minimum mean score, and their covariance, from measured motions.
 
     The mean score is sum_i w_i score(params, data)_i / sum_i w_i. The mean of a proper score, such as minus a
@@ -105,16 +123,12 @@ def identify(
         params0: pytree of floats to start from, such as {"friction": 0.2, "side": 0.1}.
         data: pytree of arrays, passed to `score`.
         bounds: pytree as params0 with pairs (minimum, maximum) for leaves, or None.
-        starts: pytree as params0 with a further first axis, more starts. The result is the end of least score
-            among those without a failure, or among all.
-        largest_score: beyond it the status of an end is INACCURATE, as at a wrong minimum or with a wrong
-            model; of `pose_score` a few times 3.
         groups: (m,) integers; scores of one group depend on one another. None: every score is a group.
         weights: (m,) >= 0, of the scores; 0 leaves a score out without compiling again. None: ones.
-        max_steps: of the search (BFGS within bounds; a step to a score that is not finite is shortened).
-        tol: largest slope at a minimum, as a fraction of the mean score per size of a parameter.
         curvature_step: of the central differences of gradients that give H, in sizes of the parameters. If
             contacts change, a score has kinks, which contribute to H only across many of them: use 1e-2.
+        search: more starts, of whose ends without a failure, or of all, the one of least score is the result;
+            limits of the search (BFGS within bounds; a step to a score that is not finite is shortened).
 
     Returns:
         Parameters and `IdentifyInfo`.
@@ -129,13 +143,12 @@ def identify(
 
     Derivative: none; a host-level driver.
     """
-    _check_search(score, params0, max_steps, tol, curvature_step)
+    _check_search(score, params0)
+    limits = search.max_steps or 200, search.tol or 1e-6, curvature_step
     ends = []
-    for begin in list_starts(params0, starts):
-        found, info = _identify_from(
-            score, begin, data, bounds, groups, weights, (max_steps, tol, curvature_step)
-        )
-        if largest_score is not None and not info.score <= largest_score:
+    for begin in list_starts(params0, search.starts):
+        found, info = _identify_from(score, begin, data, bounds, groups, weights, limits)
+        if search.largest is not None and not info.score <= search.largest:
             info = info.replace(status=np.uint32(info.status | int(Status.INACCURATE)))
         ends.append((found, info))
     scores = np.array([info.score for _, info in ends])
@@ -189,13 +202,10 @@ def _identify_from(
     return unravel(jnp.asarray(x, flat.dtype)), info
 
 
-def _check_search(score: object, params0: PyTree, max_steps: int, tol: float, curvature_step: float) -> None:
+def _check_search(score: object, params0: PyTree) -> None:
     """Raise TypeError or ValueError if an argument of `identify` is of another type or out of range."""
     if not callable(score):
         raise TypeError(f"score: expected a function (params, data) -> (m,), got {type(score).__name__}")
-    check_count("max_steps", max_steps)
-    check_positive("tol", tol)
-    check_positive("curvature_step", curvature_step)
     flat = ravel_pytree(params0)[0]
     check_number("params0", flat)
     if not flat.size:
@@ -256,7 +266,7 @@ class _Run:
             mean, gradient, _ = self.evaluate(z * size)
             return mean, gradient * size
 
-        def is_flat(point: quasi_newton.Point) -> bool:
+        def is_flat(point: quasi_newton.SearchPoint) -> bool:
             free = quasi_newton.free_components(point.x, point.gradient, *bounds)
             slopes = np.maximum(1.0, np.abs(point.x)) * np.where(free, np.abs(point.gradient), 0.0)
             rounded = 4 * self._rounding * np.abs(point.curvature) @ np.abs(point.x)
@@ -267,7 +277,7 @@ class _Run:
 
         value, gradient = cost(self._start / size)
         unit = np.eye(size.size) * max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
-        point = quasi_newton.Point(self._start / size, value, gradient, unit)
+        point = quasi_newton.SearchPoint(self._start / size, value, gradient, unit)
         for _ in range(MAX_ROUNDS):
             point = quasi_newton.minimise(
                 cost, point, bounds, is_minimum=is_flat, max_iters=max_steps - point.num_iters,

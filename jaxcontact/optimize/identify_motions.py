@@ -17,10 +17,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import PyTree, Record
-from jaxcontact.arguments import check_count, check_float_leaves, check_number_leaves, check_rows
-from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.arguments import check_float_leaves, check_number_leaves
+from jaxcontact.front_door import checked
 from jaxcontact.optimize.bounds import flat_bounds
-from jaxcontact.optimize.identify import NORMAL_95
+from jaxcontact.optimize.identify import NORMAL_95, SEARCH, SearchSettings
 from jaxcontact.optimize.many_starts import count_rows, list_starts
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
@@ -31,7 +31,7 @@ RISE = 5e-3  # maximum fraction of the least cost by which a step may lead above
 PATIENCE, PROGRESS = 8, 1e-3  # the search ends after so many steps that gain less than a fraction of the cost
 KINK_STEP = 1e-3  # of a Newton step; a slope that changes sign within it does so at a kink
 
-Residuals = Callable[[Any, Any, Any], jax.Array]
+Residuals = Callable[[PyTree, PyTree, PyTree], jax.Array]
 
 
 class MotionsInfo(Record):
@@ -48,14 +48,14 @@ class MotionsInfo(Record):
         at_bound: (p,) bool, whether the result lies on a bound.
         ends: (n, p) results from each start, params0 first, each with its `misfits` and `statuses` (n,).
         status: 0 if a further step is predicted to gain at most `tol`; INACCURATE if the misfit is above
-            `largest_misfit`, as at a wrong minimum or with a wrong model; KINK, a note, if no step descends
+            `search.largest`, as at a wrong minimum or with a wrong model; KINK, a note, if no step descends
             because the slope changes sign, or the residuals jump, within a thousandth of one; STALLED if
             none descends without that; MAX_ITERS; SINGULAR if the covariance is NaN.
     """
 
     misfit: float
-    lower: Any
-    upper: Any
+    lower: PyTree
+    upper: PyTree
     covariance: np.ndarray
     num_iters: int
     evaluations: int
@@ -67,25 +67,19 @@ class MotionsInfo(Record):
 
 
 @checked(
-    max_steps=check_rows,
-    tol=POSITIVE,
-    largest_misfit=POSITIVE,
     params0=check_number_leaves,
     per_motion0=check_number_leaves,
     data=check_number_leaves,
 )
 def identify_motions(
     residuals: Residuals,
-    params0: Any,
-    per_motion0: Any,
-    data: Any,
+    params0: PyTree,
+    per_motion0: PyTree,
+    data: PyTree,
     *,
-    bounds: Any = None,
-    starts: Any = None,
-    max_steps: int = 50,
-    tol: float = 1e-3,
-    largest_misfit: float = 2.0,
-) -> tuple[Any, Any, MotionsInfo]:
+    bounds: PyTree = None,
+    search: SearchSettings = SEARCH,
+) -> tuple[PyTree, Any, MotionsInfo]:
     """Find parameters that all motions share and the numbers of each, of least sum of squared residuals.
 
     For m motions, a model with contacts, and start states that are measured with noise: `per_motion0` holds
@@ -99,10 +93,7 @@ def identify_motions(
         per_motion0: pytree of floats (m, ...), the numbers of each motion.
         data: pytree of arrays, passed to `residuals`.
         bounds: pytree as params0 with pairs (minimum, maximum) for leaves, or None.
-        starts: pytree as params0 with a further first axis, more starts; the result is the best end.
-        max_steps: of the search from each start.
-        tol: largest gain of half the sum of squares that a further step predicts, in units of the misfit.
-        largest_misfit: beyond it the status is INACCURATE.
+        search: more starts, of whose ends the best is the result; limits of the search.
 
     Returns:
         params, per_motion, `MotionsInfo`.
@@ -121,13 +112,13 @@ def identify_motions(
             "residuals: expected a function (params, per_motion, data) -> (m, r), "
             f"got {type(residuals).__name__}"
         )
-    check_count("max_steps", max_steps)
+    max_steps, tol = search.max_steps or 50, search.tol or 1e-3
     check_float_leaves("params0", params0)
     check_float_leaves("per_motion0", per_motion0)
     params0, per_motion0 = (
         jax.tree.map(lambda leaf: jnp.asarray(leaf, float), tree) for tree in (params0, per_motion0)
     )
-    many = list_starts(params0, starts)
+    many = list_starts(params0, search.starts)
     flat = [np.asarray(ravel_pytree(start)[0], float) for start in many]
     every = [flat_bounds(bounds, start, x) for start, x in zip(many, flat, strict=True)]
     problem = _Problem(residuals, params0, per_motion0, data, every[0])
@@ -139,7 +130,7 @@ def identify_motions(
     minima, maxima = every[0]
     at_bound = (point.x <= minima) | (point.x >= maxima)
     covariance = problem.covariance(point, ~at_bound)
-    statuses[misfits > largest_misfit] |= int(Status.INACCURATE)
+    statuses[misfits > (2.0 if search.largest is None else search.largest)] |= int(Status.INACCURATE)
     if not np.all(np.isfinite(covariance)):
         statuses[best] |= int(Status.SINGULAR)
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))

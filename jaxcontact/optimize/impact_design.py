@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_number
 from jaxcontact.front_door import checked
@@ -27,12 +27,23 @@ from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
 
 # rebuild(constants) -> Params, if masses and shapes follow from the constants
-Rebuild = Callable[[Mapping[str, Any]], Params]
+Rebuild = Callable[[Mapping[str, PyTree]], Params]
 POLISH = 20  # largest number of Newton iterations onto the equations; they stop if the residual does not fall
 
 
 class DesignTask(NamedTuple):
-    """The conditions on a design and the numbers that may change, as arguments of `impact_design`."""
+    """The conditions on a design, and the numbers that may change.
+
+    Attributes:
+        contacts: the two contacts i, j.
+        stages: n >= 2, number of single impacts.
+        design: names of `params.constants` that may change; each is a scalar or an array.
+        rebuild: constants -> Params, if other numbers follow from them; None: they replace
+            `params.constants`.
+        hold: indices of v whose directions keep their coordinates; the others may change.
+        bounds: of constants, by name.
+        clearance: smallest gap of the other contacts, m.
+    """
 
     contacts: tuple[int, int] = (0, 1)
     stages: int = 2
@@ -41,6 +52,9 @@ class DesignTask(NamedTuple):
     hold: tuple[int, ...] = ()
     bounds: Mapping[str, tuple[float, float]] | None = None
     clearance: float = 0.0
+
+
+DEFAULT_TASK = DesignTask()
 
 
 class DesignReport(Record):
@@ -67,18 +81,9 @@ class DesignReport(Record):
     status: np.uint32
 
 
-@checked(clearance=check_number)
+@checked()
 def impact_design(
-    model: Model,
-    state: State,
-    *,
-    contacts: tuple[int, int] = (0, 1),
-    stages: int = 2,
-    design: tuple[str, ...] = (),
-    rebuild: Rebuild | None = None,
-    hold: tuple[int, ...] = (),
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    clearance: float = 0.0,
+    model: Model, state: State, task: DesignTask = DEFAULT_TASK
 ) -> tuple[Params, State, DesignReport]:
     """Find the nearest mechanism and stance whose impact at two contacts has one outcome.
 
@@ -90,14 +95,7 @@ def impact_design(
     Args:
         model: the mechanism and its numbers.
         state: stance to start from; the contacts need not touch yet.
-        contacts: the two contacts i, j.
-        stages: n >= 2, number of single impacts.
-        design: names of `params.constants` that may change; each is a scalar or an array.
-        rebuild: constants -> Params, if other numbers follow from them; default: they replace
-            `params.constants`.
-        hold: indices of v whose directions keep their coordinates; the others may change.
-        bounds: of constants, by name.
-        clearance: smallest gap of the other contacts, m.
+        task: contacts, conditions, and the numbers that may change.
 
     Returns:
         params, state (v and t as given), DesignReport.
@@ -109,7 +107,6 @@ def impact_design(
     Status: see DesignReport.
     """
     check_mechanism(model, state)
-    task = DesignTask(contacts, stages, design, rebuild, hold, bounds, clearance)
     _check(model, task)
     return DesignEquations(model, state, task).solve()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +23,7 @@ from jaxcontact.io.run_store import open_store
 from jaxcontact.status import Status
 
 FORMAT = "jaxcontact search from starts, 1"
-Search = Callable[[Any], tuple[Any, Any]]
+Search = Callable[[PyTree], tuple[PyTree, PyTree]]
 
 
 class StartsInfo(Record):
@@ -49,12 +48,14 @@ class StartsInfo(Record):
     costs: np.ndarray
     residuals: np.ndarray
     statuses: np.ndarray
-    ends: Any
+    ends: PyTree
     failure: str = static(default="")
 
 
 @checked()
-def search_from_starts(search: Search, starts: Any, *, run: Run = DEFAULT_RUN) -> tuple[Any, StartsInfo]:
+def search_from_starts(
+    search: Search, starts: PyTree, *, run: Run = DEFAULT_RUN
+) -> tuple[PyTree, StartsInfo]:
     """Search from each of many starts and return the best end.
 
     The best end has the lowest cost among those whose status is good, or among all if none is. Of equal costs
@@ -147,7 +148,7 @@ class _End:
         return *numbers, np.asarray(ravel_pytree(controls)[0], flat.dtype), ""
 
 
-def _rows(search: Search, starts: Any, count: int, run: Run) -> Iterator[Row]:
+def _rows(search: Search, starts: PyTree, count: int, run: Run) -> Iterator[Row]:
     """Yield the end of each start, in order; with a checkpoint the stored ones first."""
 
     def computed(done: int) -> Iterator[Row]:

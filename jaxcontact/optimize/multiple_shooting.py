@@ -104,7 +104,7 @@ class Joining:
         """Write two motions as bounds of the flat variables."""
         return self.flat(lower), self.flat(upper)
 
-    def evaluate(self, s: np.ndarray) -> sequential_quadratic.Point:
+    def evaluate(self, s: np.ndarray) -> sequential_quadratic.ProgramPoint:
         """Compute cost, constraints and their derivatives; a curvature of the cost without its descents."""
         self.evaluations += 1
         count = self._count
@@ -117,7 +117,7 @@ class Joining:
         cost, gradient, bend, ends, end_slopes = (np.asarray(x) for x in self._outer(s))
         joints = (reached - states[1:]) / self._units
         sizes, axes = np.linalg.eigh(bend)
-        return sequential_quadratic.Point(
+        return sequential_quadratic.ProgramPoint(
             s, float(cost), gradient, (axes * np.maximum(sizes, 0.0)) @ axes.T,
             np.concatenate([joints.ravel(), ends]),
             np.concatenate([self._joint_slopes(np.asarray(slopes)), end_slopes]),

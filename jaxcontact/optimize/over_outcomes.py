@@ -7,12 +7,13 @@ of the controls mends that. Page: docs/methods/planning.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import (
     check_choice,
     check_fraction,
@@ -22,12 +23,15 @@ from jaxcontact.arguments import (
 )
 from jaxcontact.front_door import checked
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 RISKS = ("mean", "worst", "cvar")
 SHARE = (check_positive, check_fraction)
 
 
-@checked(costs="k", risk=check_choice(*RISKS), share=SHARE)
-def risk_of(costs: jax.Array, risk: str = "mean", *, share: float = 0.1) -> jax.Array:
+@checked(risk=check_choice(*RISKS), share=SHARE)
+def risk_of(costs: Float[jax.Array, " k"], risk: str = "mean", *, share: float = 0.1) -> jax.Array:
     """Compute one number of costs (k,): their mean, the worst of them, or the mean of the worst `share`.
 
     "cvar" is the conditional value at risk of Rockafellar and Uryasev, the least of t + mean(max(c - t, 0)) /
@@ -69,7 +73,7 @@ def over_outcomes(
     risk: str = "mean",
     share: float = 0.1,
     spread: float = 0.0,
-) -> Callable[[Any], jax.Array]:
+) -> Callable[[PyTree], jax.Array]:
     """Make a function of controls: the risk of a cost over impulse orders, for any optimiser.
 
     The draws are fixed, so that the function is one function. Without a spread its derivative is that of each

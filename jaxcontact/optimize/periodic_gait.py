@@ -26,6 +26,7 @@ from jaxcontact.status import Status
 
 if TYPE_CHECKING:
     import optax
+    from jaxtyping import Float
 
 
 class Launch(NamedTuple):
@@ -54,7 +55,7 @@ class GaitProblem:
     """
 
     es: EventSystem
-    launch: Callable[[Any, Any], Launch]
+    launch: Callable[[PyTree, PyTree], Launch]
     measure: Callable[[Launch, jax.Array, Any], tuple[jax.Array, jax.Array]]
     eps: tuple[float, ...]
     crossed0: tuple[bool, ...]
@@ -84,8 +85,10 @@ def _launch(problem: GaitProblem, free: PyTree, params: PyTree) -> Launch:
         ) from error
 
 
-@checked(speed=("", check_number), params=check_number_leaves, free=check_number_leaves)
-def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tuple[jax.Array, jax.Array]:
+@checked(speed=check_number, params=check_number_leaves, free=check_number_leaves)
+def gait_outcome(
+    problem: GaitProblem, params: PyTree, free: PyTree, speed: float | Float[jax.Array, ""]
+) -> tuple[jax.Array, jax.Array]:
     """Compute cost () and residuals (k,) of one stride; the cost is NaN if the motion failed.
 
     Derivative: that of `ess.flow`, by free, params and speed.
@@ -101,13 +104,10 @@ def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tu
 
 
 @checked(
-    speed=("", check_number),
-    params=check_number_leaves,
-    free=check_number_leaves,
-    direction=check_number_leaves,
+    speed=check_number, params=check_number_leaves, free=check_number_leaves, direction=check_number_leaves
 )
 def gait_outcome_rate(
-    problem: GaitProblem, params: Any, free: Any, direction: Any, speed: Any
+    problem: GaitProblem, params: PyTree, free: PyTree, direction: PyTree, speed: float | Float[jax.Array, ""]
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the one-sided derivative of `gait_outcome` along a direction of `free`.
 
@@ -129,15 +129,15 @@ def gait_outcome_rate(
 @checked(speed=check_number, num_steps=check_whole, tol=POSITIVE)
 def gait(
     problem: GaitProblem,
-    params: Any,
-    free0: Any,
+    params: PyTree,
+    free0: PyTree,
     *,
     speed: float,
     optimizer: optax.GradientTransformation | None = None,
     num_steps: int = 150,
     tol: float = 1e-8,
     run: Run = DEFAULT_RUN,
-) -> tuple[Any, TrajectoryInfo]:
+) -> tuple[PyTree, TrajectoryInfo]:
     """Find a periodic gait of minimum cost at a fixed speed, from a stride that need not be periodic.
 
     Args:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.ess.linear_pieces import LinearPieces
 from jaxcontact.front_door import POSITIVE, checked
 
@@ -41,11 +42,11 @@ class PiecewiseNewton:
         radius: longest change of a control in the first step, in its scale.
     """
 
-    pieces: Callable[[Any], LinearPieces]
+    pieces: Callable[[PyTree], LinearPieces]
     radius: float = 0.5
 
 
-class Pieces(NamedTuple):
+class CostPieces(NamedTuple):
     """The pieces of a cost in flat controls in their scales, as arrays of NumPy.
 
     `slopes` are (p, k), `offsets` (p,), `borders` (p, r, k), `margins` (p, r), `orders` (p, e).
@@ -58,7 +59,7 @@ class Pieces(NamedTuple):
     orders: np.ndarray
 
 
-class Step(NamedTuple):
+class SearchStep(NamedTuple):
     """A step (k,), the decrease that it promises, and its piece with the multipliers (r,) of its borders."""
 
     change: np.ndarray
@@ -67,24 +68,24 @@ class Step(NamedTuple):
     multipliers: np.ndarray
 
 
-def scaled_pieces(pieces: LinearPieces, scale: np.ndarray) -> Pieces:
+def scaled_pieces(pieces: LinearPieces, scale: np.ndarray) -> CostPieces:
     """Convert pieces of a cost by controls to those by controls in their scales; raise if they do not fit."""
     slopes = np.asarray(pieces.jacobians, float)
     if slopes.ndim != 3 or slopes.shape[1:] != (1, scale.size):
         expected = f"(p, 1, {scale.size}), of one cost by every control"
         raise ValueError(f"pieces: expected jacobians of shape {expected}, got {slopes.shape}")
-    return Pieces(
+    return CostPieces(
         slopes[:, 0] * scale, np.asarray(pieces.offsets, float)[:, 0],
         np.asarray(pieces.conditions, float) * scale, np.asarray(pieces.margins, float),
         np.asarray(pieces.orders),
     )  # fmt: skip
 
 
-def best_step(pieces: Pieces, curvature: np.ndarray, radius: float) -> Step:
+def best_step(pieces: CostPieces, curvature: np.ndarray, radius: float) -> SearchStep:
     """Return the step of the piece that promises the largest decrease within the radius."""
     k = len(curvature)
     factor = np.linalg.cholesky(curvature)
-    best = Step(np.zeros(k), 0.0, 0, np.zeros(pieces.margins.shape[1]))
+    best = SearchStep(np.zeros(k), 0.0, 0, np.zeros(pieces.margins.shape[1]))
     box = np.concatenate([np.eye(k), -np.eye(k)])
     for p, slope in enumerate(pieces.slopes):
         free = -np.linalg.solve(factor.T, np.linalg.solve(factor, slope))
@@ -96,7 +97,7 @@ def best_step(pieces: Pieces, curvature: np.ndarray, radius: float) -> Step:
         change = np.clip(free + np.linalg.solve(factor.T, found[0]), -radius, radius)
         promised = -float(pieces.offsets[p] + slope @ change + 0.5 * change @ curvature @ change)
         if promised > best.promised:
-            best = Step(change, promised, p, found[1][: pieces.margins.shape[1]])
+            best = SearchStep(change, promised, p, found[1][: pieces.margins.shape[1]])
     return best
 
 
@@ -129,7 +130,7 @@ def shortest_beyond(rows: np.ndarray, minima: np.ndarray) -> tuple[np.ndarray, n
 
 
 def curvature_after(
-    curvature: np.ndarray, step: Step, before: Pieces, after: Pieces, is_first: bool
+    curvature: np.ndarray, step: SearchStep, before: CostPieces, after: CostPieces, is_first: bool
 ) -> np.ndarray:
     """Update the curvature by a step: damped BFGS of the slope along the kink, before and after."""
     slope, p = before.slopes[step.piece], step.piece

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +11,22 @@ import jax.numpy as jnp
 from jaxcontact.algebra.rotations import quaternion_conjugate, quaternion_log, quaternion_product
 from jaxcontact.front_door import POSITIVE, checked
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 
 @functools.partial(jnp.vectorize, signature="(4),(4)->(3)")
 def _turn(measured: jax.Array, predicted: jax.Array) -> jax.Array:
     return quaternion_log(quaternion_product(quaternion_conjugate(measured), predicted))
 
 
-@checked(predicted="... 7", measured="... 7", position_noise=POSITIVE, angle_noise=POSITIVE)
+@checked(position_noise=POSITIVE, angle_noise=POSITIVE)
 def pose_residuals(
-    predicted: jax.Array, measured: jax.Array, *, position_noise: float, angle_noise: float
+    predicted: Float[jax.Array, "... 7"],
+    measured: Float[jax.Array, "... 7"],
+    *,
+    position_noise: float,
+    angle_noise: float,
 ) -> jax.Array:
     """Compute (..., 6): position, and the shorter rotation from measured to predicted, over their noise.
 
@@ -40,9 +48,13 @@ def pose_residuals(
     return jnp.concatenate([place, _turn(measured[..., 3:], predicted[..., 3:]) / angle_noise], axis=-1)
 
 
-@checked(predicted="... 7", measured="... 7", position_noise=POSITIVE, angle_noise=POSITIVE)
+@checked(position_noise=POSITIVE, angle_noise=POSITIVE)
 def pose_score(
-    predicted: jax.Array, measured: jax.Array, *, position_noise: float, angle_noise: float
+    predicted: Float[jax.Array, "... 7"],
+    measured: Float[jax.Array, "... 7"],
+    *,
+    position_noise: float,
+    angle_noise: float,
 ) -> jax.Array:
     """Compute half the sum of squares of `pose_residuals` (...,): minus the log likelihood, up to a constant.
 

@@ -25,7 +25,7 @@ Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray]]  # x -> value, gradi
 
 
 @dataclasses.dataclass
-class Point:
+class SearchPoint:
     """A point of the search; `curvature` is the estimate B of the second derivative."""
 
     x: np.ndarray
@@ -42,14 +42,14 @@ def free_components(x: np.ndarray, gradient: np.ndarray, lower: np.ndarray, uppe
 
 def minimise(
     evaluate: Evaluate,
-    start: Point,
+    start: SearchPoint,
     bounds: tuple[np.ndarray, np.ndarray],
     *,
-    is_minimum: Callable[[Point], bool],
+    is_minimum: Callable[[SearchPoint], bool],
     max_iters: int,
     rounding: float,
     max_halvings: int = MAX_HALVINGS,
-) -> Point:
+) -> SearchPoint:
     """Minimise a function from `start` until `is_minimum`, `max_iters`, or no step descends.
 
     A step to a value or gradient that is not finite is shortened; a line search has at most `max_halvings`
@@ -75,7 +75,7 @@ def minimise(
     return point
 
 
-def _direction(point: Point, free: np.ndarray) -> np.ndarray:
+def _direction(point: SearchPoint, free: np.ndarray) -> np.ndarray:
     """Return the quasi-Newton direction of the free components, zero for the others.
 
     At a kink the curvature across it grows until B is singular to rounding; then all components are zero.
@@ -94,9 +94,9 @@ def _longest_step(x: np.ndarray, direction: np.ndarray, lower: np.ndarray, upper
 
 
 def _line_search(
-    evaluate: Evaluate, point: Point, direction: np.ndarray, longest: float,
+    evaluate: Evaluate, point: SearchPoint, direction: np.ndarray, longest: float,
     bounds: tuple[np.ndarray, np.ndarray], limits: tuple[float, int],
-) -> Point | None:  # fmt: skip
+) -> SearchPoint | None:  # fmt: skip
     """Find a step with the weak Wolfe conditions by doubling and halving; return None if no step descends."""
     slope, (rounding, max_halvings) = float(point.gradient @ direction), limits
     if not slope < 0:
@@ -114,7 +114,7 @@ def _line_search(
         if not (np.isfinite(value) and np.all(np.isfinite(gradient)) and descends):
             above = step
         else:
-            best = Point(x, value, gradient, point.curvature)
+            best = SearchPoint(x, value, gradient, point.curvature)
             if end_slope >= WOLFE * slope or step >= longest:
                 break
             below = step
@@ -122,7 +122,7 @@ def _line_search(
     return best
 
 
-def _updated_curvature(old: Point, new: Point) -> np.ndarray:
+def _updated_curvature(old: SearchPoint, new: SearchPoint) -> np.ndarray:
     """Return the BFGS update of B; the first update also scales B by the measured curvature."""
     s, y, b = new.x - old.x, new.gradient - old.gradient, old.curvature
     seen = float(s @ y)
@@ -134,7 +134,9 @@ def _updated_curvature(old: Point, new: Point) -> np.ndarray:
     return b - np.outer(push, push) / float(s @ push) + np.outer(y, y) / seen
 
 
-def shortest_nearby(evaluate: Evaluate, point: Point, bounds: tuple[np.ndarray, np.ndarray]) -> float | None:
+def shortest_nearby(
+    evaluate: Evaluate, point: SearchPoint, bounds: tuple[np.ndarray, np.ndarray]
+) -> float | None:
     """Return the length of the shortest vector of the hull of gradients near a kink; None without a kink.
 
     The length is by the largest component. Zero means that the point is stationary in Clarke's sense.

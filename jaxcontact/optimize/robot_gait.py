@@ -127,10 +127,10 @@ def robot_gait(
 
     def search(
         s: np.ndarray, pushes: np.ndarray, limits: tuple[int, float], phase: str
-    ) -> sequential_quadratic.Found:
+    ) -> sequential_quadratic.SearchEnd:
         problem.pushes, (max_iters, change) = pushes, limits
 
-        def report(i: int, point: sequential_quadratic.Point) -> None:
+        def report(i: int, point: sequential_quadratic.ProgramPoint) -> None:
             if progress is not None:
                 progress(phase, i, point.cost, float(np.max(np.abs(point.residuals))))
 
@@ -161,7 +161,7 @@ def robot_gait(
 
 
 def _planned_pushes(
-    law: np.ndarray, num_contacts: int, legs: stride_guess.Legs, schedule: stride_guess.Schedule
+    law: np.ndarray, num_contacts: int, legs: stride_guess.Legs, schedule: stride_guess.StanceSchedule
 ) -> np.ndarray:
     """Mark the rows that push in a plan: all of the law, of the contacts those of feet that stand."""
     plan = law.copy()
@@ -191,7 +191,7 @@ def _ends(order: np.ndarray, speed: float) -> Callable[[Pieces], jax.Array]:
     return ends
 
 
-def _swings(model: Model, legs: stride_guess.Legs, schedule: stride_guess.Schedule) -> np.ndarray:
+def _swings(model: Model, legs: stride_guess.Legs, schedule: stride_guess.StanceSchedule) -> np.ndarray:
     """Return a mask (N - 1, contacts) of those in the air on both sides of an inner end of a piece."""
     swings = np.ones((len(schedule.stands) - 1, model.structure.num_contacts))
     for k, contacts in enumerate(legs.contacts):

@@ -31,7 +31,7 @@ INTERIOR_TOL = 1e-8  # of its complementarity
 TOWARDS = 0.995  # fraction of the way to a bound that one of its steps may go
 
 
-class Point(NamedTuple):
+class ProgramPoint(NamedTuple):
     """Cost, its gradient (n,) and curvature (n, n), constraints (k,) and their Jacobian (k, n) at s (n,)."""
 
     s: np.ndarray
@@ -47,21 +47,21 @@ class Point(NamedTuple):
         return float(np.linalg.norm(self.residuals))
 
 
-class Found(NamedTuple):
+class SearchEnd(NamedTuple):
     """The end of a search: its point, the number of steps, and the largest change in the next step."""
 
-    point: Point
+    point: ProgramPoint
     num_iters: int
     change: float
 
 
-Evaluate = Callable[[np.ndarray], Point]
+Evaluate = Callable[[np.ndarray], ProgramPoint]
 
 
 def minimise(
     evaluate: Evaluate, s: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], *, max_iters: int,
-    change: float, tol: float, progress: Callable[[int, Point], None] | None = None,
-) -> Found:  # fmt: skip
+    change: float, tol: float, progress: Callable[[int, ProgramPoint], None] | None = None,
+) -> SearchEnd:  # fmt: skip
     """Minimise from s until a step changes variables by at most `change` and constraints hold within `tol`.
 
     Variables are scaled: changes of one are alike. `evaluate` returns NaN for a motion that failed.
@@ -75,7 +75,7 @@ def minimise(
         longest = float(np.max(np.abs(step), initial=0.0))
         left = longest if longest < 0.9 * radius else np.inf
         if left <= change and point.violation <= tol:
-            return Found(point, steps, left)
+            return SearchEnd(point, steps, left)
         steps += 1
         fall = -float(point.gradient @ step + 0.5 * step @ point.curvature @ step)
         gain = point.violation - float(np.linalg.norm(point.residuals + point.jacobian @ step))
@@ -105,21 +105,23 @@ def minimise(
             leaps, radius, weight, must_leap = leaps + 1, LEAP, 0.0, True
         if progress is not None:
             progress(steps, point)
-    return Found(best, steps, np.inf)
+    return SearchEnd(best, steps, np.inf)
 
 
-def _ratio(point: Point, new: Point, weight: float, predicted: float) -> float:
+def _ratio(point: ProgramPoint, new: ProgramPoint, weight: float, predicted: float) -> float:
     """Return the decrease of cost + weight |constraints| over the predicted one, -1 for a failed motion."""
     decrease = point.cost - new.cost + weight * (point.violation - new.violation)
     return float(decrease / predicted) if predicted > 0 and np.isfinite(decrease) else -1.0
 
 
-def _rank(point: Point, tol: float) -> tuple[float, float]:
+def _rank(point: ProgramPoint, tol: float) -> tuple[float, float]:
     """Return a key that orders points: the violation beyond `tol`, then the cost."""
     return (point.violation if point.violation > tol else 0.0), point.cost
 
 
-def restore(evaluate: Evaluate, point: Point, bounds: tuple[np.ndarray, np.ndarray], tol: float) -> Point:
+def restore(
+    evaluate: Evaluate, point: ProgramPoint, bounds: tuple[np.ndarray, np.ndarray], tol: float
+) -> ProgramPoint:
     """Take shortest steps onto the constraints until they hold within `tol` or come no nearer."""
     lower, upper = bounds
     while np.max(np.abs(point.residuals), initial=0.0) > tol:
@@ -139,7 +141,7 @@ def restore(evaluate: Evaluate, point: Point, bounds: tuple[np.ndarray, np.ndarr
     return point
 
 
-def solve_program(point: Point, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def solve_program(point: ProgramPoint, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Return the d (n,) of least g d + d H d / 2 + |J d + r|^2 / (2 GIVE) for low <= d <= high."""
     free = high > low
     jacobian = point.jacobian[:, free]

@@ -38,7 +38,7 @@ class Legs(NamedTuple):
     mirror: np.ndarray | None
 
 
-class Schedule(NamedTuple):
+class StanceSchedule(NamedTuple):
     """Which foot stands: (N, legs) during each piece; a stride is half of one if legs are exchanged."""
 
     stands: np.ndarray
@@ -103,18 +103,18 @@ def _order_mirrored(model: Model, feet: tuple[int, ...]) -> np.ndarray | None:
     return order
 
 
-def schedule_of(legs: Legs, count: int) -> Schedule:
+def schedule_of(legs: Legs, count: int) -> StanceSchedule:
     """Plan a stride of `count` pieces: a pair of legs walks, other legs hop together."""
     stands = np.zeros((count, len(legs.feet)), bool)
     if legs.mirror is not None:
         stands[:, 0] = True
-        return Schedule(stands, True)
+        return StanceSchedule(stands, True)
     stands[: count // 2] = True
-    return Schedule(stands, False)
+    return StanceSchedule(stands, False)
 
 
 def guess_stride(
-    model: Model, legs: Legs, schedule: Schedule, speed: float, duration: float, bend: float
+    model: Model, legs: Legs, schedule: StanceSchedule, speed: float, duration: float, bend: float
 ) -> Pieces:
     """Guess a stride at a speed: feet in place or swung, joints by least squares, no controls.
 
@@ -167,7 +167,7 @@ def guess_stride(
 
 
 def _plan_feet(
-    model: Model, schedule: Schedule, speed: float, duration: float, at: float
+    model: Model, schedule: StanceSchedule, speed: float, duration: float, at: float
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Plan how far each foot is ahead of the trunk, its height, and that of the trunk, at a phase in 0..1.
 

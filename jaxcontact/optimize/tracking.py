@@ -6,13 +6,13 @@ Owns the backward recursion of Riccati along the linearised steps of a motion. P
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_positive, check_rows
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.front_door import checked
@@ -23,6 +23,9 @@ from jaxcontact.simulate.linearize import linearize
 from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.status import Info, Status, flag, is_finite
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 class Tracking(Record):
@@ -46,8 +49,8 @@ class Tracking(Record):
     repeats: jax.Array
 
     def __call__(
-        self, model: Model, state: State, t: jax.Array, memory: Any, key: Any
-    ) -> tuple[jax.Array, Any]:
+        self, model: Model, state: State, t: jax.Array, memory: PyTree, key: jax.Array | None
+    ) -> tuple[jax.Array, PyTree]:
         """Return the controls (nu,) at a state and time, and the memory unchanged."""
         steps = self.inputs.shape[0]
         start, dt = self.states.t[0], self.states.t[1] - self.states.t[0]
@@ -77,15 +80,15 @@ class TrackingInfo(Info):
     with_feedback: jax.Array
 
 
-@checked(state_cost="n | n n", control_cost="nu | nu nu", max_periods=check_rows, tol=check_positive)
+@checked(max_periods=check_rows, tol=check_positive)
 @all_digits
 def track(
     model: Model,
     trajectory: Trajectory,
     *,
     stepper: Stepper,
-    state_cost: jax.Array,
-    control_cost: jax.Array,
+    state_cost: Float[jax.Array, " n"] | Float[jax.Array, "n n"],
+    control_cost: Float[jax.Array, " nu"] | Float[jax.Array, "nu nu"],
     periodic: bool = False,
     max_periods: int = 200,
     tol: float = 1e-9,
@@ -128,7 +131,7 @@ def track(
 @functools.partial(jit, static_argnums=0)
 def _regulator(
     max_periods: int, model: Model, states: State, inputs: jax.Array, stepper: Stepper,
-    costs: tuple[jax.Array, jax.Array], tol: Any,
+    costs: tuple[jax.Array, jax.Array], tol: float | jax.Array,
 ) -> tuple[Tracking, TrackingInfo]:  # fmt: skip
     """Linearise the steps, and go backward over them once, or over periods until P settles."""
     (Q, R), periodic = costs, max_periods > 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 import jax
 import jax.numpy as jnp
@@ -53,13 +53,13 @@ class OneSided:
     """
 
     optimizer: optax.GradientTransformation
-    rate: Callable[[Any, Any], jax.Array]
+    rate: Callable[[PyTree, PyTree], jax.Array]
 
 
 class Search(NamedTuple):
     """Settings of a search as arguments of `trajectory`; `about` has the items that determine it."""
 
-    optimizer: Any
+    optimizer: PyTree
     num_steps: int
     tol: float
     about: Mapping[str, object]
@@ -105,16 +105,16 @@ DEFAULT_OPTIMIZER = AugmentedLagrangian()
 
 @checked(num_steps=check_whole, tol=POSITIVE)
 def trajectory(
-    objective: Callable[[Any], jax.Array],
-    controls0: Any,
+    objective: Callable[[PyTree], jax.Array],
+    controls0: PyTree,
     *,
     optimizer: Optimizer = DEFAULT_OPTIMIZER,
-    constraints: Callable[[Any], jax.Array] | None = None,
-    scale: Any = None,
+    constraints: Callable[[PyTree], jax.Array] | None = None,
+    scale: PyTree = None,
     num_steps: int = 100,
     tol: float = 1e-9,
     run: Run = DEFAULT_RUN,
-) -> tuple[Any, TrajectoryInfo]:
+) -> tuple[PyTree, TrajectoryInfo]:
     """Find controls of minimum cost, objective(controls) -> min subject to constraints(controls) = 0.
 
     By an `AugmentedLagrangian`, the default, or by an optax transformation: then every step moves along the
@@ -271,7 +271,7 @@ def _report(
     )
 
 
-def _bounds_of(optimizer: Any, controls0: PyTree) -> tuple[np.ndarray, np.ndarray]:
+def _bounds_of(optimizer: PyTree, controls0: PyTree) -> tuple[np.ndarray, np.ndarray]:
     """Spread the bounds of an augmented Lagrangian over flat controls (n,); infinite without."""
     bounds = optimizer.bounds if isinstance(optimizer, AugmentedLagrangian) else None
     return flat_bounds(bounds, controls0, np.asarray(ravel_pytree(controls0)[0], float))

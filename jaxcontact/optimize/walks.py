@@ -6,7 +6,7 @@ All append cost and violation of every step to the `resume.Steps` of a run, whos
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ Reached = tuple[jax.Array, ...]  # cost, constraints, their Jacobian
 class TangentWalk:
     """Steps of an optax transformation along the constraints, and back to them."""
 
-    def __init__(self, program: MotionProgram, transformation: Any, has_rate: bool, s: jax.Array) -> None:
+    def __init__(self, program: MotionProgram, transformation: PyTree, has_rate: bool, s: jax.Array) -> None:
         self._program, self._has_rate = program, has_rate
         self.first_state = transformation.init(s)
 
@@ -122,14 +122,14 @@ class PieceWalk:
         s, (_, _, jacobian) = start
         self._program, self._settings, self._unravel = program, settings, unravel
         self._scale = np.asarray(scale, float)
-        self._known: tuple[bytes, piecewise_newton.Pieces] | None = None  # the last point and its pieces
+        self._known: tuple[bytes, piecewise_newton.CostPieces] | None = None  # the last point and its pieces
         slope = float(jnp.linalg.norm(jacobian[0]))
         self.first_state = PieceState(
             np.eye(s.size) * max(slope, np.finfo(float).tiny), np.asarray(float(settings.radius)),
             np.asarray(True), np.asarray(0.0),
         )  # fmt: skip
 
-    def _pieces(self, s: jax.Array) -> piecewise_newton.Pieces:
+    def _pieces(self, s: jax.Array) -> piecewise_newton.CostPieces:
         """Compute the pieces at s, or return those known from the last step."""
         key = np.asarray(s).tobytes()
         if self._known is None or self._known[0] != key:

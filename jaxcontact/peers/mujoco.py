@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from jaxcontact import models
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_not_negative
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
 from jaxcontact.geometry import HalfSpace
@@ -249,7 +250,7 @@ def _hinge() -> str:
     return '<joint type="hinge" axis="0 -1 0"/>'
 
 
-def _inertial(model: Model, body: int, at: Any = (0.0, 0.0)) -> str:
+def _inertial(model: Model, body: int, at: PyTree = (0.0, 0.0)) -> str:
     mass = max(float(model.params.mass[body]), LIGHT)
     inertia = max(float(model.params.inertia[body]), LIGHT)
     # The moments about the other two axes have no effect in the plane.
@@ -259,7 +260,7 @@ def _inertial(model: Model, body: int, at: Any = (0.0, 0.0)) -> str:
     )
 
 
-def _ball(name: str, at: Any, radius: float) -> str:
+def _ball(name: str, at: PyTree, radius: float) -> str:
     return f'<geom name="{name}" type="sphere" size="{radius:.17g}" pos="{_vector(at)}"/>'
 
 

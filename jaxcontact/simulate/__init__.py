@@ -11,6 +11,8 @@ from jaxcontact.simulate.compare import momentum_difference as momentum_differen
 from jaxcontact.simulate.ensemble import Ensemble as Ensemble
 from jaxcontact.simulate.ensemble import ensemble as ensemble
 from jaxcontact.simulate.linearize import Linearization as Linearization
+from jaxcontact.simulate.motion import Inputs as Inputs
+from jaxcontact.simulate.motion import MotionSettings as MotionSettings
 from jaxcontact.simulate.projection import ProjectionInfo as ProjectionInfo
 from jaxcontact.simulate.stepper import Stepper as Stepper
 from jaxcontact.simulate.stepper import StepperInfo as StepperInfo

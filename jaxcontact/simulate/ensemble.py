@@ -18,19 +18,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree, Record
-from jaxcontact.arguments import check_count, check_number_leaves, check_seed
+from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.all_cores import workers
 from jaxcontact.batching.reduction import Reduction, check_reduce, folder
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, check_memory, count_steps
-from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
 from jaxcontact.io.records import load_record, save_record
 from jaxcontact.io.run_store import open_store
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
-from jaxcontact.simulate.stepper import Policy, Stepper
+from jaxcontact.simulate.motion import Inputs, MotionSettings, as_inputs
+from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.stepping import check_stepper, rollout
 from jaxcontact.status import Status
 
@@ -56,7 +57,7 @@ class Ensemble(Record):
     status: jax.Array
     failed_step: jax.Array
     closings: jax.Array
-    path: Any = None
+    path: PyTree = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the worlds to a `.npz` file; a write that fails leaves no partial file.
@@ -92,27 +93,20 @@ class Ensemble(Record):
 
 @checked(
     state="...",
-    duration=POSITIVE,
-    dt=POSITIVE,
     num_worlds=check_count,
     seed=check_seed,
-    policy_memory=check_number_leaves,
 )
 def ensemble(
     model: Model,
     state: State,
+    motion: MotionSettings,
     *,
-    stepper: Stepper,
-    duration: float,
-    dt: float,
     num_worlds: int,
     seed: int = 0,
-    control: jax.Array | Policy | None = None,
-    policy_memory: Any = None,
     keep_path: bool = False,
-    reduce: Callable[[Any, Ensemble], Any] | Reduction | None = None,
+    reduce: Callable[[PyTree, Ensemble], PyTree] | Reduction | None = None,
     run: Run = DEFAULT_RUN,
-) -> Any:
+) -> PyTree:
     """Move many worlds that differ in their random key, and in their start if one start each is given.
 
     World i steps as `rollout` with the key of the seed folded with i: a law that draws takes another impulse
@@ -121,12 +115,10 @@ def ensemble(
     Args:
         model: the mechanism and its numbers.
         state: the start of all worlds, or one start each, with a first axis of `num_worlds`.
-        stepper: the method, such as `TimeStepping(impact=law)`.
-        duration: s, rounded to a number of steps.
-        dt: s.
+        motion: the method, such as `TimeStepping(impact=law)`, the step, the duration, and what acts, the
+            same for all worlds.
         num_worlds: number of worlds.
         seed: of the keys.
-        control, policy_memory: as `run`, the same for all worlds.
         keep_path: also keep the states of every step.
         reduce: (accumulated, Ensemble of one chunk) -> accumulated, called in order, at first with None;
             `ensemble` then returns the last value, in memory that does not grow. A `jc.Reduction` has its
@@ -150,23 +142,24 @@ def ensemble(
     check_run(run, unused=("devices",))
     check_reduce(reduce)
     check_mechanism(model, state)
+    stepper, inputs = motion.stepper, as_inputs(motion.controls)
     check_stepper(stepper)
     world = bytes_of(state) if jnp.ndim(state.q) == 1 else bytes_of(state) // num_worlds
-    steps = count_steps(duration, dt, num_bytes=world if keep_path else 0)
+    steps = count_steps(motion.duration, motion.dt, num_bytes=world if keep_path else 0)
     if reduce is None:
         check_memory("num_worlds", num_worlds, world * (steps + 1 if keep_path else 1), "worlds")
     starts = _starts(state, num_worlds)
     stepper.init(model, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
-    if control is None:
-        control = jnp.zeros((steps, model.num_controls), starts.v.dtype)
+    if inputs.controls is None:
+        inputs = inputs._replace(controls=jnp.zeros((steps, model.num_controls), starts.v.dtype))
 
-    shared = model, stepper, float(dt), steps, control, policy_memory, int(seed), keep_path
+    shared = model, stepper, float(motion.dt), steps, inputs, int(seed), keep_path
     blocks = _Blocks(shared, starts, num_worlds, run)
     size = 1024 if run.chunk is None else int(run.chunk)
     on_workers = False
     if isinstance(reduce, Reduction) and run.executor is not None and run.checkpoint is None:
         on_workers = True
-        chunks: Iterator[Any] = blocks.parts(size, reduce.part)
+        chunks: Iterator[PyTree] = blocks.parts(size, reduce.part)
     else:
         blocks_of_worlds = blocks.computed(0) if run.checkpoint is None else _stored(blocks, run)
         chunks = _rows(blocks_of_worlds, size)
@@ -176,7 +169,9 @@ def ensemble(
     return functools.reduce(folder(reduce, has_parts=on_workers), reported, None)
 
 
-def _reported(chunks: Iterator[Any], total: int, size: int, progress: Any) -> Iterator[Any]:
+def _reported(
+    chunks: Iterator[PyTree], total: int, size: int, progress: Callable[..., None] | None
+) -> Iterator[PyTree]:
     """Yield chunks; report the number of worlds after each has been used."""
     for number, chunk in enumerate(chunks, 1):
         yield chunk
@@ -200,13 +195,13 @@ class _Worlds:
     """Function of a block of worlds, compiled at its first call."""
 
     def __init__(
-        self, model: Model, stepper: Stepper, dt: float, steps: int, control: PyTree, policy_memory: PyTree,
-        seed: int, keep_path: bool,
+        self, model: Model, stepper: Stepper, dt: float, steps: int, inputs: Inputs, seed: int,
+        keep_path: bool,
     ) -> None:  # fmt: skip
         def simulate_world(start: State, world: jax.Array) -> Ensemble:
             motion = rollout(
-                model, start, control, stepper=stepper, dt=dt, num_steps=steps,
-                key=jax.random.fold_in(jax.random.key(seed), world), policy_memory=policy_memory,
+                model, start, inputs, stepper=stepper, dt=dt, num_steps=steps,
+                key=jax.random.fold_in(jax.random.key(seed), world),
             )  # fmt: skip
             bad = Status.failed(motion.status)
             return Ensemble(
@@ -236,7 +231,7 @@ class _Worlds:
 class _ChunkParts:
     """Function of the blocks that cover a chunk, which returns the part of a `Reduction`."""
 
-    def __init__(self, shared: tuple[Any, ...], part: Callable[[Ensemble], PyTree]) -> None:
+    def __init__(self, shared: tuple[PyTree, ...], part: Callable[[Ensemble], PyTree]) -> None:
         self.worlds, self.part = _Worlds(*shared), part
 
     def __call__(self, blocks: list[tuple[PyTree, ...]], begin: int, end: int) -> PyTree:
@@ -246,7 +241,7 @@ class _ChunkParts:
 class _Blocks:
     """The worlds in blocks of one width, the last one filled up with worlds that are dropped."""
 
-    def __init__(self, shared: tuple[Any, ...], starts: State, total: int, run: Run) -> None:
+    def __init__(self, shared: tuple[PyTree, ...], starts: State, total: int, run: Run) -> None:
         self.shared, self.starts, self.total, self.run = shared, starts, total, run
         self.width = min(WIDTH, 1 << (total - 1).bit_length())
 
@@ -274,8 +269,8 @@ class _Blocks:
         yield from self._run(_ChunkParts, (self.shared, part), map(call, begins), len(begins))
 
     def _run(
-        self, make: Any, arguments: tuple[PyTree, ...], calls: Iterator[tuple], count: int
-    ) -> Iterator[Any]:
+        self, make: type, arguments: tuple[PyTree, ...], calls: Iterator[tuple], count: int
+    ) -> Iterator[PyTree]:
         if not count:
             return iter(())
         first = self.arguments(0)

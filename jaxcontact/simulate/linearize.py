@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,9 @@ from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import Stepper, StepperInfo
 from jaxcontact.simulate.stepping import check_stepper
 from jaxcontact.status import Status, flag, is_finite
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 class Linearization(Record):
@@ -39,9 +42,15 @@ class Linearization(Record):
     state: State
 
 
-@checked(controls="nu", dt=POSITIVE)
+@checked(dt=POSITIVE)
 def linearize(
-    model: Model, state: State, controls: jax.Array, *, stepper: Stepper, dt: Any, order: int = 1
+    model: Model,
+    state: State,
+    controls: Float[jax.Array, " nu"],
+    *,
+    stepper: Stepper,
+    dt: float | jax.Array,
+    order: int = 1,
 ) -> tuple[Linearization, StepperInfo]:
     """Differentiate one step by state and controls; return the matrices A and B and the info of the step.
 

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 
 import jax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.status import Info
 
 # policy(model, state, t, memory, key) -> (u, memory)
-Policy = Callable[[Model, State, jax.Array, Any, Any], tuple[jax.Array, Any]]
+Policy = Callable[[Model, State, jax.Array, PyTree, jax.Array | None], tuple[jax.Array, PyTree]]
 
 
 class StepperInfo(Info):
@@ -33,8 +34,8 @@ class StepperInfo(Info):
 
     impulse: jax.Array
     contacts: jax.Array
-    impacts: Any = None
-    details: Any = None
+    impacts: PyTree = None
+    details: PyTree = None
 
 
 def of_contacts(info: StepperInfo, count: int) -> StepperInfo:
@@ -45,13 +46,13 @@ def of_contacts(info: StepperInfo, count: int) -> StepperInfo:
 class Stepper(Protocol):
     """A method of motion in time."""
 
-    def init(self, model: Model, state: State, key: jax.Array | None) -> Any:
+    def init(self, model: Model, state: State, key: jax.Array | None) -> PyTree:
         """Make the memory that the stepper carries from step to step, as it is before the first one."""
 
     def closed(self, model: Model, state: State) -> jax.Array:
         """Find the contacts that are closed at the start; return (nc,) bool."""
 
     def step(
-        self, model: Model, state: State, tau: jax.Array, memory: Any, *, dt: jax.Array
+        self, model: Model, state: State, tau: jax.Array, memory: PyTree, *, dt: jax.Array
     ) -> tuple[State, Any, StepperInfo]:
         """Move the state by dt under the controls tau (nu,); return it, the new memory and the info."""

@@ -14,67 +14,56 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import callable_as_pytree
+from jaxcontact._pytree import PyTree, callable_as_pytree
 from jaxcontact.arguments import (
     check_array,
     check_count,
     check_integer,
     check_number,
-    check_number_leaves,
     check_rows,
     is_concrete,
 )
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, count_steps
-from jaxcontact.front_door import POSITIVE, checked
-from jaxcontact.mechanics.applied import Applied, applied_rows, apply_wrenches
-from jaxcontact.mechanics.mocap import Mocap, MocapRows, apply_mocap, mocap_rows
+from jaxcontact.front_door import POSITIVE, anything, checked
+from jaxcontact.mechanics.applied import applied_rows, apply_wrenches
+from jaxcontact.mechanics.mocap import MocapRows, apply_mocap, mocap_rows
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
-from jaxcontact.simulate.stepper import Policy, Stepper
+from jaxcontact.simulate.motion import Controls, Inputs, MotionSettings, as_inputs
+from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.trajectory import Trajectory, in_one_list, motion_record
 from jaxcontact.status import raise_if_failed
 
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
 
-@checked(dt=POSITIVE, checkpoint_every=check_rows, policy_memory=check_number_leaves)
+@checked(dt=POSITIVE, checkpoint_every=check_rows, num_steps=anything)
 def rollout(
     model: Model,
     state: State,
-    controls: jax.Array | Policy | None,
+    controls: Controls,
     *,
     stepper: Stepper,
-    dt: Any,
+    dt: float | jax.Array,
     key: jax.Array | None = None,
-    num_steps: Any = None,
-    policy_memory: Any = None,
+    num_steps: int | jax.Array | None = None,
     checkpoint_every: int | None = None,
-    applied: Applied | None = None,
-    mocap: Mocap | None = None,
 ) -> Trajectory:
     """Compute steps of a mechanism under controls or a policy, in one scan; return the trajectory.
 
     Args:
         model: the mechanism and its numbers.
         state: the start.
-        controls: (T, nu) controls of the actuators; without actuators nu = nv, and they are generalized
-            forces beside gravity and the forces of the system. Or a policy (model, state, t, memory, key) ->
-            (u, memory), a module-level function or a pytree.
+        controls: (T, nu) controls, a policy, or `Inputs` with these and wrenches, poses of mocap bodies.
         stepper: the method, such as `Compliant()`.
         dt: s.
         key: split in two, one for the stepper and one for the policy, which gets it folded with the number
             of the step.
         num_steps: T, with a policy or None for controls; with controls (T, nu) the number of steps to make,
             at most T, which may be traced: one program for any number. Later rows repeat the last state.
-        policy_memory: the memory that the policy gets at the first step.
         checkpoint_every: reverse mode keeps the state after every so many steps, and computes the steps
             between once more; its memory is smallest near the square root of T. None keeps all of every step.
-        applied: wrenches (T, 6), in the plane (T, 3), of bodies by their names: force at the centre of mass,
-            N, and torque, N m, along world axes, constant during a step. They are part of `params` in it.
-        mocap: poses (T + 1, 7) of mocap bodies by their names, position and quaternion (w, x, y, z) in the
-            world; in the plane (T + 1, 3): x, z and the angle from the pose in the file, from x to z, rad.
-            Contacts have the velocity that takes one pose to the next. `Compliant` has them.
 
     Returns:
         Trajectory with T + 1 rows of states and contacts, T of inputs, impulses and info.
@@ -86,48 +75,40 @@ def rollout(
 
     Status: of each step, in `trajectory.status`.
 
-    Derivative: that of the stepper, by state, params, controls, applied, mocap, stepper and policy.
+    Derivative: that of the stepper, by state, params, inputs, stepper and policy.
     """
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
-    setup, steps = _set_up("controls", model, state, stepper, controls, num_steps, key, policy_memory)
+    inputs = as_inputs(controls)
+    setup, steps = _set_up(model, state, stepper, inputs, num_steps, key)
     if checkpoint_every is not None:
         check_rows("checkpoint_every", checkpoint_every)
-    pushes = _Pushes(applied_rows(model, applied, steps), mocap_rows(model, mocap, dt, steps))
-    setup = setup._replace(pushes=pushes, end=_end(controls, num_steps, steps))
+    pushes = _pushes(model, inputs, dt, steps)
+    setup = setup._replace(pushes=pushes, end=_end(inputs.controls, num_steps, steps))
     rows, _ = _steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     return _trajectory(rows, state, stepper.closed(_moved_at_start(model, pushes.mocap), state))
 
 
-@checked(duration=POSITIVE, dt=POSITIVE, policy_memory=check_number_leaves)
+@checked()
 @all_digits
 def run(
     model: Model,
     state: State,
+    motion: MotionSettings,
     *,
-    stepper: Stepper,
-    duration: float,
-    dt: float,
-    control: jax.Array | Policy | None = None,
     key: jax.Array | None = None,
-    policy_memory: Any = None,
     check: bool = True,
     run: Run = DEFAULT_RUN,
-    applied: Applied | None = None,
-    mocap: Mocap | None = None,
 ) -> Trajectory:
-    """Compute the motion over a duration, on the host: with progress, and an error if a step fails.
+    """Compute a motion on the host: with progress, and an error if a step fails.
 
     One program moves any number of steps, in blocks of 1024.
 
     Args:
-        model, state, stepper, key, policy_memory: as `rollout`.
-        duration: s, rounded to a number of steps.
-        dt: s.
-        control: (T, nu), or a policy; None is zero controls.
+        model, state, key: as `rollout`.
+        motion: the method, the step, the duration, and what acts.
         check: raise if a step fails; False leaves it to `trajectory.status`.
         run: progress, called with (steps done, T).
-        applied, mocap: as `rollout`.
 
     Returns:
         Trajectory with T + 1 rows.
@@ -139,10 +120,11 @@ def run(
     Derivative: none; a driver for the host.
     """
     check_run(run, unused=("chunk", "devices", "checkpoint", "about", "executor"))
-    steps = count_steps(duration, dt, num_bytes=bytes_of(state))
-    setup, _ = _set_up("control", model, state, stepper, control, steps, key, policy_memory)
+    stepper, dt, acting = motion.stepper, motion.dt, as_inputs(motion.controls)
+    steps = count_steps(motion.duration, dt, num_bytes=bytes_of(state))
+    setup, _ = _set_up(model, state, stepper, acting, steps, key, exactly=True)
     setup = setup._replace(end=jnp.int32(steps))
-    pushes = _Pushes(applied_rows(model, applied, steps), mocap_rows(model, mocap, dt, steps))
+    pushes = _pushes(model, acting, dt, steps)
     parts = []
     for first in range(0, steps, CHUNK):
         size = min(CHUNK, steps - first)
@@ -156,8 +138,8 @@ def run(
         if run.progress is not None:
             run.progress(first + size, steps)
     rows_of_all = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    motion = _trajectory(rows_of_all, state, stepper.closed(_moved_at_start(model, pushes.mocap), state))
-    return jax.tree.map(jnp.asarray, motion)
+    trajectory = _trajectory(rows_of_all, state, stepper.closed(_moved_at_start(model, pushes.mocap), state))
+    return jax.tree.map(jnp.asarray, trajectory)
 
 
 def _block(rows: jax.Array, first: int) -> jax.Array:
@@ -166,7 +148,7 @@ def _block(rows: jax.Array, first: int) -> jax.Array:
     return jnp.asarray(np.pad(block, [(0, CHUNK - len(block)), *[(0, 0)] * (block.ndim - 1)]))
 
 
-def _end(controls: Any, num_steps: Any, rows: int) -> jax.Array | None:
+def _end(controls: PyTree, num_steps: int | jax.Array | None, rows: int) -> jax.Array | None:
     """Return the number of steps to make, where it is not that of the rows."""
     if callable(controls) or controls is None or num_steps is None:
         return None
@@ -182,6 +164,11 @@ class _Pushes(NamedTuple):
     mocap: MocapRows | None
 
 
+def _pushes(model: Model, inputs: Inputs, dt: float | jax.Array, steps: int) -> _Pushes:
+    """Check wrenches and poses and return them by step."""
+    return _Pushes(applied_rows(model, inputs.applied, steps), mocap_rows(model, inputs.mocap, dt, steps))
+
+
 def _moved_at_start(model: Model, mocap: MocapRows | None) -> Model:
     """Put the mocap bodies of a model at their first poses."""
     if mocap is None or not mocap.position.shape[0]:
@@ -193,59 +180,55 @@ def _moved_at_start(model: Model, mocap: MocapRows | None) -> Model:
 class _Setup(NamedTuple):
     """The start of the steps of a motion, and their controls or policy."""
 
-    carry: Any  # the state, the memory of the stepper, the memory of the policy
+    carry: PyTree  # the state, the memory of the stepper, the memory of the policy
     inputs: jax.Array | None  # (T, nu), or None with a policy
-    policy: Any
+    policy: PyTree
     key: jax.Array | None  # of the policy
     pushes: _Pushes = _Pushes(None, None)
     end: jax.Array | None = None  # number of steps of the whole motion, None for that of the rows
 
 
 def _set_up(
-    name: str, model: Model, state: State, stepper: Stepper, control: Any,
-    num_steps: Any, key: jax.Array | None, policy_memory: Any,
+    model: Model, state: State, stepper: Stepper, inputs: Inputs, num_steps: PyTree, key: jax.Array | None,
+    *, exactly: bool = False,
 ) -> tuple[_Setup, int]:  # fmt: skip
-    """Check the arguments of a motion; return its setup and number of steps.
-
-    `name` is the name of the controls in error messages.
-    """
+    """Check the arguments of a motion; return its setup, and T, `exactly` that of the controls."""
     check_mechanism(model, state)
     check_stepper(stepper)
-    if callable(control):
-        policy, inputs = callable_as_pytree(control), None
+    if callable(inputs.controls):
+        policy, rows = callable_as_pytree(inputs.controls), None
         check_count("num_steps", num_steps)  # a policy does not determine the number of steps
     else:
-        policy, inputs = None, _inputs(name, model.num_controls, state, control, num_steps)
-        num_steps = int(inputs.shape[0])
+        policy, rows = None, _control_rows(model.num_controls, state, inputs.controls, num_steps, exactly)
+        num_steps = int(rows.shape[0])
     stepper_key = policy_key = None
     if key is not None:
         stepper_key, policy_key = jax.random.split(key)
-    carry = state, stepper.init(model, state, stepper_key), policy_memory
-    return _Setup(carry, inputs, policy, policy_key), num_steps
+    carry = state, stepper.init(model, state, stepper_key), inputs.memory
+    return _Setup(carry, rows, policy, policy_key), num_steps
 
 
-def _inputs(name: str, nu: int, state: State, control: Any, num_steps: int | None) -> jax.Array:
+def _control_rows(nu: int, state: State, controls: PyTree, num_steps: PyTree, exactly: bool) -> jax.Array:
     """Check the controls and return them as an array (T, nu), zeros for None."""
-    of_run = name == "control"  # whose number of steps follows from the duration
-    if control is None and num_steps is not None:
+    if controls is None and num_steps is not None:
         check_count("num_steps", num_steps)
         return jnp.zeros((num_steps, nu), state.v.dtype)
-    check_array(name, control)
-    shape = jnp.shape(control)
-    if shape != (*((num_steps,) if of_run else shape[:1]), nu):
-        raise ValueError(f"{name}: expected shape ({num_steps if of_run else 'T'}, {nu}), got {shape}")
-    return jnp.asarray(control)
+    check_array("controls", controls)
+    shape = jnp.shape(controls)
+    if shape != (*((num_steps,) if exactly else shape[:1]), nu):
+        raise ValueError(f"controls: expected shape ({num_steps if exactly else 'T'}, {nu}), got {shape}")
+    return jnp.asarray(controls)
 
 
 @functools.partial(jit, static_argnums=(5, 6))
 def _steps(
-    model: Model, setup: _Setup, stepper: Any, dt: Any, first: jax.Array, num_steps: int,
+    model: Model, setup: _Setup, stepper: Stepper, dt: float | jax.Array, first: jax.Array, num_steps: int,
     checkpoint_every: int | None = None,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[PyTree, PyTree]:  # fmt: skip
     """Compute the steps; return their (states, inputs, info), and the last carry."""
     dt = jnp.asarray(dt, setup.carry[0].q.dtype)
 
-    def one(carry: Any, row: tuple[jax.Array, Any, _Pushes]) -> tuple[Any, Any]:
+    def one(carry: PyTree, row: tuple[jax.Array, Any, _Pushes]) -> tuple[PyTree, PyTree]:
         state, memory, policy_memory = carry
         number, u, pushes = row
         if setup.policy is not None:
@@ -255,7 +238,7 @@ def _steps(
         then, memory, info = stepper.step(moved, state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 
-    def one_or_none(carry: Any, row: tuple[jax.Array, Any, Any]) -> tuple[Any, Any]:
+    def one_or_none(carry: PyTree, row: tuple[jax.Array, Any, Any]) -> tuple[PyTree, PyTree]:
         shapes = jax.eval_shape(one, carry, row)[1]
         _, u, info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         more = row[0] < num_steps if setup.end is None else row[0] < setup.end
@@ -269,8 +252,8 @@ def _steps(
 
 
 def _checkpointed_scan(
-    step: Callable[[Any, Any], Any], carry: Any, rows: Any, length: int, every: int | None
-) -> tuple[Any, Any]:
+    step: Callable[[PyTree, PyTree], PyTree], carry: PyTree, rows: PyTree, length: int, every: int | None
+) -> tuple[PyTree, PyTree]:
     """Scan as `lax.scan`, but keep for reverse mode only the carry at the end of every `every` rows."""
     if every is None:
         return lax.scan(step, carry, rows)
@@ -279,7 +262,7 @@ def _checkpointed_scan(
     rest = jax.tree.map(lambda x: x[in_blocks:], rows)
 
     @jax.checkpoint
-    def block(carry: Any, block_rows: Any) -> Any:
+    def block(carry: PyTree, block_rows: PyTree) -> Any:
         return lax.scan(step, carry, block_rows)
 
     carry, first = lax.scan(block, carry, blocks)
@@ -289,13 +272,13 @@ def _checkpointed_scan(
     )
 
 
-def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:
+def _trajectory(rows: PyTree, start: State, closed: jax.Array) -> Trajectory:
     states, inputs, info = rows
     impacts = None if info.impacts is None else in_one_list(info.impacts)
     return motion_record(start, closed, states, info.replace(impacts=None), impacts, inputs)
 
 
-def check_stepper(stepper: Any) -> None:
+def check_stepper(stepper: Stepper) -> None:
     """Raise TypeError if an object lacks one of the methods of a stepper."""
     for name in ("init", "step", "closed"):
         if not callable(getattr(stepper, name, None)):

@@ -7,7 +7,8 @@ Page: docs/papers/halm_posa.md.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,20 +42,21 @@ from jaxcontact.solvers import contact_modes, ode
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, contact_terms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-@checked(
-    length=POSITIVE, rates="nc", max_pieces=check_rows, longest=("", check_positive_or_inf), rtol=POSITIVE
-)
+
+@checked(length=POSITIVE, max_pieces=check_rows, longest=check_positive_or_inf, rtol=POSITIVE)
 def time_augmented(
     model: Model,
     state: State,
     *,
-    length: Any,
-    rates: jax.Array | None = None,
+    length: float | jax.Array,
+    rates: Float[jax.Array, " nc"] | None = None,
     key: jax.Array | None = None,
     max_pieces: int = 256,
-    longest: Any = np.inf,
-    rtol: Any = 1e-10,
+    longest: float | Float[jax.Array, ""] = np.inf,
+    rtol: float | jax.Array = 1e-10,
 ) -> tuple[AugmentedPath, AugmentedInfo]:
     """Move by the continuous model of Halm & Posa, eqs (43)-(53), in the plane: q, v, t, impulses over s.
 
@@ -322,7 +324,7 @@ def _lots(numbers: _Numbers, number: jax.Array, carry: _Carry) -> _Lots:
     return _Lots(mode, force, option, rates)
 
 
-def _only_if(wanted: jax.Array, function: Any) -> Any:
+def _only_if(wanted: jax.Array, function: Callable[..., PyTree]) -> PyTree:
     """Call the function if `wanted`, else return zeros of the same shapes."""
     shapes = jax.eval_shape(function)
     return lax.cond(wanted, function, lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))

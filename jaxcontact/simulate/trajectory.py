@@ -6,7 +6,7 @@ Owns `Trajectory` and `Impacts` and their description in words; entry `motion_re
 from __future__ import annotations
 
 import os
-from typing import Any
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -60,10 +60,10 @@ class Trajectory(Record):
     states: State
     contacts: jax.Array
     impulse: jax.Array
-    impacts: Any
+    impacts: PyTree
     status: jax.Array
     inputs: jax.Array | None = None
-    info: Any = None
+    info: PyTree = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trajectory to a `.npz` file; a write that fails leaves no partial file.
@@ -115,7 +115,7 @@ def motion_record(
 
     Rows in NumPy are joined there, where no program is compiled for their number.
     """
-    xp: Any = np if isinstance(states.q, np.ndarray) else jnp
+    xp: ModuleType = np if isinstance(states.q, np.ndarray) else jnp
     return Trajectory(
         states=jax.tree.map(lambda first, later: xp.concatenate([first[None], later]), start, states),
         contacts=xp.concatenate([closed[None], info.contacts]),
@@ -129,7 +129,7 @@ def motion_record(
 
 def in_one_list(impacts: Impacts) -> Impacts:
     """Join the impacts of T steps with rows (T, k) into one list with rows (T k,); rows in use come first."""
-    xp: Any = np if isinstance(impacts.t, np.ndarray) else jnp
+    xp: ModuleType = np if isinstance(impacts.t, np.ndarray) else jnp
     steps, rows = impacts.t.shape
     unused = xp.arange(rows, dtype=impacts.count.dtype)[None] >= impacts.count[:, None]
     order = xp.argsort(unused.ravel(), stable=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.algebra import body_rows, cones
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
@@ -76,7 +76,7 @@ class ConeProgram(Record):
     touch: jax.Array | None = None
     stop: jax.Array | None = None
     dry_bound: jax.Array | None = None
-    potential: Any = None
+    potential: PyTree = None
     depth: jax.Array | None = None
     dt: jax.Array | None = None
     num_equalities: int = static(default=0)

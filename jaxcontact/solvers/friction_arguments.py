@@ -7,15 +7,21 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
+
 LAWS = ("coulomb", "associated")
 
 
-def is_sparse(array: Any) -> bool:
+# An array, a sparse one of SciPy, or the pair of a mass matrix and rows; SciPy's classes have no types.
+Matrix = Any
+
+
+def is_sparse(array: PyTree) -> bool:
     """Tell sparse arrays of SciPy, without loading it."""
     return hasattr(array, "tocsr")
 
 
-def check_law(law: Any, dim: Any) -> None:
+def check_law(law: str | int, dim: int) -> None:
     """Raise ValueError for a law or a dimension that does not exist."""
     if dim not in (2, 3):
         raise ValueError(f"dim: expected 2 or 3, got {dim!r}")
@@ -24,7 +30,14 @@ def check_law(law: Any, dim: Any) -> None:
         raise ValueError(f"law: expected one of {LAWS} or an even number of sides >= 4, got {law!r}")
 
 
-def check_problem(W: Any, q: Any, mu: Any, dim: int, start: Any, on_host: bool) -> tuple[Any, ...]:
+def check_problem(
+    W: Matrix,
+    q: PyTree,
+    mu: float | jax.Array,
+    dim: int,
+    start: PyTree,
+    on_host: bool,
+) -> tuple[PyTree, ...]:
     """Check arguments; return W or (M, J), q, mu (nc,) and start as arrays of one dtype.
 
     Arrays of NumPy keep their dtype if all stay `on_host`; beside JAX's they get the one that JAX uses.
@@ -42,7 +55,7 @@ def check_problem(W: Any, q: Any, mu: Any, dim: int, start: Any, on_host: bool) 
         nv = rows.shape[1]
         if mass.shape not in ((nv,), (nv, nv)):
             raise ValueError(f"M: expected shape ({nv}, {nv}) or ({nv},), got {mass.shape}")
-        matrix: Any = (mass, rows)
+        matrix: Matrix = (mass, rows)
         _check_finite("M", mass)
         _check_finite("J", rows)
         _check_positive(mass)
@@ -59,7 +72,7 @@ def check_problem(W: Any, q: Any, mu: Any, dim: int, start: Any, on_host: bool) 
     return matrix, q, _check_friction(mu, nc, q.dtype), start
 
 
-def _check_friction(mu: Any, nc: int, dtype: Any) -> Any:
+def _check_friction(mu: PyTree, nc: int, dtype: jax.typing.DTypeLike) -> Any:
     """Return the friction of all contacts (nc,)."""
     mu = mu.astype(dtype) if isinstance(mu, jax.Array) else np.asarray(mu, dtype)
     if mu.shape not in ((), (nc,)):
@@ -82,7 +95,7 @@ def _check_positive(mass: Any) -> None:
         raise ValueError(f"M: expected a positive diagonal, got {float(diagonal.min()):g}")
 
 
-def _check_finite(name: str, value: Any) -> None:
+def _check_finite(name: str, value: PyTree) -> None:
     """Raise ValueError for NaN or inf in an array that is not traced."""
     if isinstance(value, jax.core.Tracer):
         return
@@ -93,7 +106,7 @@ def _check_finite(name: str, value: Any) -> None:
             raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
 
 
-def _as_floating(name: str, value: Any, on_host: bool, dtype: Any = None) -> Any:
+def _as_floating(name: str, value: PyTree, on_host: bool, dtype: jax.typing.DTypeLike | None = None) -> Any:
     """Return an array, dense or sparse, of a floating dtype."""
     if is_sparse(value):
         array = value.tocsr()

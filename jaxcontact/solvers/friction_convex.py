@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.solvers.friction_interior import (
-    Direction,
     Interior,
+    InteriorChange,
     distance_to_boundary,
     find_rubbing,
     fraction,
@@ -63,7 +63,7 @@ def aim(
     law: tuple[Blocks, Blocks, Rows],
     misfit: jax.Array,
     target: jax.Array | float,
-    before: Direction | None,
+    before: InteriorChange | None,
 ) -> tuple[jax.Array, jax.Array]:
     """Compute right-hand sides (n,) and cones (nc,) for products of `target`; `before` is the predictor."""
     r, u, mu = _parts(problem, now.impulse, now.velocity)
@@ -84,13 +84,13 @@ def aim(
 
 def direct(
     problem: ScaledFriction, now: Interior, change: jax.Array, misfit: jax.Array, cone: jax.Array
-) -> Direction:
+) -> InteriorChange:
     """Complete a change (n,) of the impulses to a direction."""
     del cone
-    return Direction(change, problem.W @ change + misfit, jnp.zeros_like(now.speed))
+    return InteriorChange(change, problem.W @ change + misfit, jnp.zeros_like(now.speed))
 
 
-def longest_step(problem: ScaledFriction, now: Interior, move: Direction) -> jax.Array:
+def longest_step(problem: ScaledFriction, now: Interior, move: InteriorChange) -> jax.Array:
     """Compute the length in (0, 1] of a step that stays strictly inside the cones."""
     r, u, mu = _parts(problem, now.impulse, now.velocity)
     dr, du, _ = _parts(problem, move.impulse, move.velocity)

@@ -1,6 +1,6 @@
 """Friction problems of NumPy arrays in double precision, one or a batch: `solve_dense`.
 
-Decides if `friction_sweeps` can solve them, and splits a batch over the cores; a problem that it cannot solve
+Decides if `friction_code` can solve them, and splits a batch over the cores; a problem that it cannot solve
 is left to the search on the host.
 """
 
@@ -11,18 +11,21 @@ from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.all_cores import num_cores
+from jaxcontact.solvers.friction_arguments import Matrix
+from jaxcontact.solvers.friction_tolerances import SUCCESS_POWER
 from jaxcontact.solvers.machine_code import load_machine_code
 
 DOUBLE = np.dtype(float)
 PARTS_PER_CORE = 8  # of a batch
 THREAD_SECONDS = 2e-4  # of the parts after the first; threads gain less on a shorter batch than they cost
 COMPILED_ROWS = 200  # larger problems are sparse more often than not, and `friction_host` makes use of that
-TOLERANCE = float(np.finfo(float).eps) ** 0.6  # residual of a success, as `friction_search.success_tolerance`
+TOLERANCE = float(np.finfo(float).eps) ** SUCCESS_POWER
 
 
 class DenseAnswer(NamedTuple):
@@ -30,8 +33,8 @@ class DenseAnswer(NamedTuple):
 
     r: np.ndarray
     u: np.ndarray
-    steps: Any
-    residual: Any
+    steps: PyTree
+    residual: PyTree
 
     @property
     def is_solved(self) -> bool:
@@ -39,7 +42,7 @@ class DenseAnswer(NamedTuple):
         return bool(np.all(self.residual <= TOLERANCE) if self.r.ndim > 1 else self.residual <= TOLERANCE)
 
 
-def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | None:
+def solve_dense(W: Matrix, q: PyTree, mu: PyTree, dim: int, start: PyTree) -> DenseAnswer | None:
     """Solve Coulomb's law in machine code; None if arguments are of another kind, or out of range.
 
     A residual that is not small says that a problem was not solved, or has numbers that are not finite.
@@ -52,7 +55,7 @@ def solve_dense(W: Any, q: Any, mu: Any, dim: int, start: Any) -> DenseAnswer | 
         return None
     if W.shape not in ((*shape, n), (n, n)):
         return None
-    code = load_machine_code("friction_sweeps")
+    code = load_machine_code("friction_code")
     contacts = (*shape[:-1], n // dim)
     fits = type(mu) is np.ndarray and mu.dtype == DOUBLE and mu.shape == contacts and mu.flags.carray
     friction = mu if fits else _filled(mu, contacts)
@@ -114,7 +117,7 @@ def _start(function: Callable[[int], None], count: int) -> _thread.LockType:
     return end
 
 
-def _filled(value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+def _filled(value: PyTree, shape: tuple[int, ...]) -> np.ndarray | None:
     """Copy numbers to an array of a shape; None if they do not fit."""
     if type(value) in (int, float):
         return np.full(shape, float(value))

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from jaxcontact.solvers.friction_arguments import Matrix
 from jaxcontact.solvers.friction_host_law import (
     ASSOCIATED,
     CENTRING_POWER,
     COULOMB,
+    ConePoint,
     HostLaw,
-    Point,
     project,
     scale_lines,
 )
@@ -25,18 +26,30 @@ from jaxcontact.solvers.friction_matrix import (
     SparseResponse,
     thin,
 )
+from jaxcontact.solvers.friction_tolerances import (
+    EXTRAPOLATION,
+    FIRST_LEVEL_POWER,
+    HALF,
+    LARGEST_SHIFT,
+    LOWER_LEVEL_POWER,
+    MIN_SHIFT_POWER,
+    PROXIMAL_LIMIT,
+    PROXIMAL_SHARE,
+    PROXIMAL_STEPS,
+    SHIFT_FACTOR,
+    SMALLEST_FRICTION,
+    WEIGHT_FALL,
+    WEIGHT_RISE,
+)
 
 EPS = float(np.finfo(float).eps)
 MAX_ITERS = 1000  # factorisations, if no number is asked for
 PATIENCE = 4  # steps in a row that leave more than HALF of the merit or the complementarity
-HALF = 0.5  # of the merit or the complementarity; a step that leaves more is a miss
 LENGTHS = 8  # of steps that a line search tries, each half of the last
 GOAL = 256.0 * EPS  # a residual of round-off, at which the search ends at once
-FIRST_LEVEL = EPS**0.4  # scaled complementarity at which Newton's method is tried first
-LOWER_LEVEL = EPS**0.2  # fraction of the complementarity for the next try
-LEAST_SHIFT = EPS**0.7  # of the scaled diagonal of W; redundant contacts share loads
-LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
-SHIFT_FACTOR = 10.0  # by which the shift falls after a good step and rises after a miss
+FIRST_LEVEL = EPS**FIRST_LEVEL_POWER  # complementarity
+LOWER_LEVEL = EPS**LOWER_LEVEL_POWER  # of the complementarity
+LEAST_SHIFT = EPS**MIN_SHIFT_POWER  # of the diagonal of W
 FARTHER = 30.0  # size of the next start inside the cones, relative to the last
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
 SMALL_MERIT = 1e-6  # of Newton's method, from which the residual is computed
@@ -44,12 +57,6 @@ GOOD_STEP = 0.5  # an interior step that is shorter is tried again, more centred
 CENTRINGS = (0.3, 0.9)  # fractions of complementarity of these tries
 RESTARTS = 6  # starts of interior points, each farther inside than the last
 NEARLY = 1e-7  # residual from which Newton's method finishes a proximal search
-PROXIMAL_STEPS = 2  # of Newton's method, in a proximal step
-PROXIMAL_SHARE = 0.7  # of the merit times the weight; a proximal step ends with less
-PROXIMAL_LIMIT = 600  # factorisations of a proximal search
-EXTRAPOLATION = 0.5  # of the last proximal step, for the next centre
-WEIGHT_RISE, WEIGHT_FALL = 1.6, 0.6  # of the proximal weight after a step that failed, or succeeded early
-SMALLEST_FRICTION = 4.0 * EPS  # smaller friction is none
 HOST_LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
 
 
@@ -93,7 +100,7 @@ def _power_of_two(x: np.ndarray) -> np.ndarray:
     return np.ldexp(1.0, exponent - (mantissa < 0.75))
 
 
-def _scale(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> HostProblem:
+def _scale(W: Matrix, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> HostProblem:
     """Scale a problem as `friction_law.scale_friction` does, and choose how W is stored."""
     nc = len(mu)
     diagonal = np.abs(W.diagonal()).reshape(nc, dim)
@@ -116,7 +123,7 @@ def _scale(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> Host
     return HostProblem(
         response=response,
         q=rates / (velocity * unit),
-        mu=np.where(mu > SMALLEST_FRICTION, mu * (tangential / normal), 0.0),
+        mu=np.where(mu > SMALLEST_FRICTION * EPS, mu * (tangential / normal), 0.0),
         impulse=unit / velocity,
         push=mobility[:, None] * unit / velocity,
         velocity=unit * velocity,
@@ -208,7 +215,7 @@ class _Search:
             return *full, value, size
         return r + lengths[k] * dr, u + lengths[k] * du, values[k], float(sizes[k])
 
-    def interior_step(self, now: Point, gap: np.ndarray, before: float) -> tuple[Point, float]:
+    def interior_step(self, now: ConePoint, gap: np.ndarray, before: float) -> tuple[ConePoint, float]:
         """Do a predictor and a corrector, or centre if that is cut short; return the point and the length."""
         W, mu, law = self.problem.response, self.problem.mu, self.law
         by_impulse, by_velocity, weights = scale_lines(*law.blocks(mu, now))
@@ -272,7 +279,7 @@ class _Search:
             r, u, value, merit = following
         return r, PROXIMAL_STEPS, False
 
-    def interior(self, now: Point, level: float, patience: int) -> tuple[Point, float, bool]:
+    def interior(self, now: ConePoint, level: float, patience: int) -> tuple[ConePoint, float, bool]:
         """Do interior-point steps until the complementarity is below `level`; also return if that came."""
         W, mu, law = self.problem.response, self.problem.mu, self.law
         left, smallest, misses = law.measure(mu, now), np.inf, 0
@@ -294,14 +301,14 @@ class _Search:
         return now, left, False
 
 
-def _advance(now: Point, move: Point, step: float) -> Point:
-    return Point(*(x + step * dx for x, dx in zip(now, move, strict=True)))
+def _advance(now: ConePoint, move: ConePoint, step: float) -> ConePoint:
+    return ConePoint(*(x + step * dx for x, dx in zip(now, move, strict=True)))
 
 
-def _begin(problem: HostProblem, size: float) -> Point:
+def _begin(problem: HostProblem, size: float) -> ConePoint:
     rows = np.zeros_like(problem.q)
     rows[:, 0] = size
-    return Point(rows, rows.copy(), np.full(len(problem.mu), size))
+    return ConePoint(rows, rows.copy(), np.full(len(problem.mu), size))
 
 
 def _search(search: _Search, start: np.ndarray) -> None:
@@ -327,7 +334,7 @@ def _search(search: _Search, start: np.ndarray) -> None:
 
 
 def solve_on_host(
-    W: Any,
+    W: Matrix,
     q: np.ndarray,
     mu: np.ndarray,
     dim: int,
@@ -354,7 +361,7 @@ def solve_on_host(
     return HostAnswer(r, W @ r + q, max(search.residual, round_off), search.steps)
 
 
-def judge(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, law: HostLaw, r: np.ndarray) -> float:
+def judge(W: Matrix, q: np.ndarray, mu: np.ndarray, dim: int, law: HostLaw, r: np.ndarray) -> float:
     """Compute the residual of impulses (n,) that are rounded."""
     problem = _scale(W, q, mu, dim, law.lifts)
     u = (W @ r + q).reshape(problem.q.shape)

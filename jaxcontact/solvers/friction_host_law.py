@@ -18,7 +18,7 @@ UNITS = {dim: np.eye(dim) for dim in (1, 2, 3)}
 TINY = float(np.finfo(float).tiny)  # a safe denominator in place of zero
 
 
-class Point(NamedTuple):
+class ConePoint(NamedTuple):
     """Impulses and velocities (nc, dim) inside the cones, and dual speeds (nc,) > |u_t|; or their changes."""
 
     r: np.ndarray
@@ -33,7 +33,7 @@ class HostLaw(NamedTuple):
     linearise: Callable[..., tuple[np.ndarray, np.ndarray]]
     blocks: Callable[..., tuple[np.ndarray, np.ndarray]]
     aim: Callable[..., tuple[np.ndarray, np.ndarray]]
-    direct: Callable[..., Point]
+    direct: Callable[..., ConePoint]
     measure: Callable[..., float]
     longest_step: Callable[..., float]
     lifts: bool
@@ -112,7 +112,7 @@ def scale_lines(by_impulse: np.ndarray, by_velocity: np.ndarray) -> tuple[np.nda
     return by_impulse * weights[:, :, None], by_velocity * weights[:, :, None], weights
 
 
-def coulomb_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarray]:
+def coulomb_blocks(mu: np.ndarray, now: ConePoint) -> tuple[np.ndarray, np.ndarray]:
     """Linearise r_n u_n = k and (mu r_n, r_t) o (psi, u_t) = (k, 0), a block per contact."""
     r, u, psi = now
     rubs, dim = mu > 0, r.shape[1]
@@ -132,7 +132,7 @@ def coulomb_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarray]:
 
 
 def coulomb_aim(
-    mu: np.ndarray, now: Point, target: float, before: Point | None
+    mu: np.ndarray, now: ConePoint, target: float, before: ConePoint | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute right-hand sides (nc, dim) and e (nc,) of the cones for products of `target`."""
     r, u, psi = now
@@ -151,16 +151,18 @@ def coulomb_aim(
     return rhs, cone
 
 
-def coulomb_direct(mu: np.ndarray, now: Point, dr: np.ndarray, du: np.ndarray, cone: np.ndarray) -> Point:
+def coulomb_direct(
+    mu: np.ndarray, now: ConePoint, dr: np.ndarray, du: np.ndarray, cone: np.ndarray
+) -> ConePoint:
     """Complete a change of impulses and velocities by that of the dual speeds."""
     r, u, psi = now
     rubs = mu > 0
     bound = np.where(rubs, mu * r[:, 0], 1.0)
     turned = np.einsum("ij,ij->i", r[:, 1:], du[:, 1:]) + np.einsum("ij,ij->i", u[:, 1:], dr[:, 1:])
-    return Point(dr, du, np.where(rubs, (cone - psi * mu * dr[:, 0] - turned) / bound, 0.0))
+    return ConePoint(dr, du, np.where(rubs, (cone - psi * mu * dr[:, 0] - turned) / bound, 0.0))
 
 
-def coulomb_measure(mu: np.ndarray, now: Point) -> float:
+def coulomb_measure(mu: np.ndarray, now: ConePoint) -> float:
     """Compute the mean product of impulses and velocities, which tends to zero."""
     r, u, psi = now
     rubs = mu > 0
@@ -186,7 +188,7 @@ def _to_boundary(s: np.ndarray, t: np.ndarray, ds: np.ndarray, dt: np.ndarray) -
     return min(step, _to_zero(s, ds))
 
 
-def coulomb_longest_step(mu: np.ndarray, now: Point, move: Point) -> float:
+def coulomb_longest_step(mu: np.ndarray, now: ConePoint, move: ConePoint) -> float:
     """Compute the length in (0, 1] of a step that stays strictly inside the cones."""
     limit = min(_to_zero(now.r[:, 0], move.r[:, 0]), _to_zero(now.u[:, 0], move.u[:, 0]))
     rubs = mu > 0
@@ -196,7 +198,7 @@ def coulomb_longest_step(mu: np.ndarray, now: Point, move: Point) -> float:
     return min(1.0, INTERIOR_FRACTION * limit)
 
 
-def associated_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarray]:
+def associated_blocks(mu: np.ndarray, now: ConePoint) -> tuple[np.ndarray, np.ndarray]:
     """Linearise (mu r_n, r_t) o (u_n / mu, u_t) = (k, 0), a block per contact."""
     r, u, _ = now
     rubs, dim = mu > 0, r.shape[1]
@@ -213,7 +215,7 @@ def associated_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarra
 
 
 def associated_aim(
-    mu: np.ndarray, now: Point, target: float, before: Point | None
+    mu: np.ndarray, now: ConePoint, target: float, before: ConePoint | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute right-hand sides (nc, dim) and e (nc,) of the cones for products of `target`."""
     r, u, _ = now
@@ -230,20 +232,22 @@ def associated_aim(
     return rhs, cone
 
 
-def associated_direct(mu: np.ndarray, now: Point, dr: np.ndarray, du: np.ndarray, cone: np.ndarray) -> Point:
+def associated_direct(
+    mu: np.ndarray, now: ConePoint, dr: np.ndarray, du: np.ndarray, cone: np.ndarray
+) -> ConePoint:
     """Complete a change of impulses and velocities; the law has no dual speeds."""
     del mu, cone
-    return Point(dr, du, np.zeros_like(now.speed))
+    return ConePoint(dr, du, np.zeros_like(now.speed))
 
 
-def associated_measure(mu: np.ndarray, now: Point) -> float:
+def associated_measure(mu: np.ndarray, now: ConePoint) -> float:
     """Compute the mean product of impulses and velocities, which tends to zero."""
     rubs = (mu > 0)[:, None]
     products = now.r * now.u
     return float(products[:, 0].sum() + np.sum(products[:, 1:] * rubs)) / len(mu)
 
 
-def associated_longest_step(mu: np.ndarray, now: Point, move: Point) -> float:
+def associated_longest_step(mu: np.ndarray, now: ConePoint, move: ConePoint) -> float:
     """Compute the length in (0, 1] of a step that stays strictly inside the cones."""
     rubs = (mu > 0)[:, None]
     safe = np.where(mu > 0, mu, 1.0)

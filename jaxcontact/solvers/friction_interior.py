@@ -47,7 +47,7 @@ class _Parts(NamedTuple):
     rubs: jax.Array
 
 
-class Direction(NamedTuple):
+class InteriorChange(NamedTuple):
     """Changes of an `Interior`."""
 
     impulse: jax.Array
@@ -112,7 +112,7 @@ def aim(
     law: tuple[Blocks, Blocks, Rows],
     misfit: jax.Array,
     target: jax.Array | float,
-    before: Direction | None,
+    before: InteriorChange | None,
 ) -> tuple[jax.Array, jax.Array]:
     """Compute right-hand sides (n,) of the equations, and e (nc,) of the cones, for products of `target`.
 
@@ -137,16 +137,16 @@ def aim(
 
 def direct(
     problem: ScaledFriction, now: Interior, change: jax.Array, misfit: jax.Array, cone: jax.Array
-) -> Direction:
+) -> InteriorChange:
     """Complete a change (n,) of the impulses to a direction; `cone` (nc,) is that of `aim`."""
     p, nc = _parts(problem, now), problem.mu.shape[0]
     velocity = problem.W @ change + misfit
     (dr_n, *dr_t), (_, *du_t) = split(change, nc), split(velocity, nc)
     speed = (cone - p.psi * (p.mu * dr_n) - dot(p.r_t, du_t) - dot(p.u_t, dr_t)) / p.bound
-    return Direction(change, velocity, jnp.where(p.rubs, speed, 0.0))
+    return InteriorChange(change, velocity, jnp.where(p.rubs, speed, 0.0))
 
 
-def longest_step(problem: ScaledFriction, now: Interior, move: Direction) -> jax.Array:
+def longest_step(problem: ScaledFriction, now: Interior, move: InteriorChange) -> jax.Array:
     """Compute the length in (0, 1] of a step that stays strictly inside the cones."""
     p, nc = _parts(problem, now), problem.mu.shape[0]
     (dr_n, *dr_t), (du_n, *du_t) = split(move.impulse, nc), split(move.velocity, nc)
@@ -181,7 +181,7 @@ def distance_to_boundary(s: jax.Array, t: Rows, ds: jax.Array, dt: Rows) -> jax.
     return jnp.minimum(step, distance_to_zero(s, ds))
 
 
-def advance(now: Interior, move: Direction, step: jax.Array) -> Interior:
+def advance(now: Interior, move: InteriorChange, step: jax.Array) -> Interior:
     """Move an interior point along a direction by `step`."""
     return Interior(*(x + step * dx for x, dx in zip(now, move, strict=True)))
 

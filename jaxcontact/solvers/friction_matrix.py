@@ -6,13 +6,14 @@ Entries: `DenseResponse`, `SparseResponse`, each with `apply` and `factorise`; `
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import lapack
 from scipy.sparse import csgraph
 from scipy.sparse.linalg import splu
+
+from jaxcontact.solvers.friction_arguments import Matrix
 
 Solve = Callable[[np.ndarray], np.ndarray]
 PIVOT_THRESHOLD = 0.01  # a diagonal entry this fraction of its column is a pivot; a larger one costs fill
@@ -23,7 +24,7 @@ BODY_ROWS = 60  # of a block of M that is inverted by itself
 SPARSE_SHARE = 0.25  # of the blocks of a contact with a contact; above it a dense factor is faster
 
 
-def thin(W: np.ndarray, dim: int) -> Any:
+def thin(W: np.ndarray, dim: int) -> Matrix:
     """Return W as a sparse array if few contacts share a body."""
     line, column = np.nonzero(W)
     blocks = np.unique(line // dim * W.shape[0] + column // dim)
@@ -32,7 +33,7 @@ def thin(W: np.ndarray, dim: int) -> Any:
     return sparse.csr_array((W[line, column], (line, column)), shape=W.shape)
 
 
-def respond(mass: Any, rows: Any) -> Any:
+def respond(mass: Matrix, rows: Matrix) -> Matrix:
     """Compute W = J M^-1 J^T, sparse if M consists of the blocks of small bodies and J is sparse."""
     if not sparse.issparse(rows) and not sparse.issparse(mass) and rows.size < DENSE_PAIR:
         response = rows.T / mass[:, None] if mass.ndim == 1 else np.linalg.solve(mass, rows.T)
@@ -44,7 +45,7 @@ def respond(mass: Any, rows: Any) -> Any:
     return rows @ factor.solve(rows.T.toarray())
 
 
-def _invert(mass: Any) -> Any:
+def _invert(mass: Matrix) -> Matrix:
     """Invert a mass matrix by its blocks; None if a block is larger than BODY_ROWS."""
     if mass.ndim == 1:
         return sparse.diags_array(1.0 / mass)

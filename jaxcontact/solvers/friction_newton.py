@@ -48,7 +48,6 @@ def solve_coulomb(
     q: jax.Array,
     mu: jax.Array,
     *,
-    dim: int = 3,
     start: jax.Array | None = None,
     active: jax.Array | None = None,
     settings: CoulombNewton = COULOMB_NEWTON,
@@ -65,8 +64,7 @@ def solve_coulomb(
     Args:
         W: (n, n), need not be symmetric nor regular; a regularised problem has its softness on the diagonal.
         q: (n,) velocities without impulses.
-        mu: (nc,) friction >= 0.
-        dim: rows per contact, 2 or 3.
+        mu: (nc,) friction >= 0; n / nc rows per contact are 2 or 3.
         start: (n,) impulses to start from; None or zeros if nothing is known.
         active: (nc,) bool, contacts that may push; None for all. The others have no impulse, and their rows
             of W and q are not read.
@@ -85,12 +83,13 @@ def solve_coulomb(
     Derivative: of the law in the modes at the solution, by W, q and mu, any order, forward and reverse; see
         `friction_derivative`.
     """
-    nc = q.shape[0] // dim
+    nc = mu.shape[0]
+    dim = q.shape[0] // nc
     active = jnp.ones(nc, bool) if active is None else active
     rows = jnp.repeat(active, dim)
     both = rows[:, None] & rows[None, :]
     W, q = jnp.where(both, W, 0.0), jnp.where(rows, q, 0.0)
-    mu = jnp.where(active, jnp.broadcast_to(mu, (nc,)), 0.0).astype(q.dtype)
+    mu = jnp.where(active, mu, 0.0).astype(q.dtype)
     finite = jnp.all(jnp.isfinite(W)) & jnp.all(jnp.isfinite(q)) & jnp.all(jnp.isfinite(mu))
     invalid = jnp.any(mu < 0)
     readable = finite & ~invalid

@@ -6,16 +6,17 @@ Page: docs/methods/friction.md.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import is_concrete
 from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
-from jaxcontact.solvers.friction_arguments import check_law, check_problem, is_sparse
+from jaxcontact.solvers.friction_arguments import Matrix, check_law, check_problem, is_sparse
 from jaxcontact.solvers.friction_dense import TOLERANCE, DenseAnswer, solve_dense
 from jaxcontact.solvers.friction_directions import solve_directions
 from jaxcontact.solvers.friction_newton import FrictionInfo, solve_coulomb
@@ -27,6 +28,9 @@ from jaxcontact.solvers.friction_search import (
     success_tolerance,
 )
 from jaxcontact.status import Status
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 NEARLY = 1e-3  # residual from which impulses that were not good enough are a better start than none
 NO_BITS = np.uint32(0)  # the status of a success
@@ -99,7 +103,7 @@ def solve_friction(
     answer = solve_dense(W, q, mu, dim, start) if by_code else None
     if answer is not None and answer.is_solved:
         r, u, steps, residual = answer
-        solved: Any = FrictionSolution(r, u)  # type: ignore[arg-type]
+        solved: PyTree = FrictionSolution(r, u)  # type: ignore[arg-type]
         return solved, _report(0 * steps, residual, steps)
     if isinstance(q, np.ndarray) and q.ndim == 2:
         return _solve_one_by_one(W, q, mu, dim, law, start, settings, answer)
@@ -108,10 +112,10 @@ def solve_friction(
     return _solve_checked(W, q, mu, dim=dim, law=law, start=start, settings=settings, by_code=answer is None)
 
 
-@checked(q="n")
+@checked()
 def _solve_checked(
     W: jax.Array | tuple[jax.Array, jax.Array],
-    q: jax.Array,
+    q: Float[jax.Array, " n"],
     mu: jax.Array | float,
     *,
     dim: int,
@@ -139,7 +143,14 @@ def _solve_checked(
 
 
 def _solve_on_host(
-    W: Any, q: Any, mu: Any, start: Any, dim: int, law: str, settings: CoulombNewton, by_code: bool
+    W: Matrix,
+    q: PyTree,
+    mu: PyTree,
+    start: PyTree,
+    dim: int,
+    law: str,
+    settings: CoulombNewton,
+    by_code: bool,
 ) -> tuple[FrictionSolution, FrictionInfo]:
     """Solve in double precision by machine code or by NumPy, and judge the answer in the precision of q."""
     from jaxcontact.solvers.friction_host import HOST_LAWS, MAX_ITERS, judge, solve_on_host  # loads SciPy
@@ -155,19 +166,19 @@ def _solve_on_host(
         raise ValueError(f"M: expected a positive definite matrix: {trouble}") from trouble
     q, mu, start = (None if x is None else _as_double(x) for x in (q, mu, start))
     quick = solve_dense(matrix, q, mu, dim, start) if by_code else None
-    answer: Any = quick
+    answer: PyTree = quick
     if quick is None or not quick.is_solved:
         answer = solve_on_host(matrix, q, mu, dim, start, HOST_LAWS[law], limit, tolerance)
     r, u, residual = answer.r.astype(dtype, copy=False), answer.u.astype(dtype, copy=False), answer.residual
     if dtype.itemsize < 8:
         residual = judge(matrix, q, mu, dim, HOST_LAWS[law], r.astype(float))
     bits = (not residual <= tolerance) * Status.MAX_ITERS | (not np.isfinite(r).all()) * Status.NONFINITE
-    solution: Any = FrictionSolution(r, u)
+    solution: PyTree = FrictionSolution(r, u)
     return solution, _report(bits, dtype.type(residual), answer.steps)
 
 
 def _solve_one_by_one(
-    W: Any, q: np.ndarray, mu: Any, dim: int, law: str | int, start: Any, settings: CoulombNewton,
+    W: Matrix, q: np.ndarray, mu: PyTree, dim: int, law: str | int, start: PyTree, settings: CoulombNewton,
     answer: DenseAnswer | None,
 ) -> tuple[FrictionSolution, FrictionInfo]:  # fmt: skip
     """Solve the problems of a batch of NumPy arrays that `answer` leaves, one after the other."""
@@ -181,20 +192,20 @@ def _solve_one_by_one(
             f"mu, start: expected a first axis of {len(q)}, got {np.shape(mu)} and {np.shape(start)}"
         )
 
-    def solve(k: int) -> Any:
+    def solve(k: int) -> PyTree:
         if answer is not None and answer.residual[k] <= TOLERANCE:
-            solution: Any = (answer.r[k], answer.u[k])
+            solution: PyTree = (answer.r[k], answer.u[k])
             return FrictionSolution(*solution), _report(0, answer.residual[k], answer.steps[k])
-        matrix: Any = W[k] if W.ndim == 3 else W
+        matrix: Matrix = W[k] if W.ndim == 3 else W
         friction = mu[k] if np.ndim(mu) == 2 else mu
         first = None if start is None else start[k]
         return solve_friction(matrix, q[k], friction, dim=dim, law=law, start=first, settings=settings)
 
-    batch: Any = jax.tree.map(lambda *rows: np.stack(rows), *map(solve, range(len(q))))
+    batch: PyTree = jax.tree.map(lambda *rows: np.stack(rows), *map(solve, range(len(q))))
     return batch
 
 
-def _report(bits: Any, residual: Any, steps: Any) -> FrictionInfo:
+def _report(bits: PyTree, residual: PyTree, steps: PyTree) -> FrictionInfo:
     """Make the record without its constructor, which takes as long as a problem of one contact."""
     info = object.__new__(FrictionInfo)
     fields = info.__dict__
@@ -204,15 +215,15 @@ def _report(bits: Any, residual: Any, steps: Any) -> FrictionInfo:
     return info
 
 
-def _as_double(x: Any) -> Any:
+def _as_double(x: Matrix) -> Matrix:
     return x.astype(float) if is_sparse(x) else np.asarray(x, float)
 
 
-def _as_tuple(W: Any) -> tuple[Any, ...]:
+def _as_tuple(W: Matrix) -> tuple[Matrix, ...]:
     return tuple(W) if isinstance(W, tuple | list) else (W,)
 
 
-def _as_dense(W: Any, by_sides: bool) -> Any:
+def _as_dense(W: Matrix, by_sides: bool) -> Matrix:
     """Replace sparse arrays for a method on arrays."""
     arrays = _as_tuple(W)
     if any(is_sparse(x) for x in arrays):
@@ -224,7 +235,7 @@ def _as_dense(W: Any, by_sides: bool) -> Any:
 
 @functools.partial(jit, static_argnames=("dim", "law", "settings"))
 def _solve(
-    W: Any,
+    W: Matrix,
     q: jax.Array,
     mu: jax.Array,
     start: jax.Array | None,
@@ -240,7 +251,5 @@ def _solve(
     if isinstance(law, int):
         r, info = solve_directions(W, q, mu, law)
     else:
-        r, info = solve_coulomb(
-            W, q, mu, dim=dim, start=start, active=active, settings=settings, law=LAWS[law]
-        )
+        r, info = solve_coulomb(W, q, mu, start=start, active=active, settings=settings, law=LAWS[law])
     return r, W @ r + q, info

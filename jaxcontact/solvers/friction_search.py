@@ -11,11 +11,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import general_factor
 from jaxcontact.arguments import check_count, check_positive
 from jaxcontact.batching import compacting_loop
@@ -35,16 +37,22 @@ from jaxcontact.solvers.friction_law import (
     natural_residual,
     split,
 )
+from jaxcontact.solvers.friction_tolerances import (
+    FIRST_LEVEL_POWER,
+    HALF,
+    LARGEST_SHIFT,
+    LOWER_LEVEL_POWER,
+    MIN_SHIFT_POWER,
+    SHIFT_FACTOR,
+    SUCCESS_POWER,
+)
 
 NEWTON, INTERIOR = 0, 1
 # steps in a row that leave more than HALF of the merit or the complementarity; more after a restart
 PATIENCE = 4
-HALF = 0.5  # of the merit or the complementarity; a step that leaves more is a miss
 LENGTHS = 8  # of steps that a line search tries, each half of the last
 GOAL = 256.0  # eps; a residual of round-off, at which the search ends at once
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
-LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
-SHIFT_FACTOR = 10.0  # by which the shift of the diagonal falls after a good step and rises after a miss
 FARTHER = 30.0  # size of the next start inside the cones, relative to the last
 MAX_ITERS = 200  # iterations of traced code
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
@@ -76,7 +84,7 @@ class FrictionLaw(NamedTuple):
     """A law: its equations, its interior-point steps, and whether it lifts a sliding contact."""
 
     linearise: Callable[..., Linearised]
-    interior: Any  # a module
+    interior: ModuleType
     lifts: bool
 
 
@@ -108,27 +116,27 @@ class _Search(NamedTuple):
     steps: jax.Array
 
 
-def _first_level(dtype: Any) -> float:
+def _first_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the scaled complementarity at which Newton's method is tried first: 5e-7, in float32 2e-3."""
-    return float(jnp.finfo(dtype).eps) ** 0.4
+    return float(jnp.finfo(dtype).eps) ** FIRST_LEVEL_POWER
 
 
-def _lower_level(dtype: Any) -> float:
+def _lower_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the fraction of the complementarity for the next try: 7e-4, in float32 4e-2."""
-    return float(jnp.finfo(dtype).eps) ** 0.2
+    return float(jnp.finfo(dtype).eps) ** LOWER_LEVEL_POWER
 
 
-def _min_shift(dtype: Any) -> float:
+def _min_shift(dtype: jax.typing.DTypeLike) -> float:
     """Compute the smallest shift of the scaled diagonal of W: 1e-11, in float32 1e-5.
 
     With it redundant contacts share loads.
     """
-    return float(jnp.finfo(dtype).eps) ** 0.7
+    return float(jnp.finfo(dtype).eps) ** MIN_SHIFT_POWER
 
 
-def success_tolerance(dtype: Any) -> float:
+def success_tolerance(dtype: jax.typing.DTypeLike) -> float:
     """Compute the residual of a success: eps^0.6, 4e-10, in float32 7e-5."""
-    return float(jnp.finfo(dtype).eps) ** 0.6
+    return float(jnp.finfo(dtype).eps) ** SUCCESS_POWER
 
 
 def _begin(law: FrictionLaw, problem: ScaledFriction, start: jax.Array) -> _Search:
@@ -230,7 +238,7 @@ def _step(
     equations = law.linearise(problem, now.point, rate, 0.0)
     by_impulse, by_velocity, weights = interior.blocks(problem, inside)
 
-    def choose(ours: Any, theirs: Any) -> Any:
+    def choose(ours: PyTree, theirs: PyTree) -> PyTree:
         return jax.tree.map(lambda x, y: jnp.where(newton, x, y), ours, theirs)
 
     by_impulse, by_velocity = choose((equations.by_impulse, equations.by_velocity), (by_impulse, by_velocity))

@@ -8,7 +8,7 @@ lexicographic ratio test, and the residual of the answer in the original problem
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,9 @@ from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Info, Status, flag
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 _RUNNING, _SOLVED, _RAY = 0, 1, 2
 USER_TOLERANCE = 0.4  # power of eps; largest residual of a success in the user's units, if rows cancel
@@ -358,12 +361,12 @@ def _checked(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.
     return W, w
 
 
-@checked(W="n n", w="n", cover="n")
+@checked()
 def solve_lcp(
-    W: jax.Array,
-    w: jax.Array,
+    W: Float[jax.Array, "n n"],
+    w: Float[jax.Array, " n"],
     *,
-    cover: jax.Array | None = None,
+    cover: Float[jax.Array, " n"] | None = None,
     solver: Lemke = Lemke(),  # noqa: B008
 ) -> tuple[jax.Array, LcpInfo]:
     """Solve the linear complementarity problem 0 <= z, W z + w >= 0, z . (W z + w) = 0.

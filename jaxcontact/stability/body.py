@@ -7,19 +7,23 @@ motion is invariant under q ~ s^2, v ~ s, t ~ s. Page: docs/methods/stability.md
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_not_negative, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_terms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 IMPACT_LAW = "Newton's restitution and Coulomb's friction by the slip after the impact, contact by contact"
 MAX_CONTACTS = 3  # of a body; the table of contact modes has 4^contacts rows
@@ -81,18 +85,18 @@ class PlanarBiped(Record):
         T: external torque.
     """
 
-    alpha: Any
-    h: Any
-    L1: Any
-    L2: Any
-    phi1: Any = 0.0
-    phi2: Any = 0.0
-    mu1: Any
-    mu2: Any
-    e1: Any = 0.0
-    e2: Any = 0.0
-    F: Any = 1.0
-    T: Any = 0.0
+    alpha: float | jax.Array
+    h: float | jax.Array
+    L1: float | jax.Array
+    L2: float | jax.Array
+    phi1: float | jax.Array = 0.0
+    phi2: float | jax.Array = 0.0
+    mu1: float | jax.Array
+    mu2: float | jax.Array
+    e1: float | jax.Array = 0.0
+    e2: float | jax.Array = 0.0
+    F: float | jax.Array = 1.0
+    T: float | jax.Array = 0.0
 
 
 Body = PlanarBiped | LocalTerms
@@ -120,7 +124,9 @@ def as_terms(body: Body) -> LocalTerms:
         raise TypeError(f"body: expected a PlanarBiped or LocalTerms, got {type(body).__name__}")
     leaves = jax.tree.leaves(body)
     dtype = jnp.result_type(float, *(x if isinstance(x, jax.Array) else np.asarray(x) for x in leaves))
-    xp: Any = jnp if any(isinstance(x, jax.Array) for x in leaves) else np  # plain numbers need no device
+    xp: ModuleType = (
+        jnp if any(isinstance(x, jax.Array) for x in leaves) else np
+    )  # plain numbers need no device
     L, phi, mu, e = (
         xp.stack([xp.asarray(first, dtype), xp.asarray(second, dtype)])
         for first, second in (
@@ -148,8 +154,10 @@ def as_terms(body: Body) -> LocalTerms:
     return terms
 
 
-@checked(e=(" | nc", check_number))
-def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> LocalTerms:
+@checked(e=check_number)
+def local_terms(
+    model: Model, state: State, *, e: float | Float[jax.Array, ""] | Float[jax.Array, " nc"] = 0.0
+) -> LocalTerms:
     """Compute the zero-order dynamics of a planar mechanism that rests on one to three contacts.
 
     Args:
@@ -186,7 +194,7 @@ def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> Lo
     return local
 
 
-def _seen(*arrays: Any) -> bool:
+def _seen(*arrays: PyTree) -> bool:
     return not any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 

@@ -11,13 +11,12 @@ import contextlib
 import enum
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.arguments import check_count, check_rows
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
@@ -68,7 +67,7 @@ class Chart(Record):
 @checked(num_samples=check_count, max_events=check_rows)
 def chart(
     make_body: Callable[..., Body],
-    grid: Mapping[str, Any],
+    grid: Mapping[str, PyTree],
     *,
     num_samples: int = 64,
     seed: int = 0,
@@ -200,7 +199,7 @@ def _diverging(many: LocalTerms, num_samples: int, seed: int, max_events: int) -
     return np.mean(np.asarray(end.outcome) == DIVERGED, axis=1)
 
 
-def biped_on_slope(alpha: float, h: float, d: float, **others: jax.typing.ArrayLike) -> PlanarBiped:
+def biped_on_slope(alpha: float, h: float, d: float, **others: float | jax.Array) -> PlanarBiped:
     """Make a biped whose weight acts midway between its feet, 2 d apart; foot 1 is uphill, alpha in rad."""
     middle = h * (jnp.tan(alpha) if isinstance(alpha, jax.Array) else np.tan(alpha))
     return PlanarBiped(alpha=alpha, h=h, L1=middle - d, L2=middle + d, **others)

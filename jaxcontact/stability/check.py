@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.front_door import checked
 from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import IMPACT_LAW, LocalTerms
@@ -33,7 +33,7 @@ from jaxcontact.stability.rational import (
 )
 from jaxcontact.stability.rational_modes import (
     Exact,
-    Function,
+    RationalFunction,
     exact_terms,
     make_function,
     rate_values,
@@ -59,7 +59,7 @@ class LyapunovFunction(Record):
     turns: tuple[tuple[Fraction, ...], ...] = static()
     weights: tuple[Fraction, ...] = static(default=())
 
-    def __call__(self, q: Any, v: Any) -> Any:
+    def __call__(self, q: PyTree, v: PyTree) -> PyTree:
         """Compute V in contact, in floats, over any leading axes."""
         a = np.array([float(x) for x in self.linear])
         matrix = np.array([[float(x) for x in row] for row in self.quadratic])
@@ -170,7 +170,7 @@ def proves(
     return all(_never_rises(every, f, certificate.gram, first + k, supply) for k, f in enumerate(functions))
 
 
-def _function(body: Exact, V: LyapunovFunction) -> Function:
+def _function(body: Exact, V: LyapunovFunction) -> RationalFunction:
     """Read the stored function; raise ValueError if it has the wrong size or is not symmetric."""
     linear, quadratic, turns = exact(V.linear), exact(V.quadratic), exact(V.turns)
     nv = body.nv
@@ -181,14 +181,14 @@ def _function(body: Exact, V: LyapunovFunction) -> Function:
     return make_function(body, linear, quadratic, turns)
 
 
-def energy(body: Exact) -> Function:
+def energy(body: Exact) -> RationalFunction:
     """Make the energy v'Mv/2 - f q as a function V."""
     return make_function(body, -body.force, body.M, Rational(zeros(body.nc, body.nv)))
 
 
 def _never_rises(
     every: Conditions,
-    function: Function,
+    function: RationalFunction,
     gram: dict[tuple[int, str], Any],
     number: int,
     supply: Callable[[Rational], Any] | None,
@@ -234,7 +234,7 @@ def balanced(form: Rational) -> Rational:
     return Rational(form.num * up[:, None] * up[None], form.den << (2 * largest_shift)).simplified()
 
 
-def _copositive(form: Rational, multipliers: Any) -> bool:
+def _copositive(form: Rational, multipliers: PyTree) -> bool:
     entries = form.num
     if len(form) <= 1:
         return len(form) == 0 or entries[0, 0] >= 0
@@ -249,7 +249,7 @@ def _copositive(form: Rational, multipliers: Any) -> bool:
     return is_positive_semidefinite((form - shift).num)
 
 
-def _positive(body: Exact, functions: list[Function], weights: list[Rational]) -> bool:
+def _positive(body: Exact, functions: list[RationalFunction], weights: list[Rational]) -> bool:
     """Return whether the maximum of the energy and the functions is positive at every state but rest."""
     nv, normal = body.nv, body.normal.num
     if not functions:

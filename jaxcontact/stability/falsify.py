@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from jax import lax
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_count, check_integer, check_rows
 from jaxcontact.front_door import checked
-from jaxcontact.impact.laws.callable_laws import law_as_pytree
+from jaxcontact.impact.laws.callable_laws import Law, law_as_pytree
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import IMPACT_LAW, Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, mode_words
@@ -63,7 +62,7 @@ class Falsification(Record):
 
 @checked(num_samples=check_rows, max_events=check_rows)
 def falsify(
-    body: Body, *, num_samples: int = 256, seed: int = 0, max_events: int = 2000, law: Any = None
+    body: Body, *, num_samples: int = 256, seed: int = 0, max_events: int = 2000, law: Law | None = None
 ) -> Falsification:
     """Look for a motion that diverges from an arbitrarily small perturbation of the equilibrium.
 
@@ -142,7 +141,7 @@ def _run(
     preference: jax.Array,
     max_events: jax.Array,
     num_samples: int,
-    law: Any,
+    law: Law,
 ) -> tuple[Motion, Motion, jax.Array]:
     """Run motions of one body; return their starts, their ends, and the growth of those that grow."""
     dynamics = zero_order_dynamics(terms, law)

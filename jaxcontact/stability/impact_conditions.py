@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxcontact.stability.generators import cone_generators
 from jaxcontact.stability.rational import Ints, Rational, identity, joined, primitive, stack, zeros
-from jaxcontact.stability.rational_modes import Exact, Function, Rate, Unprovable, rates
+from jaxcontact.stability.rational_modes import Exact, Rate, RationalFunction, Unprovable, rates
 
 Conditions = tuple[list[Rate], list["Jump"]]
 _After = tuple[str, list[int], int]  # name, gaps closed after the impact, index of Q
@@ -216,7 +216,7 @@ def split_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
     return table[:, :nv], table[:, nv : 2 * nv], table[:, 2 * nv : -1], table[:, -1]
 
 
-def jump_forms(jumps: Sequence[Jump], function: Function) -> list[Rational]:
+def jump_forms(jumps: Sequence[Jump], function: RationalFunction) -> list[Rational]:
     """Compute minus four times the change of V as symmetric matrices, for each jump over its generators."""
     if not jumps:
         return []

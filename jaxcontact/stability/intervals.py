@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,12 @@ class Interval:
         return Interval(np.minimum(lo, hi), hi)
 
 
-def outward(lo: np.ndarray, hi: np.ndarray, low_known: Any = False, high_known: Any = False) -> Interval:
+def outward(
+    lo: np.ndarray,
+    hi: np.ndarray,
+    low_known: np.ndarray | bool = False,
+    high_known: np.ndarray | bool = False,
+) -> Interval:
     """Make an interval from rounded ends, each widened by one float unless it is known to be exact."""
     low = np.where(low_known, lo, np.nextafter(lo, -np.inf))
     return Interval(low, np.where(high_known, hi, np.nextafter(hi, np.inf)))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.stability.impact_conditions import Conditions, split_table
 from jaxcontact.stability.rational import (
     Ints,
@@ -85,7 +85,7 @@ class Basis:
         none = zeros(len(generators), len(self.bounces) * self.body.nv)
         return primitive(np.concatenate([linear * a.den, quadratic * self.lead.den, none], axis=1))
 
-    def jump_rows(self, table: Any, lead: Any, den: int, pairs: Pairs) -> Any:
+    def jump_rows(self, table: PyTree, lead: PyTree, den: int, pairs: Pairs) -> PyTree:
         """Compute `jump_forms` of every function at pairs of generators, times den, in integers or floats.
 
         Args:

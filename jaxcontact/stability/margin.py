@@ -22,8 +22,8 @@ from jaxcontact.stability.impact_conditions import conditions
 from jaxcontact.stability.lyapunov_basis import ConditionFamily, Numbers, family, solutions
 from jaxcontact.stability.program import (
     PRECISION,
+    ConicSolution,
     MarginProgram,
-    Solution,
     clarabel,
     cone_program,
     margin_program,
@@ -128,7 +128,7 @@ def _slope(
     at_body: ConditionFamily,
     at_moved: ConditionFamily,
     program: MarginProgram,
-    solution: Solution,
+    solution: ConicSolution,
     positive_quadratic: bool,
 ) -> float:
     """Compute the slope of the margin of one program, from the same conditions at the moved body."""

@@ -8,7 +8,7 @@ Page: docs/methods/stability.md.
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from jaxcontact.arguments import check_array, check_integer
 from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 LETTERS = "FSPN"  # free, stick, slip in the positive and in the negative direction
 TOLERANCE = 0.9  # power of the machine epsilon below which a relative number counts as zero
@@ -261,8 +264,8 @@ def is_ambiguous(body: Body) -> jax.Array:
     return jnp.any(jnp.delete(table.at_rest, still, axis=-1), axis=-1)
 
 
-@checked(v="nv")
-def impact(body: Body, v: jax.Array, contact: int) -> tuple[jax.Array, jax.Array]:
+@checked()
+def impact(body: Body, v: Float[jax.Array, " nv"], contact: int) -> tuple[jax.Array, jax.Array]:
     """Compute the velocity after an impact at one contact, and its impulse (normal, tangential).
 
     gap'+ = -e gap'-, and Coulomb's law on the impulse with the slip after the impact (Varkonyi, 27-33; with

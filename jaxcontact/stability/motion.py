@@ -8,7 +8,6 @@ long runs of events of size one. Page: docs/methods/stability.md.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import check_count, check_integer, check_rows
 from jaxcontact.front_door import checked
-from jaxcontact.impact.laws.callable_laws import law_as_pytree
+from jaxcontact.impact.laws.callable_laws import Law, law_as_pytree
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
@@ -66,10 +65,10 @@ class ZeroOrderDynamics(Record):
     push: jax.Array  # (nc, nv, 2) velocity per impulse
     delassus: jax.Array  # (nc, 2, 2)
     tied: jax.Array  # (nc, nc) bool: gaps that depend on each other; one closes with all others
-    law: Any = None  # of impacts of all contacts that touch; None is `body.IMPACT_LAW`
+    law: PyTree = None  # of impacts of all contacts that touch; None is `body.IMPACT_LAW`
 
 
-def zero_order_dynamics(terms: LocalTerms, law: Any = None) -> ZeroOrderDynamics:
+def zero_order_dynamics(terms: LocalTerms, law: Law | None = None) -> ZeroOrderDynamics:
     """Compute the modes and matrices that do not change during a motion."""
     table = contact_modes(terms)
     lift = table.acceleration @ terms.J_n.T
@@ -102,7 +101,7 @@ def _ties(rows: jax.Array) -> jax.Array:
 
 @checked(num_events=check_rows)
 def motion_path(
-    body: Body, start: Motion, *, num_events: int, seed: int = 0, law: Any = None
+    body: Body, start: Motion, *, num_events: int, seed: int = 0, law: Law | None = None
 ) -> tuple[Motion, dict[str, jax.Array]]:
     """Compute one motion: the states before each event, and notes about each event.
 
@@ -125,7 +124,7 @@ def motion_path(
 
 @jit
 def _motion_path(
-    terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array, law: Any
+    terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array, law: PyTree
 ) -> tuple[Motion, PyTree]:
     dynamics = zero_order_dynamics(terms, law)
 

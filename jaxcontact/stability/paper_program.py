@@ -7,13 +7,13 @@ with sums-of-squares multipliers. Page: docs/methods/stability.md.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.stability.impact_conditions import list_impacts
 from jaxcontact.stability.modes import mode_words
-from jaxcontact.stability.program import ConicProgram, Solution, Solver
+from jaxcontact.stability.program import ConicProgram, ConicSolution, Solver
 from jaxcontact.stability.rational import Ints, directions, null_space, stack
 from jaxcontact.stability.rational_modes import Exact, Unprovable, mode_accelerations, mode_cone
 
@@ -36,7 +36,7 @@ def _plus(p: Poly, q: Poly, scale: float = 1.0) -> Poly:
     return total
 
 
-def _linear(row: Any) -> Poly:
+def _linear(row: PyTree) -> Poly:
     size = len(row)
     return {tuple(int(i == k) for k in range(size)): float(x) for i, x in enumerate(row) if x}
 
@@ -122,7 +122,7 @@ class _Program:
                     self.size += 1
         self.identities += [(row, rhs.get(key, 0.0)) for key, row in rows.items()]
 
-    def solve(self, solver: Solver) -> Solution:
+    def solve(self, solver: Solver) -> ConicSolution:
         """Find a solution without a cost; interior-point methods end near the centre of the feasible set."""
         cone = ConicProgram(self.size)
         cone.zero(*zip(*self.identities, strict=True))
@@ -131,7 +131,7 @@ class _Program:
         return solver(np.zeros(self.size), *cone.arrays(), 1e-8)
 
 
-def paper_function(body: Exact, space: Ints, degree: int, solver: Solver, *, printed: bool) -> Solution:
+def paper_function(body: Exact, space: Ints, degree: int, solver: Solver, *, printed: bool) -> ConicSolution:
     """Solve the paper's program; x starts with the coefficients of V_2's parts of weight 2 over `space`.
 
     V_2 = x + P(z, theta, u, v, omega), x along the drift; (54), V_2 >= x + u^4 + v^4 + omega^4; dV_2/dt <= 0

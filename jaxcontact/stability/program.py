@@ -83,7 +83,7 @@ class ConicProgram:
 
 
 @dataclasses.dataclass(frozen=True)
-class Solution:
+class ConicSolution:
     """The answer of a solver, which proves nothing: x, the dual z in the dual cone, seconds and a word."""
 
     x: np.ndarray
@@ -92,10 +92,10 @@ class Solution:
     word: str
 
 
-# (cost c, A, b, cones, tolerance) -> Solution of: minimise c x, b - A x in the product of the cones, which
+# (cost c, A, b, cones, tolerance) -> ConicSolution of: minimise c x, b - A x in a product of cones, which
 # are named "zero", "nonnegative" or "semidefinite" (upper triangle by columns, off-diagonals times sqrt 2).
 Kinds = list[tuple[str, int]]
-Solver = Callable[[np.ndarray, Any, np.ndarray, Kinds, float], Solution]
+Solver = Callable[[np.ndarray, Any, np.ndarray, Kinds, float], ConicSolution]
 
 
 def clarabel(
@@ -104,7 +104,7 @@ def clarabel(
     rhs: np.ndarray,
     kinds: list[tuple[str, int]],
     tolerance: float,
-) -> Solution:
+) -> ConicSolution:
     """Solve a conic program by Clarabel.
 
     Raises:
@@ -128,7 +128,7 @@ def clarabel(
     blocks = [makers[kind](size) for kind, size in kinds]
     none = type(matrix)((len(cost), len(cost)))
     answer = clarabel.DefaultSolver(none, cost, matrix, rhs, blocks, settings).solve()
-    return Solution(np.array(answer.x), np.array(answer.z), float(answer.solve_time), str(answer.status))
+    return ConicSolution(np.array(answer.x), np.array(answer.z), float(answer.solve_time), str(answer.status))
 
 
 SOLVERS: dict[str, Solver] = {"clarabel": clarabel}
@@ -256,7 +256,7 @@ def best_function(
 
 
 def rounded_candidate(
-    condition_family: ConditionFamily, space: Ints, w: np.ndarray, *, margin: float, solution: Solution
+    condition_family: ConditionFamily, space: Ints, w: np.ndarray, *, margin: float, solution: ConicSolution
 ) -> Candidate:
     """Round the coefficients of `directions(space)`; the function satisfies every equality exactly."""
     size, bits = float(np.max(np.abs(w))), sizes(space)

@@ -11,9 +11,10 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
+
+from jaxcontact._pytree import PyTree
 
 Ints = np.ndarray  # of dtype object, entries Python integers of any size
 
@@ -22,7 +23,7 @@ Ints = np.ndarray  # of dtype object, entries Python integers of any size
 class Rational:
     """The array num / den, num of Python integers of any size, den > 0."""
 
-    num: Any  # of dtype object, or one integer
+    num: PyTree  # of dtype object, or one integer
     den: int = 1
 
     @property
@@ -33,7 +34,7 @@ class Rational:
     def __len__(self) -> int:
         return len(self.num)
 
-    def __getitem__(self, index: Any) -> Rational:
+    def __getitem__(self, index: PyTree) -> Rational:
         return Rational(self.num[index], self.den)
 
     def __matmul__(self, other: Rational) -> Rational:
@@ -69,14 +70,14 @@ class Rational:
         """Convert to floats, each entry rounded once."""
         return np.reshape([x / self.den for x in self.num.ravel().tolist()], self.num.shape).astype(float)
 
-    def fractions(self) -> Any:
+    def fractions(self) -> PyTree:
         """Convert to nested tuples of Fractions."""
         if self.num.ndim == 1:
             return tuple(Fraction(x, self.den) for x in self.num.tolist())
         return tuple(row.fractions() for row in self)  # type: ignore[attr-defined]
 
 
-def exact(array: Any) -> Rational:
+def exact(array: PyTree) -> Rational:
     """Convert floats or Fractions of any shape to their exact values."""
     shape = np.shape(array)
     entries = np.asarray(array, object).ravel().tolist()
@@ -85,7 +86,7 @@ def exact(array: Any) -> Rational:
     return Rational(whole([n * (den // d) for n, d in pairs]).reshape(shape), den)
 
 
-def whole(entries: Any) -> Ints:
+def whole(entries: PyTree) -> Ints:
     """Make an array of Python integers."""
     return np.array(entries, dtype=object)
 

@@ -77,20 +77,20 @@ class Rate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Function:
+class RationalFunction:
     """V = a q + v' Q v / 2, with the Q in contact first, then those after an impact at each contact."""
 
     linear: Rational
     quadratics: tuple[Rational, ...]
 
 
-def make_function(body: Exact, linear: Rational, quadratic: Rational, turns: Rational) -> Function:
+def make_function(body: Exact, linear: Rational, quadratic: Rational, turns: Rational) -> RationalFunction:
     """Make the function with Q_k = Q + J_k b_k^T + b_k J_k^T, b_k being the rows of `turns`."""
     after = []
     for k in range(body.nc):
         turn = body.normal[k][:, None] * turns[k][None]
         after.append(quadratic + turn + turn.T if np.any(turn.num) else quadratic)
-    return Function(linear, (quadratic, *after))
+    return RationalFunction(linear, (quadratic, *after))
 
 
 def exact_terms(terms: LocalTerms) -> Exact:
@@ -210,6 +210,6 @@ def rates(body: Exact, *, flight: bool) -> list[Rate]:
     return conditions
 
 
-def rate_values(rate: Rate, function: Function, generators: Ints) -> Ints:
+def rate_values(rate: Rate, function: RationalFunction, generators: Ints) -> Ints:
     """Compute dV/dt for velocities, up to one positive factor."""
     return generators @ (function.quadratics[0] @ rate.acceleration + function.linear).num

@@ -6,14 +6,14 @@ Entry functions: `contact_terms` for impact laws, `constraint_terms` for complia
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import geometry
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.algebra.selection import smallest
 from jaxcontact.arguments import check_count
@@ -167,7 +167,7 @@ def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[Constr
 
 @functools.partial(jit, static_argnums=3)
 def constraint_terms_at(
-    model: Model, state: State, kinematics: Any, max_contacts: int | None = None
+    model: Model, state: State, kinematics: PyTree, max_contacts: int | None = None
 ) -> tuple[ConstraintTerms, Nearest | None]:
     """Compute `constraint_terms` from the kinematics at q; with `max_contacts`, compute `nearest_terms`."""
     structure, dtype = model.structure, state.q.dtype
@@ -207,7 +207,7 @@ def constraint_terms_at(
 class _Moving(NamedTuple):
     """Contacts with their rates: bodies, places and rates of the places, and the motion of all bodies."""
 
-    bodies: tuple[Any, Any]
+    bodies: tuple[PyTree, PyTree]
     places: Places
     place_rates: Places
     motion: FrameMotion
@@ -215,7 +215,7 @@ class _Moving(NamedTuple):
 
 
 def contacts_in_motion(
-    model: Model, state: State, kinematics: Any, max_contacts: int | None = None
+    model: Model, state: State, kinematics: PyTree, max_contacts: int | None = None
 ) -> tuple[_Moving, geometry.Candidates]:
     """Find the candidate contacts with their rates, and return also all data of the candidates.
 
@@ -248,7 +248,7 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
     return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 
 
-def _contact_columns(axes: int, moving_contacts: _Moving) -> dict[str, Any]:
+def _contact_columns(axes: int, moving_contacts: _Moving) -> dict[str, PyTree]:
     """Compute the columns phi, gdot_v and kind of the rows of contacts, `axes` each, without G and mu."""
     gap, drift = moving_contacts.places.phi, computed_once(contacts.slip_rate(*moving_contacts))
     spins = axes - drift.shape[1]  # rows of spins have none: their slip is known to first order in the step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,9 @@ from jaxcontact.precision import jit
 from jaxcontact.terms.contacts import bodies_of, motion, place, slip
 from jaxcontact.terms.records import touch_tolerance
 from jaxcontact.terms.surfaces import surface_velocities
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 class Contacts(Record):
@@ -75,9 +79,13 @@ class Contacts(Record):
             yield f"{first} on {second}: gap {float(self.gap[k]):.3g} m at {point}, normal {normal}{force}"
 
 
-@checked(impulse="nc dim", dt=POSITIVE)
+@checked(dt=POSITIVE)
 def contacts(
-    model: Model, state: State, *, impulse: jax.Array | None = None, dt: float | jax.Array | None = None
+    model: Model,
+    state: State,
+    *,
+    impulse: Float[jax.Array, "nc dim"] | None = None,
+    dt: float | jax.Array | None = None,
 ) -> Contacts:
     """List the candidate contacts of a mechanism at a state, by name and in the world.
 

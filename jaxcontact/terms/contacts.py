@@ -7,7 +7,7 @@ products of the places with the frames of the bodies.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from jaxcontact.mechanics.motion_equations import body_frames, free_rates, kinem
 from jaxcontact.mechanics.system import Model, System, free_poses
 from jaxcontact.terms import free_bodies
 from jaxcontact.terms.owners import Bodies, all_move, none_moves, of_bodies, on_bodies
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 class Places(NamedTuple):
@@ -168,14 +171,14 @@ def friction(model: Model, dtype: jax.typing.DTypeLike) -> jax.Array:
     return jnp.broadcast_to(jnp.asarray(model.params.mu, dtype), (model.structure.num_contacts,))
 
 
-@checked(q="nq")
-def contact_gaps(model: Model, q: jax.Array) -> jax.Array:
+@checked()
+def contact_gaps(model: Model, q: Float[jax.Array, " nq"]) -> jax.Array:
     """Compute the gaps (nc,) of all candidate contacts, m."""
     return place(model, *body_frames(model, q))[0].phi
 
 
-@checked(q="nq", v="nv")
-def contact_velocities(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
+@checked()
+def contact_velocities(model: Model, q: Float[jax.Array, " nq"], v: Float[jax.Array, " nv"]) -> jax.Array:
     """Compute velocities (nc, dim) of a's material point in contact relative to b's, along n, t1[, t2]."""
     frame_motion = motion(model, q, v)
     return slip(bodies_of(model.system), place(model, *frame_motion[:2])[0], frame_motion)

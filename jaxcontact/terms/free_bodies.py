@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import geometry
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import body_rows
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.system import System, free_poses
@@ -16,7 +15,11 @@ from jaxcontact.terms.owners import all_move, of_bodies, on_bodies
 
 
 def contact_rows(
-    system: System, bodies: tuple[Any, Any], places: Any, positions: jax.Array, orientations: jax.Array
+    system: System,
+    bodies: tuple[PyTree, PyTree],
+    places: PyTree,
+    positions: jax.Array,
+    orientations: jax.Array,
 ) -> jax.Array:
     """Compute the velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
     nb, dim = len(system.structure.bodies), system.structure.dim
@@ -37,13 +40,13 @@ def contact_rows(
 
 
 def blocks(
-    dim: int, bodies: tuple[Any, Any], places: Any, positions: jax.Array, orientations: jax.Array
+    dim: int, bodies: tuple[PyTree, PyTree], places: PyTree, positions: jax.Array, orientations: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Compute entries (dim, 3 or 6, nc) of the contact rows for first and second body, zero for the world."""
     # The contact is the last axis, so that XLA works on long vectors.
     frame = jnp.concatenate([places.normal.T[None], jnp.transpose(places.tangents, (1, 2, 0))])
 
-    def body_block(sign: float, owner: Any, points: jax.Array) -> jax.Array:
+    def body_block(sign: float, owner: PyTree, points: jax.Array) -> jax.Array:
         """Compute the row of f in f . (p' + R (w x arm)) = f . p' + w . (arm x R^T f), arm in body axes."""
         arm = (points - of_bodies(positions, owner)).T
         if dim == 2:

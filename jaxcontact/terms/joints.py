@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian
 from jaxcontact.mechanics.system import Model, State
@@ -18,7 +18,7 @@ Rows = tuple[jax.Array, jax.Array, jax.Array]  # G (n, nv), phi (n,), Gdot v (n,
 
 
 def joint_rows(
-    model: Model, state: State, kinematics: Any
+    model: Model, state: State, kinematics: PyTree
 ) -> tuple[Rows, tuple[Kind, ...], jax.Array | None]:
     """Compute all rows except contacts, their kinds, and the largest dry friction of each dry row or None."""
     structure, tree = model.structure, model.structure.tree
@@ -49,7 +49,7 @@ def _still(G: jax.Array) -> Rows:
     return G, jnp.zeros(G.shape[0], G.dtype), jnp.zeros(G.shape[0], G.dtype)
 
 
-def _closure_rows(model: Model, state: State, kinematics: Any) -> Rows:
+def _closure_rows(model: Model, state: State, kinematics: PyTree) -> Rows:
     """Compute the rows of closed loops between bodies of a tree, whose motion has closed forms."""
     mechanics, structure = model.system.mechanics, model.structure
     assert mechanics is not None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.mocap import across, body_twists
 from jaxcontact.mechanics.motion_equations import body_frames
@@ -17,12 +16,16 @@ from jaxcontact.terms.owners import Bodies, none_moves, of_bodies, on_bodies
 from jaxcontact.terms.surfaces import surface_rows
 
 FoundContacts = tuple[
-    tuple[Bodies, Bodies], Any, FrameMotion
+    tuple[Bodies, Bodies], PyTree, FrameMotion
 ]  # their bodies, places, and the motion of all bodies
 
 
 def rates_beside(
-    model: Model, q: jax.Array, num_joint_rows: int, found: FoundContacts | None, index: Any = None
+    model: Model,
+    q: jax.Array,
+    num_joint_rows: int,
+    found: FoundContacts | None,
+    index: jax.Array | None = None,
 ) -> tuple[jax.Array | None, jax.Array | None]:
     """Compute what running surfaces and mocap bodies add to the rates of all rows: before a step, and in it.
 
@@ -49,7 +52,11 @@ def rates_beside(
 
 
 def _moved_contacts(
-    model: Model, bodies: tuple[Bodies, Bodies], places: Any, frames: FrameMotion, index: Any = None
+    model: Model,
+    bodies: tuple[Bodies, Bodies],
+    places: PyTree,
+    frames: FrameMotion,
+    index: jax.Array | None = None,
 ) -> jax.Array:
     """Compute what mocap bodies add to the rows (2, nc, axes) of contacts: before the step, and in it."""
     twists, lever = model.params.mocap_velocity, model.params.spin_friction

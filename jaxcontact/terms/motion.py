@@ -8,12 +8,13 @@ methods that know contacts that stick and slide know joints that do. Entries: `u
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix_at
@@ -60,7 +61,7 @@ class MovingTerms(NamedTuple):
 
     terms: ContactTerms
     drift: jax.Array
-    kinematics: Any
+    kinematics: PyTree
     bound: jax.Array
     loops: Loops | None
 

@@ -6,12 +6,12 @@ Entry functions: `only_pairs`, and `only_near` for the pairs that may touch at a
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
 
 from jaxcontact import geometry
+from jaxcontact._pytree import PyTree
 from jaxcontact.geometry.distance_bounds import distance_bounds
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
@@ -29,7 +29,7 @@ def only_pairs(model: Model, is_wanted: np.ndarray) -> Model:
     contacts = np.flatnonzero(np.repeat(is_wanted, counts))
     pairs = tuple(pair for pair, keeps in zip(structure.pairs, is_wanted, strict=True) if keeps)
 
-    def of_pairs(array: Any, rank: int) -> Any:
+    def of_pairs(array: PyTree, rank: int) -> PyTree:
         return array if array is None or np.ndim(array) < rank else array[contacts]
 
     system = dataclasses.replace(model.system, structure=dataclasses.replace(structure, pairs=pairs))
@@ -45,7 +45,7 @@ def only_pairs(model: Model, is_wanted: np.ndarray) -> Model:
     )
 
 
-def only_near(model: Model, q: Any, within: float) -> Model:
+def only_near(model: Model, q: jax.Array, within: float) -> Model:
     """Keep the pairs of shapes that may be nearer than `within`, m, at a configuration q (nq,).
 
     Pairs in the plane, and those with a half-space, stay.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import geometry
+from jaxcontact._pytree import PyTree
 
 Bodies = tuple[int, ...] | jax.Array  # (nc,) body of each contact, WORLD for the world
 
 
-def on_bodies(bodies: Bodies) -> Any:
+def on_bodies(bodies: Bodies) -> PyTree:
     """Tell for each contact (nc,) whether it is on a body, False for the world."""
     return (bodies if isinstance(bodies, jax.Array) else np.array(bodies, int)) >= 0
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.arguments import is_concrete
 from jaxcontact.geometry import num_contacts
 
@@ -56,13 +56,13 @@ class ContactTerms(Record):
     mu: jax.Array
     active: jax.Array
 
-    def touching(self, contacts: Any, system: Any = None) -> ContactTerms:
+    def touching(self, contacts: PyTree, system: PyTree = None) -> ContactTerms:
         """Return the terms with only these contacts active, at any gap; name them as for `take`."""
         nc = self.phi.shape[0]
         index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, self, system)
         return self.replace(active=jnp.zeros(nc, bool).at[index].set(True))
 
-    def take(self, contacts: Any, system: Any = None) -> ContactTerms:
+    def take(self, contacts: PyTree, system: PyTree = None) -> ContactTerms:
         """Return the terms of selected contacts, in the order of `contacts`.
 
         Args:
@@ -82,7 +82,7 @@ class ContactTerms(Record):
         return self.replace(**{name: row[index] for name, row in rows.items()})
 
 
-def _contact_numbers(contacts: Any, terms: ContactTerms, system: Any) -> np.ndarray:
+def _contact_numbers(contacts: PyTree, terms: ContactTerms, system: PyTree) -> np.ndarray:
     """Return the numbers of contacts from numbers, a mask or names."""
     if isinstance(contacts, str):
         contacts = [contacts]
@@ -98,7 +98,7 @@ def _contact_numbers(contacts: Any, terms: ContactTerms, system: Any) -> np.ndar
     return index
 
 
-def _named_contacts(names: list[Any], terms: ContactTerms, system: Any) -> np.ndarray:
+def _named_contacts(names: list[str], terms: ContactTerms, system: PyTree) -> np.ndarray:
     """Return the numbers of the contacts of named shapes or pairs."""
     if system is None:
         raise ValueError("contacts: names need system=, whose contacts these are")
@@ -155,7 +155,7 @@ class ConstraintTerms(Record):
         apart: True if every limit moves one velocity alone, as those of hinges and slides do (static).
     """
 
-    G: Any
+    G: PyTree
     phi: jax.Array
     gdot_v: jax.Array
     mu: jax.Array

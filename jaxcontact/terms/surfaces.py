@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import geometry
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.system import Model
 from jaxcontact.terms.owners import Bodies, none_moves, of_bodies, on_bodies
@@ -24,7 +23,11 @@ def shapes_of(model: Model) -> np.ndarray:
 
 
 def surface_velocities(
-    model: Model, bodies: tuple[Bodies, Bodies], places: Any, frames: FrameMotion, index: Any = None
+    model: Model,
+    bodies: tuple[Bodies, Bodies],
+    places: PyTree,
+    frames: FrameMotion,
+    index: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Compute velocities (nc, dim) and spins of the first surfaces less those of the second, in the world.
 
@@ -61,7 +64,11 @@ def _of_side(
 
 
 def surface_rows(
-    model: Model, bodies: tuple[Bodies, Bodies], places: Any, frames: FrameMotion, index: Any = None
+    model: Model,
+    bodies: tuple[Bodies, Bodies],
+    places: PyTree,
+    frames: FrameMotion,
+    index: jax.Array | None = None,
 ) -> jax.Array:
     """Compute what running surfaces add to the rows (nc, axes) of contacts: 0, along tangents, spins."""
     velocity, spin = surface_velocities(model, bodies, places, frames, index)

@@ -10,6 +10,7 @@ from jaxcontact.viz.ess import plot_trajectory as plot_trajectory
 from jaxcontact.viz.gait import animate_gait as animate_gait
 from jaxcontact.viz.gait import contact_intervals as contact_intervals
 from jaxcontact.viz.gait import plot_gait as plot_gait
+from jaxcontact.viz.impact_curves import OtherOutcomes as OtherOutcomes
 from jaxcontact.viz.impact_set import plot_impact_set as plot_impact_set
 from jaxcontact.viz.impact_space import plot_spatial_impact as plot_spatial_impact
 from jaxcontact.viz.mechanism import draw_mechanism as draw_mechanism

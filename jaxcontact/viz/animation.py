@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_positive
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io.atomic_files import replace_file
@@ -30,7 +31,7 @@ LETTERS = 13  # of a title, per inch
 LINE = 0.18  # inches, of a line of a title
 
 
-@checked(fps=POSITIVE, slower=POSITIVE, width=POSITIVE)
+@checked(fps=POSITIVE, slower=POSITIVE)
 def animate(
     trajectory: Trajectory,
     model: Model,
@@ -41,7 +42,6 @@ def animate(
     slower: float = 1.0,
     title: str | None = None,
     view: spatial.View | None = None,
-    width: float = 4.8,
 ) -> Path:
     """Write a motion as an animation of bodies, ground, contacts with impulses as arrows, and ghosts.
 
@@ -59,8 +59,8 @@ def animate(
         fps: pictures per second of the animation.
         slower: factor by which the animation is slower than the motion.
         title: of the animation.
-        view: direction to look from, `look(azimuth, elevation)`; for a spatial mechanism in a .gif or .mp4.
-        width: of a .gif or .mp4, in units of 100 pixels.
+        view: `look(azimuth, elevation, width=)` of a .gif or .mp4: the direction to look from, for a spatial
+            mechanism, and the width.
 
     Returns:
         The path of the file.
@@ -74,14 +74,14 @@ def animate(
     target = Path(path)
     if target.suffix.lower() not in KINDS:
         raise ValueError(f"path: expected a name that ends in {', '.join(KINDS)}, got {target.name!r}")
-    for name, number in (("fps", fps), ("slower", slower), ("width", width)):
+    for name, number in (("fps", fps), ("slower", slower)):
         check_positive(name, number)
     film = film_of(trajectory, model, ghosts, rate=fps * slower)
     if target.suffix.lower() == ".html":
         page = web_page(film, title=title or "A motion", slower=slower)
         replace_file(target, lambda file: _write(file, page))
         return target
-    _write_pictures(film, target, fps, title, view or spatial.look(), width)
+    _write_pictures(film, target, fps, title, view or spatial.look())
     return target
 
 
@@ -89,14 +89,12 @@ def _write(file: BinaryIO, text: str) -> None:
     file.write(text.encode())
 
 
-def _write_pictures(
-    film: Film, target: Path, fps: float, title: str | None, view: spatial.View, width: float
-) -> None:
+def _write_pictures(film: Film, target: Path, fps: float, title: str | None, view: spatial.View) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     writer = _writer(target, fps)
-    extent = _extent(film, view)
+    extent, width = _extent(film, view), view.width
     tall = float(np.clip(width * extent[1] / extent[0], 0.4 * width, 1.3 * width))
     words = _in_lines(title or "", int(LETTERS * width))
     tall += (LINE * (words.count("\n") + 1) + 0.12) if title else 0.0
@@ -192,7 +190,7 @@ def _draw_spatial(axes: Axes, film: Film, i: int, view: spatial.View) -> None:
             arrow(axes, flat, view.flat(along), PUSH)
 
 
-def _ghosts_at(film: Film, i: int) -> list[tuple[Any, str, float]]:
+def _ghosts_at(film: Film, i: int) -> list[tuple[PyTree, str, float]]:
     """List frames, colour and opacity of every ghost at one picture."""
     if film.ghosts is None:
         return []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_choice, check_number
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.motion_equations import body_frames
@@ -25,10 +26,10 @@ STYLES = ("-", "--", "-.", ":")
 def plot_pressure(
     model: Model,
     state: State,
-    lam: Any,
+    lam: PyTree,
     *,
     area: float,
-    load_at: Any = None,
+    load_at: PyTree = None,
     title: str | None = None,
 ) -> Figure:
     """Plot a body on an elastic foundation and the pressure below it, after Drumwright, Fig. 7.
@@ -92,7 +93,7 @@ def plot_pressure(
 
 @checked(xscale=check_choice("linear", "log"), yscale=check_choice("linear", "log"))
 def plot_curves(
-    curves: Mapping[str, tuple[Any, Any]],
+    curves: Mapping[str, tuple[Any, PyTree]],
     *,
     xlabel: str,
     ylabel: str,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number_leaves, check_positive, check_rows
 from jaxcontact.ess import EventTrajectory, Settings, integrate
 from jaxcontact.ess.inputs import system_of
@@ -16,6 +17,7 @@ from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
+    from jaxtyping import Float, Real
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -119,19 +121,18 @@ def _legend_of_guards(figure: Figure, order: np.ndarray, marks: Sequence[str]) -
 
 
 @checked(
-    x_corner="2", eps=check_positive, radius=POSITIVE, duration=POSITIVE, starts=check_rows, width=POSITIVE,
+    eps=check_positive, radius=POSITIVE, duration=POSITIVE, starts=check_rows, width=POSITIVE,
     control=check_number_leaves,
 )  # fmt: skip
 def plot_corner(
     model: Model,
-    x_corner: jax.Array,
+    x_corner: Float[jax.Array, " 2"],
     *,
-    eps: Any,
+    eps: float | jax.Array,
     radius: float,
     duration: float,
     starts: int = 9,
-    control: Any = None,
-    title: str | None = None,
+    control: PyTree = None,
     width: float = 5.0,
 ) -> Figure:
     """Plot a corner of guards in the plane, with trajectories coloured by their order of crossing.
@@ -147,8 +148,10 @@ def plot_corner(
         duration: of each trajectory; it is at the corner's height after half of that.
         starts: number of trajectories.
         control: as for the field.
-        title: of the figure.
         width: of the figure, inches.
+
+    Returns:
+        A matplotlib figure that belongs to no window; `figure.axes[0].set_title` gives it a title.
 
     Raises:
         ValueError: if the state is not two numbers.
@@ -183,8 +186,6 @@ def plot_corner(
     axes.set_ylabel("x1", fontsize=9)
     _clean(axes)
     axes.legend(loc="upper left", fontsize=8, framealpha=0.9, title="order of crossing", title_fontsize=8)
-    if title:
-        axes.set_title(title, fontsize=10)
     return figure
 
 
@@ -201,10 +202,10 @@ def _draw_run(axes: Axes, run: EventTrajectory, colors: dict[tuple[int, ...], st
         axes.plot(*x[row - 1 : row + 1].T, color=color, lw=2.6, solid_capstyle="round", zorder=3)
 
 
-@checked(width=POSITIVE, widths=("real k", check_positive), errors=("real k", check_positive))
+@checked(width=POSITIVE, widths=check_positive, errors=check_positive)
 def plot_order(
-    widths: Any, errors: Any, *, fit: tuple[float, float] | None = None, title: str | None = None,
-    width: float = 4.6,
+    widths: Real[np.ndarray, " k"], errors: Real[np.ndarray, " k"], *, fit: tuple[float, float] | None = None,
+    title: str | None = None, width: float = 4.6,
 ) -> Figure:  # fmt: skip
     """Plot error over 1 / eps, both logarithmic, with the fitted order, after Fig. 3 of Anderson & Revzen.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_names, check_rows
 from jaxcontact.ess import EventTrajectory
 from jaxcontact.front_door import POSITIVE, checked
@@ -76,7 +77,7 @@ def _strips(axes: Axes, intervals: list[list[tuple[float, float]]]) -> None:
 @checked(params=check_names("hips", "angle", "length"), frames=check_rows, slower=POSITIVE)
 def animate_gait(
     trajectory: EventTrajectory,
-    params: Any,
+    params: PyTree,
     path: Path | str,
     *,
     frames: int = 48,

@@ -9,17 +9,38 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
+from jaxcontact.arguments import check_numbers
+from jaxcontact.front_door import checked
 from jaxcontact.impact import AnitescuPotra, ImpactSamples, anitescu_potra, outcomes
 from jaxcontact.impact.laws.contact_space import colliding
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.terms import ContactTerms
 
 MAX_IMPACTS = 50  # single impacts drawn of a sequence; limits sequences that do not end
+
+
+@checked(simultaneous=check_numbers, mujoco=check_numbers)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OtherOutcomes:
+    """Outcomes of other laws, to draw beside samples.
+
+    Attributes:
+        simultaneous: (k, nv) outcomes of the simultaneous law; None is all of Anitescu & Potra's in the
+            plane, one of them in space or beyond five contacts. An empty sequence draws none.
+        sequences: (k, nv) velocities from before to after one or more single impacts, by label; None is
+            the cyclic orders of two contacts. An empty mapping draws none.
+        mujoco: (nv,) one outcome of a simulator, drawn as a star.
+    """
+
+    simultaneous: PyTree = None
+    sequences: Mapping[str, PyTree] | None = None
+    mujoco: PyTree = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +70,7 @@ def contact_curves(
     samples: ImpactSamples,
     terms: ContactTerms,
     shown: np.ndarray,
-    simultaneous: Any,
-    sequences: Mapping[str, Any] | None,
-    mujoco: Any,
+    beside: OtherOutcomes,
     labels: tuple[str, ...],
     max_paths: int,
 ) -> Curves:
@@ -68,12 +87,13 @@ def contact_curves(
     good = np.flatnonzero(np.asarray(samples.status) == 0)
     if not good.size:
         raise ValueError("samples: expected at least one sample with status 0, got none")
+    simultaneous, sequences = beside.simultaneous, beside.sequences
     if simultaneous is None:
         simultaneous = simultaneous_outcomes(terms, samples.v_minus)
     if sequences is None:
         sequences = sequences_of_two(terms, samples.v_minus, labels)
 
-    def contact_velocities(name: str, values: Any) -> np.ndarray:
+    def contact_velocities(name: str, values: PyTree) -> np.ndarray:
         """Convert (k, nv) to (k, nc, 2)."""
         values = np.asarray(values, float)
         if values.size == 0:
@@ -100,11 +120,11 @@ def contact_curves(
         paths=paths,
         simultaneous=contact_velocities("simultaneous", simultaneous),
         sequences={k: contact_velocities(f"sequences[{k!r}]", v) for k, v in sequences.items()},
-        other=contact_velocities("mujoco", () if mujoco is None else mujoco),
+        other=contact_velocities("mujoco", () if beside.mujoco is None else beside.mujoco),
     )
 
 
-def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
+def simultaneous_outcomes(terms: ContactTerms, v: jax.Array) -> np.ndarray:
     """Compute outcomes (k, nv) of the simultaneous law: all if they can be enumerated, else at most one."""
     if _enumerable(terms):
         few = np.shape(terms.phi)[0] <= MAX_ENUMERATED
@@ -115,9 +135,7 @@ def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
     return np.asarray(velocity)[None] if int(info.status) == 0 else np.zeros((0, velocity.shape[0]))
 
 
-def sequences_of_two(
-    terms: ContactTerms, v: jax.typing.ArrayLike, labels: Sequence[str]
-) -> dict[str, np.ndarray]:
+def sequences_of_two(terms: ContactTerms, v: jax.Array, labels: Sequence[str]) -> dict[str, np.ndarray]:
     """Compute velocities through single impacts one at a time, for either of two contacts first.
 
     The impacts are those of `impact.sequential`, in single steps, because the picture shows the velocities in
@@ -141,7 +159,7 @@ def sequences_of_two(
     return paths
 
 
-def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
+def _after_one(terms: ContactTerms, contact: int, v: np.ndarray) -> np.ndarray:
     """Compute the velocity after the impact of one contact alone, by the program that solves for all of them.
 
     In the plane a single contact has one outcome: lam_t / lam_n in [-mu, mu] fixes the slip, which grows with
@@ -150,12 +168,12 @@ def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
     alone = terms.replace(active=np.arange(terms.active.shape[0]) == contact)
     if _enumerable(terms):
         return np.asarray(_every_outcome(alone, v)[0])[0]
-    return np.asarray(anitescu_potra(alone, v)[0])
+    return np.asarray(anitescu_potra(alone, jnp.asarray(v))[0])
 
 
 # A picture calls this a few times: compiling takes all the time, three fifths of it without optimisation.
 @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-def _every_outcome(terms: ContactTerms, v: Any) -> tuple[jax.Array, jax.Array]:
+def _every_outcome(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array]:
     return outcomes(terms, v, AnitescuPotra())[0]
 
 

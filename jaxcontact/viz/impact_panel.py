@@ -15,6 +15,7 @@ from jaxcontact.viz.impact_curves import Curves
 from jaxcontact.viz.palette import Style
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 # Okabe & Ito's colours, distinguishable with the common kinds of colour blindness; shapes also differ.
@@ -174,7 +175,7 @@ def _before_style() -> Style:
     }
 
 
-def legend_entries(curves: Curves) -> list[Any]:
+def legend_entries(curves: Curves) -> list[Artist]:
     """List a legend entry for every kind of curve that is drawn."""
     from matplotlib.lines import Line2D
 
@@ -182,7 +183,7 @@ def legend_entries(curves: Curves) -> list[Any]:
         return Line2D([], [], label=label, **style)
 
     count = curves.ends.shape[0]
-    handles = [entry("before the impact", linestyle="none", **_before_style())]
+    handles: list[Artist] = [entry("before the impact", linestyle="none", **_before_style())]
     if curves.paths.shape[0]:
         handles.append(entry(f"through it ({curves.paths.shape[0]} samples)", color=PATH, linewidth=1.0))
     number = f"{count:,}".replace(",", "\u2009")

@@ -7,34 +7,37 @@ beside the single outcomes that other laws predict; the choice of panels, and th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxcontact.arguments import check_numbers, check_whole
+from jaxcontact.arguments import check_whole
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import ImpactSamples
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.terms import ContactTerms
-from jaxcontact.viz.impact_curves import contact_curves
+from jaxcontact.viz.impact_curves import OtherOutcomes, contact_curves
 from jaxcontact.viz.impact_panel import Panel, draw, frame, legend_entries
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
+    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
 
 NOISE = 1e-6  # of the largest span; smaller spans are rounding
 SCALES = 20.0  # ratio of spans; axes whose spans differ more have different scales
 
 
-@checked(max_paths=check_whole, width=POSITIVE, simultaneous=check_numbers, mujoco=check_numbers)
+ALL_OUTCOMES = OtherOutcomes()
+
+
+@checked(max_paths=check_whole, width=POSITIVE)
 def plot_impact_set(
     samples: ImpactSamples,
     terms: ContactTerms,
     *,
-    simultaneous: Any = None,
-    sequences: Mapping[str, Any] | None = None,
-    mujoco: Any = None,
+    beside: OtherOutcomes = ALL_OUTCOMES,
     names: Sequence[str] | None = None,
     title: str | None = None,
     zoom: bool = True,
@@ -53,11 +56,7 @@ def plot_impact_set(
     Args:
         samples: n samples; trajectories are drawn if `samples.path` is there.
         terms: the contact terms that were sampled.
-        simultaneous: (k, nv) outcomes of the simultaneous law; default all of Anitescu & Potra's in the
-            plane, one of them in space or beyond five contacts. An empty sequence draws none.
-        sequences: (k, nv) velocities from before to after one or more single impacts, by label; default
-            the cyclic orders of two contacts. An empty mapping draws none.
-        mujoco: (nv,) one outcome of a simulator, drawn as a star.
+        beside: outcomes of other laws.
         names: of the nc contacts; default A, B, C, ...
         title: of the figure.
         zoom: whether to repeat the panels below, with limits close around the outcomes.
@@ -76,7 +75,7 @@ def plot_impact_set(
         raise ValueError(f"max_paths: expected at least 0, got {max_paths}")
     shown = np.flatnonzero(np.asarray(terms.active))
     shown = shown if shown.size else np.arange(len(terms.phi))
-    curves = contact_curves(samples, terms, shown, simultaneous, sequences, mujoco, labels, max_paths)
+    curves = contact_curves(samples, terms, shown, beside, labels, max_paths)
     panels = _panels([int(i) for i in shown])
     views = [(curves.everything(), _spread(curves.everything(), panels, min))]
     if zoom:
@@ -109,8 +108,8 @@ def _labels(samples: ImpactSamples, terms: ContactTerms, names: Sequence[str] | 
 
 
 def _empty_figure(
-    counts: list[int], handles: list[Any], title: str | None, width: float
-) -> tuple[Figure, list[list[Any]]]:
+    counts: list[int], handles: list[Artist], title: str | None, width: float
+) -> tuple[Figure, list[list[SubplotSpec]]]:
     """Make a figure with heading and legend; return it and the places of the panels of each view.
 
     Views are below each other, but side by side if each has a single panel.
@@ -160,7 +159,7 @@ def _panels(shown: list[int]) -> list[Panel]:
     return [*alone, *(Panel((i, 0), (j, 0)) for i, j in ends)]
 
 
-def _spread(points: np.ndarray, panels: list[Panel], of_axes: Callable[..., Any]) -> list[Panel]:
+def _spread(points: np.ndarray, panels: list[Panel], of_axes: Callable[..., float]) -> list[Panel]:
     """Select panels in which points (n, nc, 2) spread along both axes (min) or one (max), or the first."""
     spans = np.ptp(points, axis=0)
     noise = NOISE * float(np.max(spans))

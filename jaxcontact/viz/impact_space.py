@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_number
 from jaxcontact.front_door import checked
 from jaxcontact.impact import ImpactSamples
@@ -35,7 +35,7 @@ def plot_spatial_impact(
     samples: ImpactSamples,
     terms: ContactTerms,
     *,
-    mujoco: Any = None,
+    mujoco: PyTree = None,
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
@@ -101,7 +101,7 @@ def _draw_contacts(
     grid: GridSpec,
     samples: ImpactSamples,
     terms: ContactTerms,
-    mujoco: jax.typing.ArrayLike | None,
+    mujoco: PyTree,
     labels: Sequence[str],
     good: np.ndarray,
 ) -> Axes:
@@ -142,7 +142,7 @@ def _window(values: np.ndarray, fastest: float, square: bool) -> np.ndarray:
     return np.stack([middle - half, middle + half], axis=1)
 
 
-def _velocities(terms: ContactTerms, v: jax.typing.ArrayLike) -> np.ndarray:
+def _velocities(terms: ContactTerms, v: PyTree) -> np.ndarray:
     """Compute contact velocities (nc, 3), along n, t1, t2."""
     rows = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)
     velocities: np.ndarray = rows @ np.asarray(v, float)
@@ -150,7 +150,12 @@ def _velocities(terms: ContactTerms, v: jax.typing.ArrayLike) -> np.ndarray:
 
 
 def _draw(
-    axes: Axes, points: np.ndarray, before: Any, star: Any, labels: tuple[str, str], window: np.ndarray
+    axes: Axes,
+    points: np.ndarray,
+    before: Any,
+    star: np.ndarray | None,
+    labels: tuple[str, str],
+    window: np.ndarray,
 ) -> None:
     """Draw points (n, 2) of one panel, the velocity before and that of a simulator."""
     axes.axhline(0.0, color="#cccccc", linewidth=INK, zorder=0.5)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_numbers
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact.sampling.outcomes import contact_names
@@ -36,7 +37,7 @@ def plot_mechanism(
     model: Model,
     state: State,
     *,
-    v: Any = None,
+    v: PyTree = None,
     names: Sequence[str] | None = None,
     title: str | None = None,
     width: float = 7.2,
@@ -146,7 +147,7 @@ def draw_mechanism(
     model: Model,
     state: State,
     *,
-    v: Any = None,
+    v: PyTree = None,
     names: Sequence[str] | None = None,
     color: str = BEFORE,
     arrow_scale: float | None = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.viz.compliant import LINES, STYLES
 from jaxcontact.viz.palette import label_axes, label_curves
@@ -19,8 +20,8 @@ MARKS = ("o", "s", "^", "D")
 
 @checked()
 def plot_cradle_energy(
-    single: Mapping[str, tuple[Any, Any]],
-    repeated: Mapping[str, tuple[Any, Any]],
+    single: Mapping[str, tuple[Any, PyTree]],
+    repeated: Mapping[str, tuple[Any, PyTree]],
     *,
     title: str | None = None,
 ) -> Figure:
@@ -71,7 +72,7 @@ def plot_cradle_energy(
 
 @checked(floor=POSITIVE)
 def plot_order_difference(
-    curves: Mapping[str, tuple[Any, Any]], *, floor: float = 1e-17, title: str | None = None
+    curves: Mapping[str, tuple[Any, PyTree]], *, floor: float = 1e-17, title: str | None = None
 ) -> Figure:
     """Plot the distance between the motions of two orders of single impacts, after Seghete & Murphey, Fig. 8.
 

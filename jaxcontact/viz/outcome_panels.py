@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.sampling.chunks import ImpactSamples
@@ -29,6 +30,7 @@ from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_bodies, look
 
 if TYPE_CHECKING:
+    from jaxtyping import Float
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -61,7 +63,7 @@ def _check_terms(name: str, value: object) -> None:
         raise TypeError(f"{name}: expected ContactTerms, got {type(value).__name__}")
 
 
-@checked(terms=_check_terms, mujoco="nv", width=POSITIVE)
+@checked(terms=_check_terms, width=POSITIVE)
 def plot_outcomes(
     model: Model,
     state: State,
@@ -69,7 +71,7 @@ def plot_outcomes(
     terms: Any,  # ContactTerms of some of the contacts of the model
     *,
     names: Sequence[str] | None = None,
-    mujoco: Any = None,
+    mujoco: Float[np.ndarray, " nv"] | None = None,
     title: str | None = None,
     width: float = 9.0,
 ) -> Figure:
@@ -204,7 +206,7 @@ def _velocities(model: Model, state: State, v: np.ndarray) -> np.ndarray:
 
 def _kinds(
     samples: ImpactSamples, terms: ContactTerms, names: Sequence[str]
-) -> tuple[list[tuple[str, np.ndarray, Any]], np.ndarray, float]:
+) -> tuple[list[tuple[str, np.ndarray, PyTree]], np.ndarray, float]:
     """Return words, velocity and number of a sample per kind; all labels; the share of the other kinds."""
     succeeded = (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
     if not succeeded.any():
@@ -218,7 +220,7 @@ def _kinds(
     if np.sort(counts)[::-1][:MOST_KINDS].sum() < ENOUGH * len(states):
         states[states < LABELS.index("lifts")] = STAYS
         kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
-    shown: list[tuple[str, np.ndarray, Any]] = []
+    shown: list[tuple[str, np.ndarray, PyTree]] = []
     share = 0.0
     for kind in np.argsort(-counts, kind="stable")[:MOST_KINDS]:
         if len(shown) >= 3 and counts[kind] < RARE * len(labels):
@@ -251,7 +253,7 @@ def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
     return "\n".join([f"{percent:g} % of impulse orders", *parts])
 
 
-def _moved(model: Model, state: State, v: np.ndarray, seconds: float) -> Any:
+def _moved(model: Model, state: State, v: np.ndarray, seconds: float) -> PyTree:
     return retract(model.system, state.q, jnp.asarray(v * seconds, state.q.dtype))
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -22,7 +24,7 @@ LABEL_GAP = 0.065  # between labels at the right edge, relative to the height of
 ARROW = 0.22  # length of the longest arrow relative to the size of the mechanism
 
 
-def outcomes_of(v: Any, nv: int) -> dict[str, np.ndarray]:
+def outcomes_of(v: PyTree, nv: int) -> dict[str, np.ndarray]:
     """Return velocities (nv,) by label, from None, one of them or several by label.
 
     Raises:

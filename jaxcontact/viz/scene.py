@@ -8,13 +8,14 @@ drawn by a link between its shapes, its joint and those of its children, if the 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import geometry
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model, Params, Structure
 from jaxcontact.mechanics.tree import WORLD, Tree
@@ -60,7 +61,7 @@ class Frames(NamedTuple):
     contacts: np.ndarray  # (..., nc, dim)
     axes: np.ndarray  # (..., nc, dim, dim) normal, then tangents, as rows
 
-    def at(self, index: Any) -> Frames:
+    def at(self, index: PyTree) -> Frames:
         """Select the frames at an index of the leading axes."""
         return Frames(*(field[index] for field in self))
 
@@ -92,7 +93,7 @@ def scene_of(model: Model) -> Scene:
     return Scene(structure.dim, structure.bodies, tuple(parts), tuple(planes), joints, structure.num_contacts)
 
 
-def frames_of(model: Model, q: jax.typing.ArrayLike, *, contacts: bool = True) -> Frames:
+def frames_of(model: Model, q: PyTree, *, contacts: bool = True) -> Frames:
     """Compute frames at configurations q (..., nq), by one vmap of the kinematics, optionally of contacts."""
     shape = np.shape(q)[:-1]
     flat = _places(model, contacts, np.reshape(np.asarray(q), (-1, np.shape(q)[-1])))
@@ -120,7 +121,7 @@ def _places(model: Model, contacts: bool, q: jax.Array) -> tuple[jax.Array, ...]
     return jax.vmap(one)(q)
 
 
-def _flat(structure: Structure, points: Any) -> Any:
+def _flat(structure: Structure, points: PyTree) -> PyTree:
     """Project points (..., 3) of a tree to the axes of its pictures; the plane of a tree is x and z."""
     return points[..., ::2] if structure.dim == 2 else points
 

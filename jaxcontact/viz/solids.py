@@ -62,7 +62,7 @@ class Mesh(NamedTuple):
 
 
 @functools.singledispatch
-def solids_of(shape: Shape, dim: int, constants: Constants) -> list[Solid | Plane]:
+def solids_of(shape: Any, dim: int, constants: Constants) -> list[Solid | Plane]:
     """List the solids and planes that draw a shape, in the axes of its body.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxcontact.front_door import checked
+from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.viz.palette import BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
@@ -22,9 +22,15 @@ MANY_FACES = 32  # faces; a surface with more counts as round and is drawn witho
 
 
 class View(NamedTuple):
-    """A direction to look from: x to the right, y up, z towards the eye, as rows (3, 3)."""
+    """A direction to look from, and the width of an animation.
+
+    Attributes:
+        axes: x to the right, y up, z towards the eye, as rows (3, 3).
+        width: of an animation, in units of 100 pixels.
+    """
 
     axes: np.ndarray
+    width: float = 4.8
 
     def flat(self, points: np.ndarray) -> np.ndarray:
         """Project points (..., 3) to the plane of the picture (..., 2)."""
@@ -35,13 +41,16 @@ class View(NamedTuple):
         return points @ self.axes[2]
 
 
-@checked()
-def look(azimuth: float = -60.0, elevation: float = 18.0) -> View:
-    """Make the view from a direction, in degrees; azimuth -90, elevation 0 has x to the right and z up."""
+@checked(width=POSITIVE)
+def look(azimuth: float = -60.0, elevation: float = 18.0, *, width: float = 4.8) -> View:
+    """Make the view from a direction, in degrees; azimuth -90, elevation 0 has x to the right and z up.
+
+    An animation is as wide as `width`, in units of 100 pixels.
+    """
     a, e = math.radians(azimuth), math.radians(elevation)
     eye = np.array([math.cos(e) * math.cos(a), math.cos(e) * math.sin(a), math.sin(e)])
     right = np.array([-math.sin(a), math.cos(a), 0.0])
-    return View(np.stack([right, np.cross(eye, right), eye]))
+    return View(np.stack([right, np.cross(eye, right), eye]), width)
 
 
 @checked()

@@ -10,6 +10,7 @@ from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.stability import Chart, Region
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
+    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
 COLOURS = {
@@ -55,7 +56,7 @@ def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float
     axes.scatter(x[certified], y[certified], s=size, color=DOTS, linewidths=0)
     axes.set(xlabel=chart.names[0], ylabel=chart.names[1])
     present = [region for region in COLOURS if np.any(chart.region == region)]
-    handles: list[Any] = [
+    handles: list[Artist] = [
         Patch(facecolor=COLOURS[region][0], edgecolor="0.5", linewidth=0.5, label=COLOURS[region][1])
         for region in present
     ]

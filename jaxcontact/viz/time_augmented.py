@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_mapping, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.impact import Paradox
@@ -15,6 +16,8 @@ from jaxcontact.viz.compliant import LINES
 from jaxcontact.viz.palette import label_axes
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
+    from jaxtyping import Int, Real
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -64,7 +67,7 @@ def plot_path(path: AugmentedPath, coordinate: int, *, name: str = "q", title: s
         )  # fmt: skip
     label_axes(rates, "s (s and N s)", "by unit of s")
     lines = [*over_t.get_lines(), *rates.get_lines()]
-    handles: list[Any] = [*lines, Patch(color=FROZEN, label="impact: time stands still")]
+    handles: list[Artist] = [*lines, Patch(color=FROZEN, label="impact: time stands still")]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
     for axes in (over_s, rates):
         for k in np.flatnonzero(hits):
@@ -103,9 +106,9 @@ def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None =
     return figure
 
 
-@checked(outline=("real k 2", check_number), rows=check_mapping)
+@checked(outline=check_number, rows=check_mapping)
 def plot_snapshots(
-    path: AugmentedPath, outline: np.ndarray, rows: Any, *, title: str | None = None
+    path: AugmentedPath, outline: Real[np.ndarray, "k 2"], rows: PyTree, *, title: str | None = None
 ) -> Figure:
     """Plot a planar body at some nodes of a path with the velocity of its centre, after Fig. 7.
 
@@ -147,10 +150,11 @@ def plot_snapshots(
     return figure
 
 
-@checked(x=("real n", check_number), y=("real m", check_number), kind="int m n")
+@checked(x=check_number, y=check_number)
 def plot_paradox(
-    x: np.ndarray, y: np.ndarray, kind: np.ndarray, *, names: tuple[str, str] = ("", ""),
-    boundaries: dict[str, tuple[Any, Any]] | None = None, title: str | None = None,
+    x: Real[np.ndarray, " n"], y: Real[np.ndarray, " m"], kind: Int[np.ndarray, "m n"], *,
+    names: tuple[str, str] = ("", ""), boundaries: dict[str, tuple[Any, PyTree]] | None = None,
+    title: str | None = None,
 ) -> Figure:  # fmt: skip
     """Plot a chart of `impact.paradox`: one solution, indeterminate, inconsistent.
 
@@ -176,7 +180,7 @@ def plot_paradox(
     axes.pcolormesh(
         np.asarray(x), np.asarray(y), np.asarray(kind), cmap=colours, norm=norm, shading="nearest"
     )
-    handles: list[Any] = [
+    handles: list[Artist] = [
         Patch(facecolor=colour, edgecolor="0.5", linewidth=0.5, label=label)
         for region, (colour, label) in REGIONS.items()
         if np.any(np.asarray(kind) == region)

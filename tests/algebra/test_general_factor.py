@@ -32,7 +32,7 @@ def test_the_jacobian_of_friction_is_that_of_differences(rng):
     """Jacobians have one matrix and a lane for every column."""
     rows = rng.standard_normal((6, 8))
     W, q = jnp.asarray(rows @ rows.T), jnp.asarray(rng.standard_normal(6) - 0.5)
-    solve = lambda q: solve_coulomb(W, q, jnp.array([0.3, 0.3]), dim=3)[0]  # noqa: E731
+    solve = lambda q: solve_coulomb(W, q, jnp.array([0.3, 0.3]))[0]  # noqa: E731
     step = 1e-6 * np.eye(6)
     expected = np.stack([(solve(q + d) - solve(q - d)) / 2e-6 for d in step], axis=1)
     np.testing.assert_allclose(jax.jacfwd(solve)(q), expected, atol=1e-7)

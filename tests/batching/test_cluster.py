@@ -112,9 +112,7 @@ def worlds(run, reduce=None, num_worlds=300):
     return jc.simulate.ensemble(
         model,
         STATE,
-        stepper=Drift(size=0.1),
-        duration=0.05,
-        dt=0.01,
+        jc.simulate.MotionSettings(stepper=Drift(size=0.1), duration=0.05, dt=0.01),
         num_worlds=num_worlds,
         reduce=reduce,
         run=run,

@@ -30,7 +30,7 @@ def poses_of(x=0.0, z=0.0, turn=0.0):
     return np.stack([x, zero, z - 0.05, np.cos(turn / 2), zero, zero, np.sin(turn / 2)], axis=1)
 
 
-def moved(model, poses, stiff=True, **options):
+def moved(model, poses, stiff=True, applied=None):
     """The motion of the load, from rest on the table."""
     if stiff:
         material = jc.compliant.stiff_material(2.0)
@@ -38,7 +38,11 @@ def moved(model, poses, stiff=True, **options):
     controls = jnp.zeros((STEPS, model.num_controls))
     stepper = jc.simulate.Compliant()
     return jc.simulate.rollout(
-        model, model.initial_state(), controls, stepper=stepper, dt=DT, mocap={"table": poses}, **options
+        model,
+        model.initial_state(),
+        jc.simulate.Inputs(controls, mocap={"table": poses}, applied=applied),
+        stepper=stepper,
+        dt=DT,
     )
 
 
@@ -155,8 +159,10 @@ def test_few_contacts_and_blocks_of_steps_move_alike():
     material = jc.compliant.stiff_material(2.0)
     model = model.replace(params=model.params.replace(material=material))
     ran = jc.simulate.run(
-        model, model.initial_state(), stepper=jc.simulate.Compliant(), duration=0.5, dt=DT,
-        mocap={"table": poses},
+        model, model.initial_state(), jc.simulate.MotionSettings(
+            stepper=jc.simulate.Compliant(), duration=0.5, dt=DT,
+            controls=jc.simulate.Inputs(mocap={"table": poses}),
+        ),
     )  # fmt: skip
     np.testing.assert_allclose(ran.states.q, every.states.q, atol=1e-12)
     state, _ = jc.compliant.step(
@@ -190,7 +196,13 @@ def test_motion_that_is_not_supported_is_named():
         jc.simulate.Variational(impact=jc.impact.AnitescuPotra()),
     ):
         with pytest.raises(ValueError, match="mocap: expected None"):
-            jc.simulate.rollout(model, state, controls, stepper=stepper, dt=DT, mocap={"table": poses_of()})
+            jc.simulate.rollout(
+                model,
+                state,
+                jc.simulate.Inputs(controls, mocap={"table": poses_of()}),
+                stepper=stepper,
+                dt=DT,
+            )
     with pytest.raises(ValueError, match="mocap: expected names of mocap bodies, table; got 'load'"):
         jc.compliant.rollout(model, state, controls, dt=DT, mocap={"load": poses_of()})
     with pytest.raises(ValueError, match=r"mocap\['table'\]"):

@@ -33,12 +33,11 @@ NOT_NEGATIVE = re.compile(
 )
 # Arguments whose values the function hands to the caller's code, or to anything that JAX can take.
 ANYTHING = {
-    "control", "policy_memory", "params0", "data", "optimizer", "controls0", "params", "free", "free0",
+    "control", "params0", "data", "optimizer", "controls0", "params", "free", "free0",
     "direction", "mj_model", "mj_data", "grid", "per_motion0",
 }  # fmt: skip
 TREES = {
     "control",
-    "policy_memory",
     "params0",
     "data",
     "free",

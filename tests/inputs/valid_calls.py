@@ -50,6 +50,7 @@ def start(model):
 
 
 LAW = impact.Routh(impulse_step=0.25, max_steps=12)
+SHORT = simulate.MotionSettings(stepper=simulate.Compliant(), duration=0.02, dt=0.01)
 EPS = ess.Settings(eps=1e-3, max_steps=64, max_events=8)
 BIPED = stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6)
 FOLDER = Path(tempfile.gettempdir())
@@ -310,7 +311,7 @@ CALLS = {
     "impact.indeterminacy": constant(orders=((0, 1), (1, 0))),
     "impact.kelvin_voigt": lambda: {
         "model": block(), "state": start(block()).replace(v=jnp.array([0.0, -1.0, 0.0])), "stiffness": 1e4,
-        "damping_ratio": 0.5, "max_steps": 50},
+        "damping_ratio": 0.5, "solver": impact.StiffSolver(max_steps=50)},
     "impact.load_samples": lambda: {"directory": sample_folder()},
     "impact.mirrored": mirrored,
     "impact.net_bound": constant(tolerance=0.5, num_tested=8),
@@ -371,16 +372,16 @@ CALLS = {
     "rotations.planar_matrix": constant(angle=jnp.ones(())),
     "rotations.quaternion_product": constant(a=jnp.ones(4), b=jnp.ones(4)),
     "rotations.vee": constant(skew=jnp.ones((3, 3))),
-    "simulate.ensemble": mechanism(
-        incline, stepper=lambda: simulate.Compliant(), duration=lambda: 0.02, num_worlds=lambda: 2, dt=lambda: 0.01),
+    "simulate.ensemble": mechanism(incline, motion=lambda: SHORT, num_worlds=lambda: 2),
     "simulate.momentum_difference": lambda: {
         "model": block(), "first": trajectory(block()), "second": trajectory(block())},
     "simulate.rollout": mechanism(
         incline, stepper=lambda: simulate.Compliant(), controls=lambda: jnp.zeros((2, 6)), dt=lambda: 0.01),
-    "simulate.run": mechanism(incline, stepper=lambda: simulate.Compliant(), duration=lambda: 0.02, dt=lambda: 0.01),
+    "simulate.run": mechanism(incline, motion=lambda: SHORT),
     "simulate.augmented_motion": mechanism(block, length=lambda: 0.5, max_pieces=lambda: 4),
     "simulate.time_augmented": mechanism(block, length=lambda: 0.5, max_pieces=lambda: 4),
-    "simulate.variational": mechanism(block, duration=lambda: 0.02, max_impacts=lambda: 4, dt=lambda: 0.01),
+    "simulate.variational": mechanism(
+        block, stepper=lambda: simulate.Variational(max_impacts=4), duration=lambda: 0.02, dt=lambda: 0.01),
     "stability.certified_end": constant(make_body=lambda x: BIPED.replace(mu1=x, mu2=x), inside=0.6, outside=0.01, tolerance=0.3),
     "stability.chart": constant(
         make_body=lambda d, mu: BIPED.replace(mu1=mu), grid={"d": [0.5, 1.0], "mu": [0.5, 1.0]}, num_samples=2),
@@ -451,13 +452,17 @@ RECORDS = {
     "impact.Chain": constant(stiffness=1.0, restitution=0.5),
     "impact.Propagative": constant(restitution=0.5),
     "impact.Plastic": constant(),
+    "impact.ImpactEnd": constant(stop_speed=1e-6),
+    "impact.StiffSolver": constant(atol=1e-12),
     "impact.Routh": constant(impulse_step=0.2, max_steps=3, restitution=0.5),
     "impact.RouthStep": constant(impulse_max=1.0),
+    "optimize.SearchSettings": constant(max_steps=3, tol=1e-3, largest=2.0),
     "optimize.AugmentedLagrangian": constant(slope=1e-3, penalty=1.0),
     "optimize.PiecewiseNewton": lambda: {"pieces": lambda z: None, "radius": 0.5},
     "optimize.OneSided": lambda: {"optimizer": adam(), "rate": lambda z, d: jnp.sum(d)},
     "simulate.Compliant": constant(),
     "simulate.EventDriven": constant(rtol=1e-8),
+    "simulate.MotionSettings": lambda: {"stepper": simulate.Compliant(), "duration": 0.02, "dt": 0.01},
     "simulate.TimeStepping": constant(),
     "simulate.Variational": constant(restitution=0.5, zeno=0.1),
     "stability.PlanarBiped": constant(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6, e1=0.0, e2=0.0, F=1.0, T=0.0),

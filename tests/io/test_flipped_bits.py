@@ -29,8 +29,11 @@ def stopped_samples(path):
 def worlds(path):
     model = valid.block()
     return jc.simulate.ensemble(
-        model, model.initial_state(), stepper=jc.simulate.TimeStepping(impact=jc.impact.AnitescuPotra()),
-        duration=0.02, dt=0.01, num_worlds=140, run=jc.Run(checkpoint=path),
+        model, model.initial_state(),
+        jc.simulate.MotionSettings(
+            stepper=jc.simulate.TimeStepping(impact=jc.impact.AnitescuPotra()), duration=0.02, dt=0.01
+        ),
+        num_worlds=140, run=jc.Run(checkpoint=path),
     )  # fmt: skip
 
 

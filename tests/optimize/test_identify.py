@@ -100,7 +100,6 @@ def test_the_covariance_of_a_mean_is_the_known_one_and_a_bound_holds():
         ({"weights": np.ones(3)}, "weights: expected shape"),
         ({"weights": np.zeros(5)}, "weights: expected finite"),
         ({"groups": np.zeros(3, int)}, "groups: expected shape"),
-        ({"max_steps": 0}, "max_steps: expected"),
         ({"params0": {"a": np.nan, "b": 0.5}}, "params0: expected"),
         ({"params0": {}}, "params0: expected"),
         ({"data": np.full((5, 2), np.nan)}, "score: expected finite"),
@@ -110,6 +109,12 @@ def test_bad_input_is_named(change, words):
     given = {"params0": {"a": 1.0, "b": 0.5}, "data": np.ones((5, 2))} | change
     with pytest.raises(ValueError, match=words):
         jc.optimize.identify(quadratic, **given)
+
+
+@pytest.mark.parametrize("change", [{"max_steps": 0}, {"tol": -1.0}, {"largest": np.nan}])
+def test_bad_settings_of_the_search_are_named(change):
+    with pytest.raises(ValueError, match=f"{next(iter(change))}: expected"):
+        jc.optimize.SearchSettings(**change)
 
 
 def test_a_score_that_is_no_function():
@@ -213,10 +218,15 @@ def test_a_wrong_minimum_is_named_and_another_start_leaves_it():
     def valleys(p, d):
         return (p["a"] ** 2 - 1.0) ** 2 + 0.5 * p["a"] + 1.0 + 0.0 * d
 
-    _, alone = jc.optimize.identify(valleys, {"a": 1.2}, jnp.asarray(NORMAL), largest_score=1.0)
+    _, alone = jc.optimize.identify(
+        valleys, {"a": 1.2}, jnp.asarray(NORMAL), search=jc.optimize.SearchSettings(largest=1.0)
+    )
     assert alone.status & int(jc.Status.INACCURATE) and alone.score > 1.4
     found, info = jc.optimize.identify(
-        valleys, {"a": 1.2}, jnp.asarray(NORMAL), largest_score=1.0, starts={"a": jnp.array([0.9, -0.5])}
+        valleys,
+        {"a": 1.2},
+        jnp.asarray(NORMAL),
+        search=jc.optimize.SearchSettings(largest=1.0, starts={"a": jnp.array([0.9, -0.5])}),
     )
     assert found["a"] < -0.9 and not info.status & int(jc.Status.INACCURATE)
     np.testing.assert_allclose(info.ends[:, 0], [alone.ends[0, 0], alone.ends[0, 0], found["a"]], rtol=1e-3)
@@ -228,7 +238,12 @@ def test_a_wrong_minimum_is_named_and_another_start_leaves_it():
 )
 def test_starts_of_another_shape_are_named(starts):
     with pytest.raises(ValueError, match="starts: expected"):
-        jc.optimize.identify(FAR_STARTS["a large score"][0], {"a": 1.0}, jnp.asarray(NORMAL), starts=starts)
+        jc.optimize.identify(
+            FAR_STARTS["a large score"][0],
+            {"a": 1.0},
+            jnp.asarray(NORMAL),
+            search=jc.optimize.SearchSettings(starts=starts),
+        )
 
 
 def test_parameters_that_the_scores_do_not_tell_apart_are_singular():

@@ -31,7 +31,7 @@ def thrown(rng, count=12):
 def test_a_linear_problem_is_solved_as_by_least_squares(rng):
     starts, data = thrown(rng)
     params, own, info = jc.optimize.identify_motions(
-        fall, {"gravity": 1.0}, jnp.zeros((12, 2)), data, tol=1e-9
+        fall, {"gravity": 1.0}, jnp.zeros((12, 2)), data, search=jc.optimize.SearchSettings(tol=1e-9)
     )
     basis = np.zeros((12, 21, 25))
     basis[..., 0] = -0.5 * np.asarray(TIMES) ** 2
@@ -58,7 +58,11 @@ def test_a_wrong_minimum_is_named_and_another_start_leaves_it(rng):
     _, _, alone = jc.optimize.identify_motions(swing, {"rate": 17.0}, per_motion0, data)
     assert alone.status & int(jc.Status.INACCURATE) and alone.misfit > 2
     params, _, info = jc.optimize.identify_motions(
-        swing, {"rate": 17.0}, per_motion0, data, starts={"rate": jnp.array([2.0, 6.0, 25.0])}
+        swing,
+        {"rate": 17.0},
+        per_motion0,
+        data,
+        search=jc.optimize.SearchSettings(starts={"rate": jnp.array([2.0, 6.0, 25.0])}),
     )
     assert info.status == 0 and params["rate"] == pytest.approx(7.0, abs=0.05)
     assert info.ends.shape == (4, 1) and info.misfits.shape == info.statuses.shape == (4,)
@@ -74,7 +78,11 @@ def test_a_minimum_at_a_kink_has_its_status():
         return jnp.concatenate([jnp.broadcast_to(shared, (len(own), 2)), own - data], axis=1)
 
     params, _, info = jc.optimize.identify_motions(
-        bent, {"a": 3.0}, jnp.zeros((5, 1)), jnp.ones((5, 1)), largest_misfit=100.0
+        bent,
+        {"a": 3.0},
+        jnp.zeros((5, 1)),
+        jnp.ones((5, 1)),
+        search=jc.optimize.SearchSettings(largest=100.0),
     )
     assert params["a"] == pytest.approx(1.0, abs=1e-3)
     assert info.status & int(jc.Status.KINK) and not jc.Status.failed(info.status)
@@ -95,10 +103,11 @@ def test_a_bound_holds(rng):
         ({"per_motion0": jnp.zeros((0, 2))}, "per_motion0: expected"),
         ({"per_motion0": jnp.zeros(12)}, "per_motion0: expected shapes that residuals take"),
         ({"data": jnp.full((12, 21), jnp.nan)}, "data|residuals: expected finite"),
-        ({"starts": {"gravity": jnp.ones((2, 2))}}, "starts: expected"),
+        (
+            {"search": jc.optimize.SearchSettings(starts={"gravity": jnp.ones((2, 2))})},
+            "starts: expected",
+        ),
         ({"bounds": {"gravity": (2.0, 3.0)}}, "bounds: expected"),
-        ({"max_steps": 0}, "max_steps: expected"),
-        ({"largest_misfit": -1.0}, "largest_misfit: expected"),
     ],
 )
 def test_bad_input_is_named(rng, change, words):

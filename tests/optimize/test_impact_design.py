@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.optimize.impact_design import DesignEquations, DesignTask
+from jaxcontact.optimize import DesignTask
+from jaxcontact.optimize.impact_design import DesignEquations
 
 LENGTHS = ("front_radius", "rear_radius", "thigh", "shank")
+TASK = DesignTask(design=LENGTHS, rebuild=jc.models.trex_params, hold=(0,), clearance=1e-3)
 
 
 def cosine(terms, i=0, j=1):
@@ -34,7 +36,7 @@ def outcomes(terms, v, first, second):
 def designed():
     model = jc.models.trex()
     params, state, report = jc.optimize.impact_design(
-        model, model.initial_state(), design=LENGTHS, rebuild=jc.models.trex_params, hold=(0,), clearance=1e-3
+        model, model.initial_state(), TASK
     )  # fmt: skip
     return model, params, state, report
 
@@ -78,8 +80,7 @@ def test_design_makes_the_normals_orthogonal(designed):
 def test_the_design_is_the_nearest_one(designed):
     """Along the equations the distance does not fall: its gradient is a combination of theirs."""
     model, params, state, report = designed
-    task = DesignTask(design=LENGTHS, rebuild=jc.models.trex_params, hold=(0,), clearance=1e-3)
-    problem = DesignEquations(model, model.initial_state(), task)
+    problem = DesignEquations(model, model.initial_state(), TASK)
     numbers = [np.asarray(params.constants[name]) for name in LENGTHS]
     z = np.concatenate([np.array(numbers), np.asarray(state.q - model.initial_state().q)[1:]]) / problem.size
     a = problem.jacobian(z)[:3]
@@ -124,10 +125,7 @@ def test_three_stages_in_a_row_of_balls():
     params, state, report = jc.optimize.impact_design(
         jc.Model(system=LINE, params=params),
         state,
-        stages=3,
-        design=("masses",),
-        rebuild=line_params,
-        bounds={"masses": (0.5, 2.5)},
+        DesignTask(stages=3, design=("masses",), rebuild=line_params, bounds={"masses": (0.5, 2.5)}),
     )
     assert int(report.status) == 0 and report.target == pytest.approx(-0.5)
     a, b, c = np.asarray(params.mass)
@@ -143,9 +141,7 @@ def test_a_design_that_cannot_be_is_reported():
     *_, report = jc.optimize.impact_design(
         jc.Model(system=LINE, params=params),
         state,
-        design=("masses",),
-        rebuild=line_params,
-        bounds={"masses": (0.5, 4.0)},
+        DesignTask(design=("masses",), rebuild=line_params, bounds={"masses": (0.5, 4.0)}),
     )
     assert int(report.status) & jc.Status.UNTERMINATED and report.cosine < -0.1
 
@@ -169,13 +165,13 @@ def test_mistakes_are_named():
     model = jc.models.trex()
     problem = (model, model.initial_state())
     with pytest.raises(ValueError, match="contacts: expected two of 0..2"):
-        jc.optimize.impact_design(*problem, contacts=(0, 3))
+        jc.optimize.impact_design(*problem, DesignTask(contacts=(0, 3)))
     with pytest.raises(ValueError, match="stages: expected an integer >= 2"):
-        jc.optimize.impact_design(*problem, stages=1)
+        jc.optimize.impact_design(*problem, DesignTask(stages=1))
     with pytest.raises(ValueError, match="design: no constant 'leg'"):
-        jc.optimize.impact_design(*problem, design=("leg",))
+        jc.optimize.impact_design(*problem, DesignTask(design=("leg",)))
     with pytest.raises(ValueError, match="bounds: 'thigh' is not in design"):
-        jc.optimize.impact_design(*problem, bounds={"thigh": (0.0, 1.0)})
+        jc.optimize.impact_design(*problem, DesignTask(bounds={"thigh": (0.0, 1.0)}))
 
 
 @pytest.mark.slow
@@ -186,7 +182,9 @@ def test_drop_of_17_cm_under_the_hip_torques(designed):
     for q in (state.q, jc.models.trex_straight(params, state.q[2])):
         drop = jc.models.trex_drop(params, q)
         runs = [
-            jc.simulate.variational(drop, drop.initial_state(), dt=1e-3, duration=0.5, order=order)
+            jc.simulate.variational(
+                drop, drop.initial_state(), jc.simulate.Variational(order=order), dt=1e-3, duration=0.5
+            )
             for order in ("most_violated", "least_violated")
         ]
         for found in runs:

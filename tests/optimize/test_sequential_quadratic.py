@@ -11,7 +11,7 @@ TARGET = np.array([1.0, -2.0, 3.0])
 def near_target_on_a_sphere(s):
     """|s - t|^2 on |s| = 2."""
     off = s - TARGET
-    return sequential_quadratic.Point(
+    return sequential_quadratic.ProgramPoint(
         s, float(off @ off), 2 * off, 2 * np.eye(3), np.array([s @ s - 4.0]), 2 * s[None]
     )
 
@@ -34,7 +34,7 @@ def test_the_nearest_point_of_a_sphere_within_bounds(bound, atol):
 def test_a_program_with_bounds_has_the_solution_of_a_projection(rng):
     """|d - t|^2 / 2 with sum d = 1 and 0 <= d <= 1: d = clip(t - y, 0, 1) with the y of that sum."""
     target = rng.normal(size=20)
-    point = sequential_quadratic.Point(
+    point = sequential_quadratic.ProgramPoint(
         np.zeros(20), 0.0, -target, np.eye(20), np.array([-1.0]), np.ones((1, 20))
     )
     d = sequential_quadratic.solve_program(point, np.zeros(20), np.ones(20))
@@ -48,7 +48,7 @@ def test_a_program_with_bounds_has_the_solution_of_a_projection(rng):
 
 
 def test_constraints_that_cannot_hold_within_bounds_are_approached():
-    point = sequential_quadratic.Point(
+    point = sequential_quadratic.ProgramPoint(
         np.zeros(2), 0.0, np.zeros(2), np.eye(2), np.array([-5.0]), np.array([[1.0, 2.0]])
     )
     d = sequential_quadratic.solve_program(point, np.full(2, -0.5), np.full(2, 0.5))
@@ -61,7 +61,7 @@ def test_a_search_leaps_over_a_kink_at_which_no_step_is_accepted():
     def jumps(s):
         x = s[0]
         r, slope = (-1.0 - 0.2 * np.cos(8 * x), 1.0) if x < 0.5 else (x - 2.0, 1.0)
-        return sequential_quadratic.Point(s, 0.0, 0 * s, np.eye(1), np.array([r]), np.array([[slope]]))
+        return sequential_quadratic.ProgramPoint(s, 0.0, 0 * s, np.eye(1), np.array([r]), np.array([[slope]]))
 
     found = sequential_quadratic.minimise(
         jumps, np.array([0.45]), (np.full(1, -9.0), np.full(1, 9.0)), max_iters=80, change=1e-6, tol=1e-9

@@ -72,7 +72,11 @@ def test_a_pushed_disc_moves_as_its_closed_form(name):
     state = sliding_disc.STATE.replace(q=jnp.array([0.0, 5.0, 0.3]), v=jnp.zeros(3))
     wrench = jnp.zeros((6, 3)).at[3:, :2].set(jnp.array([3.0, 2.0])).at[:, 2].set(0.5)
     found = jc.simulate.rollout(
-        model, state, jnp.zeros((6, 3)), stepper=STEPPERS[name], dt=dt, applied={body: wrench}
+        model,
+        state,
+        jc.simulate.Inputs(jnp.zeros((6, 3)), applied={body: wrench}),
+        stepper=STEPPERS[name],
+        dt=dt,
     )
     half = 3 * dt
     g = float(model.params.gravity[1])
@@ -110,7 +114,9 @@ def test_a_box_pushed_beyond_its_friction_slides_as_its_closed_form(name):
     def speed(push):
         wrench = {"box": jnp.zeros((steps, 6)).at[:, 0].set(push)}
         controls = jnp.zeros((steps, model.num_controls))
-        found = jc.simulate.rollout(model, state, controls, stepper=STEPPERS[name], dt=dt, applied=wrench)
+        found = jc.simulate.rollout(
+            model, state, jc.simulate.Inputs(controls, applied=wrench), stepper=STEPPERS[name], dt=dt
+        )
         return found.states.v[-1, 0]
 
     found = jax.jit(jax.vmap(speed))(jnp.array([10.0, 5.0]))

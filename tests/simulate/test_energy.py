@@ -34,7 +34,7 @@ def moved(q, dt):
     model = block()
     state = model.initial_state().replace(q=jnp.asarray(q, float), v=jnp.zeros(3))
     return jc.simulate.variational(
-        model, state, dt=dt, duration=NUM_STEPS * dt, restitution=0.3, max_impacts=8
+        model, state, jc.simulate.Variational(restitution=0.3, max_impacts=8), dt=dt, duration=NUM_STEPS * dt
     )
 
 

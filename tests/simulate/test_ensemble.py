@@ -1,5 +1,6 @@
 """`ensemble`: the bits of every world, whatever the chunk, the neighbours and the interruptions."""
 
+import dataclasses
 import sys
 
 import chex
@@ -14,15 +15,16 @@ import jaxcontact as jc
 from jaxcontact.io.run_store import num_finished
 from jaxcontact.simulate import ensemble
 
-OPTIONS = {"stepper": Drift(size=0.1), "dt": 0.01, "duration": 0.05, "seed": 3}
+DRIFT = jc.simulate.MotionSettings(stepper=Drift(size=0.1), dt=0.01, duration=0.05)
 
 
-def run(num_worlds=10, state=STATE, chunk=None, checkpoint=None, progress=None, **more):
+def run(num_worlds=10, state=STATE, motion=DRIFT, chunk=None, checkpoint=None, progress=None, **more):
     return jc.simulate.ensemble(
         jc.Model(system=SYSTEM, params=PARAMS),
         state,
+        motion,
         run=jc.Run(chunk=chunk, checkpoint=checkpoint, progress=progress),
-        **(OPTIONS | {"num_worlds": num_worlds} | more),
+        **({"seed": 3, "num_worlds": num_worlds} | more),
     )
 
 
@@ -40,7 +42,7 @@ def test_worlds_have_the_same_bits_in_any_chunk():
     other = run(keep_path=True, chunk=3)
     chex.assert_trees_all_equal(whole, other)
     single = jc.simulate.rollout(
-        jc.Model(system=SYSTEM, params=PARAMS), STATE, jnp.zeros((5, 3)), stepper=OPTIONS["stepper"], dt=0.01,
+        jc.Model(system=SYSTEM, params=PARAMS), STATE, jnp.zeros((5, 3)), stepper=DRIFT.stepper, dt=0.01,
         key=jax.random.fold_in(jax.random.key(3), 7),
     )  # fmt: skip
     np.testing.assert_allclose(whole.path.q[7], single.states.q, rtol=1e-12, atol=1e-14)
@@ -84,9 +86,9 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path):
         jc.simulate.ensemble(
             jc.Model(system=SYSTEM, params=PARAMS),
             STATE,
+            DRIFT,
             run=jc.Run(devices=jax.local_devices()),
             num_worlds=2,
-            **OPTIONS,
         )
 
 
@@ -110,5 +112,21 @@ def test_wrong_arguments_are_named():
         run(state=states)
     with pytest.raises(TypeError, match="reduce: expected a function or Reduction, got 1"):
         run(reduce=1)
+    with pytest.raises(TypeError, match="motion: expected MotionSettings, got None"):
+        run(motion=None)
     with pytest.raises(TypeError, match="stepper: expected a Stepper"):
-        run(stepper=None)
+        jc.simulate.MotionSettings(stepper=None, dt=0.01, duration=0.05)
+
+
+def test_worlds_take_wrenches():
+    """All worlds get the wrench of a step, as `rollout` does."""
+    push = {"disc": jnp.zeros((5, 3)).at[:, 0].set(2.0)}
+    motion = dataclasses.replace(
+        DRIFT, stepper=jc.simulate.Compliant(), controls=jc.simulate.Inputs(applied=push)
+    )
+    found = run(2, motion=motion)
+    model = jc.Model(system=SYSTEM, params=PARAMS)
+    one = jc.simulate.rollout(model, STATE, motion.controls, num_steps=5, stepper=motion.stepper, dt=0.01)
+    rest = jc.simulate.rollout(model, STATE, None, num_steps=5, stepper=motion.stepper, dt=0.01)
+    np.testing.assert_allclose(found.states.v, np.tile(one.states.v[-1], (2, 1)), rtol=1e-12, atol=1e-15)
+    assert abs(found.states.v[0, 0] - rest.states.v[-1, 0]) > 1e-3

@@ -95,7 +95,11 @@ def test_limits_have_no_restitution_of_their_own_in_variational_steps():
         ValueError, match="restitution: expected one number for a mechanism with limits, got 1"
     ):
         jc.simulate.variational(
-            model, model.initial_state(), dt=0.1, duration=0.1, restitution=jnp.full(1, 0.5)
+            model,
+            model.initial_state(),
+            jc.simulate.Variational(restitution=jnp.full(1, 0.5)),
+            dt=0.1,
+            duration=0.1,
         )
 
 

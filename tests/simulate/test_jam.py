@@ -13,7 +13,9 @@ THETA, DT = 1.0, 1e-3
 
 def motion(v, mu):
     state = rod.state(jnp.array(THETA), -1.0, 0.0).replace(v=v)
-    return jc.simulate.variational(rod.model(mu), state, dt=DT, duration=3 * DT, max_impacts=2)
+    return jc.simulate.variational(
+        rod.model(mu), state, jc.simulate.Variational(max_impacts=2), dt=DT, duration=3 * DT
+    )
 
 
 SLIDES = jnp.array([-1.0, 0.0, 0.0])

@@ -39,12 +39,14 @@ def test_a_rollout_is_the_rollout_of_its_method():
 def test_a_policy_closes_the_loop_and_has_derivatives():
     def end(gain):
         return jc.simulate.rollout(
-            *ARGS, push, stepper=STEPPER, dt=DT, num_steps=6, policy_memory=gain
+            *ARGS, jc.simulate.Inputs(push, memory=gain), stepper=STEPPER, dt=DT, num_steps=6
         ).states.q[-1, 0]
 
     slope = jax.grad(end)(2.0)
     np.testing.assert_allclose(slope, (end(2.0 + 1e-5) - end(2.0 - 1e-5)) / 2e-5, rtol=1e-5)
-    found = jc.simulate.rollout(*ARGS, push, stepper=STEPPER, dt=DT, num_steps=6, policy_memory=2.0)
+    found = jc.simulate.rollout(
+        *ARGS, jc.simulate.Inputs(push, memory=2.0), stepper=STEPPER, dt=DT, num_steps=6
+    )
     np.testing.assert_allclose(found.inputs[:, 0], -2.0 * found.states.v[:-1, 0], rtol=1e-12, atol=1e-15)
 
 
@@ -54,10 +56,7 @@ def test_run_gives_the_same_motion_in_chunks(monkeypatch):
     seen = []
     found = jc.simulate.run(
         *ARGS,
-        stepper=STEPPER,
-        dt=DT,
-        duration=0.06,
-        control=CONTROLS,
+        jc.simulate.MotionSettings(stepper=STEPPER, dt=DT, duration=0.06, controls=CONTROLS),
         run=jc.Run(progress=lambda *at: seen.append(at)),
     )
     whole = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
@@ -101,9 +100,12 @@ def test_one_program_of_run_moves_any_number_of_steps():
             return super().step(*args, **options)
 
     stepper = Counting()
-    runs = [jc.simulate.run(*ARGS, stepper=stepper, dt=DT, duration=n * DT) for n in (2, 5)]
+    runs = [
+        jc.simulate.run(*ARGS, jc.simulate.MotionSettings(stepper=stepper, dt=DT, duration=n * DT))
+        for n in (2, 5)
+    ]
     again = len(traced)
-    runs.append(jc.simulate.run(*ARGS, stepper=stepper, dt=DT, duration=3 * DT))
+    runs.append(jc.simulate.run(*ARGS, jc.simulate.MotionSettings(stepper=stepper, dt=DT, duration=3 * DT)))
     assert len(traced) == again and [run.states.q.shape[0] for run in runs] == [3, 6, 4]
     np.testing.assert_array_equal(runs[1].states.q[:4], runs[2].states.q)
 
@@ -127,9 +129,10 @@ def test_a_rollout_of_fewer_steps_has_the_derivatives_of_the_shorter_one():
 @pytest.mark.long
 def test_run_raises_where_a_step_fails_and_says_which():
     poisoned = CONTROLS.at[4, 0].set(jnp.nan)
+    motion = jc.simulate.MotionSettings(stepper=STEPPER, dt=DT, duration=0.06, controls=poisoned)
     with pytest.raises(jc.FailureError, match=r"step 4: .*NONFINITE.*; 2 of 6 failed"):
-        jc.simulate.run(*ARGS, stepper=STEPPER, dt=DT, duration=0.06, control=poisoned)
-    found = jc.simulate.run(*ARGS, stepper=STEPPER, dt=DT, duration=0.06, control=poisoned, check=False)
+        jc.simulate.run(*ARGS, motion)
+    found = jc.simulate.run(*ARGS, motion, check=False)
     assert np.flatnonzero(jc.Status.failed(found.status)).tolist() == [4, 5]
 
 
@@ -167,4 +170,12 @@ def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="num_steps: expected an integer >= 1"):
         jc.simulate.rollout(*ARGS, push, stepper=STEPPER, dt=DT)
     with pytest.raises(ValueError, match="duration: expected a finite number > 0, got -1"):
-        jc.simulate.run(*ARGS, stepper=STEPPER, dt=DT, duration=-1)
+        jc.simulate.MotionSettings(stepper=STEPPER, dt=DT, duration=-1)
+    with pytest.raises(ValueError, match=r"controls: expected shape \(2, 3\), got \(6, 3\)"):
+        jc.simulate.run(
+            *ARGS, jc.simulate.MotionSettings(stepper=STEPPER, dt=DT, duration=0.02, controls=CONTROLS)
+        )
+    with pytest.raises(TypeError, match="memory: expected"):
+        jc.simulate.rollout(
+            *ARGS, jc.simulate.Inputs(push, memory="gain"), num_steps=2, stepper=STEPPER, dt=DT
+        )

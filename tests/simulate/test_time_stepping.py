@@ -143,7 +143,9 @@ def test_nothing_creeps_in_a_hundred_seconds():
     stepper = jc.simulate.TimeStepping()
     start = DISC_STATE.replace(v=jnp.zeros(3))
     found = jc.simulate.run(
-        DISC.replace(params=on_a_slope(0.29)), start, stepper=stepper, dt=0.01, duration=100.0
+        DISC.replace(params=on_a_slope(0.29)),
+        start,
+        jc.simulate.MotionSettings(stepper=stepper, dt=0.01, duration=100.0),
     )
     np.testing.assert_allclose(found.states.q, np.tile(start.q, (10001, 1)), rtol=0, atol=1e-8)
 

@@ -57,7 +57,8 @@ def ball(height=1.0, vx=0.0, vy=0.0, spin=0.0, **constants):
 
 def run(problem, dt=0.01, **settings):
     """300 steps whatever their length: one program for all tests."""
-    return jc.simulate.variational(*problem, dt=dt, duration=300 * dt, max_impacts=64, **settings)
+    stepper = jc.simulate.Variational(max_impacts=64, **settings)
+    return jc.simulate.variational(*problem, stepper, dt=dt, duration=300 * dt)
 
 
 @pytest.mark.slow
@@ -175,7 +176,11 @@ def test_a_ball_that_slides_off_a_hill_lets_go_where_two_thirds_of_its_height_ar
     errors = []
     for dt in (0.02, 0.01, 0.005):
         found = jc.simulate.variational(
-            jc.Model(system=HILL, params=params), state, dt=dt, duration=0.8, max_impacts=4
+            jc.Model(system=HILL, params=params),
+            state,
+            jc.simulate.Variational(max_impacts=4),
+            dt=dt,
+            duration=0.8,
         )
         assert not np.any(np.asarray(found.status)) and int(found.impacts.count) == 0
         closed = np.asarray(found.contacts)[:, 0]
@@ -231,11 +236,9 @@ def test_bad_numbers_in_a_batch_are_those_of_their_lane():
         found = jc.simulate.variational(
             model.replace(params=given),
             begin,
+            jc.simulate.Variational(restitution=restitution, zeno=zeno, max_impacts=4),
             dt=0.01,
             duration=0.1,
-            restitution=restitution,
-            zeno=zeno,
-            max_impacts=4,
         )
         return found.status[0], found.status[-1]
 
@@ -336,7 +339,9 @@ def test_derivative_is_nan_where_impacts_are_too_many_to_keep():
     def late(height):
         model, state = ball()
         state = state.replace(q=state.q.at[1].set(RADIUS + height))
-        return jc.simulate.variational(model, state, dt=0.02, duration=2.0, max_impacts=1).states
+        return jc.simulate.variational(
+            model, state, jc.simulate.Variational(max_impacts=1), dt=0.02, duration=2.0
+        ).states
 
     height, one = jnp.array(1.0), jnp.array(1.0)
     states, along = jax.jit(lambda h: jax.jvp(late, (h,), (one,)))(height)
@@ -361,7 +366,11 @@ def spin(steps, dt=0.01):
         t=jnp.array(0.0),
     )
     return jc.simulate.variational(
-        jc.Model(system=SPINNER, params=params), state, dt=dt, duration=steps * dt, max_impacts=1
+        jc.Model(system=SPINNER, params=params),
+        state,
+        jc.simulate.Variational(max_impacts=1),
+        dt=dt,
+        duration=steps * dt,
     )
 
 
@@ -403,8 +412,8 @@ def test_angular_momentum_and_energy_over_100000_steps():
 @functools.cache
 def cradle(masses, duration):
     model = jc.models.swinging_cradle(masses)
-    settings = {"dt": 0.2, "duration": duration, "max_impacts": 64}
-    found = jc.simulate.variational(model, model.initial_state(), **settings)
+    stepper = jc.simulate.Variational(max_impacts=64)
+    found = jc.simulate.variational(model, model.initial_state(), stepper, dt=0.2, duration=duration)
     x = np.asarray(found.states.q) - 0.1 * np.arange(3)
     energy = 0.5 * (np.asarray(found.states.v) ** 2 + 4 * np.pi**2 * x**2) @ np.asarray(masses)
     return found, energy
@@ -459,7 +468,9 @@ def inelastic(terms, v, key):
 @pytest.mark.slow
 def test_a_law_of_the_users_own():
     """Inelastic impact with friction: the ball lands, sticks to the floor and rolls."""
-    found = jc.simulate.variational(*ball(vx=1.0), dt=0.02, duration=0.6, law=inelastic)
+    found = jc.simulate.variational(
+        *ball(vx=1.0), jc.simulate.Variational(impact=inelastic), dt=0.02, duration=0.6
+    )
     rolling = MASS * RADIUS**2 / (INERTIA + MASS * RADIUS**2)
     assert int(found.impacts.count) == 1
     np.testing.assert_allclose(found.impacts.v_plus[0], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
@@ -475,7 +486,9 @@ def test_closing_one_corner_is_no_event_of_the_other():
     state = model.initial_state().replace(
         q=jnp.array([0.0, 1.0 + off / 2.0, off]), v=1.6e-5 * jnp.array([1.0, 0.5, -1.0])
     )
-    found = jc.simulate.variational(model, state, dt=2e-3, duration=2e-3, restitution=0.5, max_impacts=8)
+    found = jc.simulate.variational(
+        model, state, jc.simulate.Variational(restitution=0.5, max_impacts=8), dt=2e-3, duration=2e-3
+    )
     assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
     assert int(found.info.num_iters[0]) < 16
     fall = 0.5 * G / (5.0 / 12.0 + 1.25)  # about the corner that stays, for a width of 1 m
@@ -495,7 +508,10 @@ def test_bounces_of_a_chatter_are_at_their_times():
 def test_the_shortest_bounce_is_found_in_a_few_trials(speed):
     """A ball that leaves slowly is back after 2 v / g, a small part of the step, and has gone up by v^2 / 2g."""
     found = jc.simulate.variational(
-        *ball(height=0.0, vy=speed), dt=0.1, duration=0.1, restitution=0.0, max_impacts=4
+        *ball(height=0.0, vy=speed),
+        jc.simulate.Variational(restitution=0.0, max_impacts=4),
+        dt=0.1,
+        duration=0.1,
     )
     assert int(found.impacts.count) == 1 and int(found.info.num_iters[0]) <= 7
     np.testing.assert_allclose(found.impacts.t[0], 2.0 * speed / G, atol=2e-13)
@@ -520,9 +536,9 @@ def sweeping_tip(depth):
     return jc.simulate.variational(
         jc.Model(system=jc.System(structure, poses), params=params),
         start,
+        jc.simulate.Variational(max_impacts=4),
         dt=0.1,
         duration=0.3,
-        max_impacts=4,
     )
 
 
@@ -559,7 +575,9 @@ def test_batch_is_the_single_runs():
 
     def end(height):
         start = state.replace(q=state.q.at[1].set(RADIUS + height))
-        return jc.simulate.variational(model, start, dt=0.02, duration=2.0, max_impacts=8).states.q[-1]
+        return jc.simulate.variational(
+            model, start, jc.simulate.Variational(max_impacts=8), dt=0.02, duration=2.0
+        ).states.q[-1]
 
     together = jax.vmap(end)(heights)
     for k, height in enumerate(heights):
@@ -576,9 +594,9 @@ def test_rocking_block_comes_to_rest_on_both_corners(restitution):
     found = jc.simulate.variational(
         model,
         model.initial_state().replace(q=q, v=jnp.zeros(3)),
+        jc.simulate.Variational(restitution=restitution),
         dt=1e-3,
         duration=5.0,
-        restitution=restitution,
     )
     assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
     v, height = np.asarray(found.states.v), np.asarray(found.states.q)[:, 1]
@@ -603,7 +621,11 @@ def test_disks_dropped_beside_the_middle_lose_no_step(restitution):
     aside = start.replace(v=start.v.at[6].set(0.05)) if restitution else start
     for dt in (0.01, 0.005):
         found = jc.simulate.variational(
-            model, aside, dt=dt, duration=2.0, restitution=restitution, max_impacts=256
+            model,
+            aside,
+            jc.simulate.Variational(restitution=restitution, max_impacts=256),
+            dt=dt,
+            duration=2.0,
         )
         assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
         if restitution == 0.0:
@@ -676,7 +698,11 @@ def test_a_disk_dropped_in_the_middle_of_two_strikes_both_at_once():
     right = bounces_of_half_a_stack(0.5, 0.01)
     assert len(right) == 8
     found = jc.simulate.variational(
-        model, model.initial_state(), dt=0.01, duration=0.2, restitution=0.5, max_impacts=32
+        model,
+        model.initial_state(),
+        jc.simulate.Variational(restitution=0.5, max_impacts=32),
+        dt=0.01,
+        duration=0.2,
     )
     assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
     np.testing.assert_allclose(found.impacts.t[:8], right[:, 0], rtol=0, atol=1e-9)
@@ -696,7 +722,7 @@ def test_a_box_dropped_flat_on_four_corners_loses_no_step(restitution):
         q=model.initial_state().q.at[2].add(0.01), v=model.initial_state().v.at[2].set(0.0)
     )
     found = jc.simulate.variational(
-        model, state, dt=1e-3, duration=1.0, restitution=restitution, max_impacts=256
+        model, state, jc.simulate.Variational(restitution=restitution, max_impacts=256), dt=1e-3, duration=1.0
     )
     assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
     if restitution < 1.0:

@@ -75,9 +75,8 @@ def test_the_steps_are_the_motion_of_variational(impact):
     controls = jnp.zeros((STEPS, mechanism[0].num_controls))
     found = jc.simulate.rollout(*mechanism, controls, stepper=stepper, dt=DT, key=key)
     own = None if key is None else jax.random.split(key)[0]
-    expected = jc.simulate.variational(
-        *mechanism, dt=DT, duration=STEPS * DT, law=impact and ROUTH, key=own, **options
-    )
+    all_impacts = stepper.replace(max_impacts=None)
+    expected = jc.simulate.variational(*mechanism, all_impacts, dt=DT, duration=STEPS * DT, key=own)
     same_motion(found, expected)
     assert float(jnp.max(found.info.residual)) < 1e-12 and int(jnp.min(found.info.num_iters)) >= 1
     if key is not None:
@@ -177,7 +176,11 @@ def test_other_numbers_of_a_law_do_not_compile_again():
     assert once == first > 0
     for restitution in (0.2, 0.7):
         jc.simulate.variational(
-            DISC, DISC_STATE, dt=DT, duration=STEPS * DT, law=Counting(restitution=restitution)
+            DISC,
+            DISC_STATE,
+            jc.simulate.Variational(impact=Counting(restitution=restitution)),
+            dt=DT,
+            duration=STEPS * DT,
         )
         last = len(traced)
         if restitution == 0.2:

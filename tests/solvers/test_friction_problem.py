@@ -60,7 +60,7 @@ def test_smooth_contacts_without_slip_open_and_push(dim, law):
         np.testing.assert_allclose(r[::dim], [0.0, 0.003, 0.002], atol=1e-15)
         np.testing.assert_allclose(u[::dim], [0.1, 0.0, 0.0], atol=1e-15)
         assert info.status == 0 and info.residual < 1e-12
-    r, info = jax.jit(lambda W, q: solve_coulomb(W, q, jnp.zeros(3), dim=dim))(W, q)
+    r, info = jax.jit(lambda W, q: solve_coulomb(W, q, jnp.zeros(3)))(W, q)
     np.testing.assert_allclose(r[::dim], [0.0, 0.003, 0.002], atol=1e-15)
     assert info.status == 0
 

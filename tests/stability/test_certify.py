@@ -102,7 +102,7 @@ def test_no_damaged_certificate_passes(certificates, rng):
 
 def test_a_solver_that_lies_convinces_nobody(rng):
     def lie(cost, matrix, rhs, kinds, tolerance):
-        return program.Solution(rng.uniform(0.1, 1.0, cost.size), np.zeros(rhs.size), 0.0, "Solved")
+        return program.ConicSolution(rng.uniform(0.1, 1.0, cost.size), np.zeros(rhs.size), 0.0, "Solved")
 
     for body in (fig2(0.5, 0.8), fig2(0.4, 0.3), fig3(0.5, 0.8)):
         for _ in range(5):

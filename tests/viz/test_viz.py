@@ -76,7 +76,9 @@ def offsets(axes):
 def test_impact_set_of_every_model(name):
     terms, samples = sampled(name)
     nc = terms.phi.shape[0]
-    figure = jc.viz.plot_impact_set(samples, terms, mujoco=0.1 * samples.v_minus, title="a title")
+    figure = jc.viz.plot_impact_set(
+        samples, terms, beside=jc.viz.OtherOutcomes(mujoco=0.1 * samples.v_minus), title="a title"
+    )
     assert isinstance(figure, Figure)
     # The feet of the block, and the foot of RAMone that strikes, move along their normals alone: panels of
     # lines are left out.
@@ -117,7 +119,9 @@ def test_close_up_panels_of_a_single_outcome_are_left_out():
     lands = samples.replace(v_plus=jnp.zeros_like(samples.v_plus).at[:, 0].set(jnp.linspace(0.0, 0.1, 256)))
     slides = lands.v_plus @ terms.J_t[:, 0].T  # along the ground alone
     assert np.ptp(lands.v_plus @ terms.J_n.T) == 0.0 < np.ptp(slides)
-    figure = jc.viz.plot_impact_set(lands, terms, simultaneous=lands.v_plus[:1], sequences={})
+    figure = jc.viz.plot_impact_set(
+        lands, terms, beside=jc.viz.OtherOutcomes(simultaneous=lands.v_plus[:1], sequences={})
+    )
     labels = [axes.get_xlabel() for axes in figure.axes]
     assert labels[-2:] == ["A tangential (m/s)", "B tangential (m/s)"]
 
@@ -169,11 +173,15 @@ def test_outliers_of_many_samples_are_drawn():
 
 def test_no_path_no_trajectories_and_options_to_leave_out():
     terms, samples = sampled("rocking_block", keep_path=False)
-    figure = jc.viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, names=("left", "right"))
+    figure = jc.viz.plot_impact_set(
+        samples, terms, beside=jc.viz.OtherOutcomes(simultaneous=(), sequences={}), names=("left", "right")
+    )
     assert legend(figure) == ["before the impact", "outcomes (256 samples)"]
     assert figure.axes[0].get_xlabel() == "left normal (m/s)"
     given = {"mine": jnp.stack([samples.v_minus, samples.v_plus[3]])}
-    figure = jc.viz.plot_impact_set(samples, terms, simultaneous=samples.v_plus[:2], sequences=given)
+    figure = jc.viz.plot_impact_set(
+        samples, terms, beside=jc.viz.OtherOutcomes(simultaneous=samples.v_plus[:2], sequences=given)
+    )
     assert legend(figure)[-2:] == ["simultaneous law", "mine"]
 
 
@@ -224,7 +232,9 @@ def invented(terms, v, n=40, steps=3):
 def test_any_number_of_contacts_in_plane_and_space(nc, nt, panels):
     terms, v = by_hand(nc, nt)
     samples = invented(terms, v)
-    figure = jc.viz.plot_impact_set(samples, terms, simultaneous=0.2 * v, sequences={}, zoom=False)
+    figure = jc.viz.plot_impact_set(
+        samples, terms, beside=jc.viz.OtherOutcomes(simultaneous=0.2 * v, sequences={}), zoom=False
+    )
     assert len(figure.axes) == panels
     last = figure.axes[-1 if nc <= 2 else nc - 1]
     kind = "tangential" if nt == 1 else "tangential speed"
@@ -255,7 +265,9 @@ def test_contacts_that_do_not_touch_are_not_drawn():
     terms, v = by_hand(5, 1)
     samples = invented(terms, v)
     apart = terms.replace(active=jnp.asarray([True, False, False, True, False]))
-    figure = jc.viz.plot_impact_set(samples, apart, simultaneous=(), sequences={}, zoom=False)
+    figure = jc.viz.plot_impact_set(
+        samples, apart, beside=jc.viz.OtherOutcomes(simultaneous=(), sequences={}), zoom=False
+    )
     assert [axes.get_ylabel()[0] for axes in figure.axes] == ["D", "A", "D"]
 
 
@@ -263,9 +275,15 @@ def test_contacts_that_do_not_touch_are_not_drawn():
     ("change", "message"),
     [
         ({"names": "A"}, "names: expected a sequence of strings, got 'A'"),
-        ({"mujoco": [1.0, 2.0]}, r"mujoco: expected finite velocities \(k, 3\), got \(1, 2\)"),
-        ({"simultaneous": np.full((1, 3), np.nan)}, "simultaneous: expected finite"),
-        ({"sequences": {"x": np.zeros((2, 4))}}, "sequences"),
+        (
+            {"beside": jc.viz.OtherOutcomes(mujoco=[1.0, 2.0])},
+            r"mujoco: expected finite velocities \(k, 3\), got \(1, 2\)",
+        ),
+        (
+            {"beside": jc.viz.OtherOutcomes(simultaneous=np.full((1, 3), np.nan))},
+            "simultaneous: expected finite",
+        ),
+        ({"beside": jc.viz.OtherOutcomes(sequences={"x": np.zeros((2, 4))})}, "sequences"),
         ({"max_paths": -1}, "max_paths: expected an integer >= 0, got -1"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,9 @@ from jaxcontact.impact.sampling.driver import sample
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 TOGETHER = 32  # steps that are searched together
 DISTINCT = 1e-7  # difference of outcomes, relative to |v|_M, above which they count as two; as `outcomes`
@@ -65,10 +69,10 @@ class UniqueSteps(Record):
     complete: bool = static(default=True)
 
 
-@checked(v="nv", num_samples=check_count, confidence=PROBABILITY)
+@checked(num_samples=check_count, confidence=PROBABILITY)
 def unique_steps(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
     *,
     num_samples: int = 4096,

@@ -6,6 +6,7 @@ Owns two bounds of Halm & Posa: Theorem 8 (steps, `step_bound`) and Lemma 1 (sam
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -19,6 +20,9 @@ from jaxcontact.impact.analysis.pointed_cone import pointed_cone
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 FEW_MODES = 7**3  # up to this many modes a linear program tests the region of each for an interior
 
@@ -39,8 +43,10 @@ class StepBound(Record):
     probability: float = static()
 
 
-@checked(v="nv", probability=PROBABILITY)
-def step_bound(terms: ContactTerms, v: jax.Array, law: Routh, *, probability: float = 1e-3) -> StepBound:
+@checked(probability=PROBABILITY)
+def step_bound(
+    terms: ContactTerms, v: Float[jax.Array, " nv"], law: Routh, *, probability: float = 1e-3
+) -> StepBound:
     """Bound the number of steps of an impact, up to a small probability (Halm & Posa, Theorem 8).
 
     The bound needs a pointed friction cone. Take the shortest r with r . M^-1 J^T lam >= |lam_n|_1, eq (77).
@@ -155,10 +161,10 @@ class NetBound(Record):
     statement: str = static()
 
 
-@checked(v="nv", num_samples=check_count, tolerance=POSITIVE, num_tested=check_rows)
+@checked(num_samples=check_count, tolerance=POSITIVE, num_tested=check_rows)
 def net_bound(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
     *,
     num_samples: int,

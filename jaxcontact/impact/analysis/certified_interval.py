@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,9 @@ from jaxcontact.impact.laws.contact_space import friction_directions
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh
 from jaxcontact.precision import jit
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 CUTS = 60  # tangent planes of the energy ellipsoid at most; each is one linear program
 ENERGY_SLACK = 1e-4  # relative excess of energy at which cutting ends; the bound holds at any excess
@@ -57,12 +61,12 @@ class OutcomeInterval(Record):
     v_high: jax.Array
 
 
-@checked(v="nv", direction="nv", num_starts=check_rows, num_iters=check_whole)
+@checked(num_starts=check_rows, num_iters=check_whole)
 def bounds(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
-    direction: jax.Array,
+    direction: Float[jax.Array, " nv"],
     *,
     num_starts: int = 64,
     num_iters: int = 64,

@@ -6,13 +6,11 @@ A velocity is inside by a sample or an impulse order that comes near; it is outs
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_number, check_type
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.impact.analysis.necessary import exclusion
@@ -50,7 +48,7 @@ class Containment(Record):
 @checked(v_measured=check_number, tolerance=NOT_NEGATIVE)
 def contains(
     samples: ImpactSamples,
-    v_measured: Any,
+    v_measured: PyTree,
     *,
     terms: ContactTerms | None = None,
     law: Routh | None = None,
@@ -112,7 +110,7 @@ def contains(
     deciding = np.where(is_inside, np.argmin(np.where(inside, distance, np.inf), axis=0), closest)
     shape, dtype = measured.shape[:-1], samples.v_plus.dtype
 
-    def in_family(values: np.ndarray, family: np.ndarray, kind: Any) -> jax.Array:
+    def in_family(values: np.ndarray, family: np.ndarray, kind: PyTree) -> jax.Array:
         return jnp.asarray(np.take_along_axis(values, family[None], axis=0)[0].reshape(shape), kind)
 
     unknown = ~is_inside if tolerance is None else np.zeros_like(is_inside)

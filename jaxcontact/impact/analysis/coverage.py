@@ -6,12 +6,11 @@ Entry `coverage` owns the split-sample test: one half of the samples is the set,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.arguments import check_not_negative, check_type
 from jaxcontact.front_door import checked
 from jaxcontact.impact.analysis.containment import mass_root
@@ -62,7 +61,7 @@ def coverage(
     *,
     terms: ContactTerms | None = None,
     confidence: float = 0.99,
-    r: Any = None,
+    r: PyTree = None,
     shares: Sequence[float] = (0.1, 0.01, 0.001),
     symmetry: Symmetry | None = None,
 ) -> Coverage:

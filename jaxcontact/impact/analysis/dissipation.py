@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -18,6 +19,9 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.bounds import shortest_push
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 NOT_POINTED = "the friction cone is not pointed: contacts can jam, and no bound follows"
 
@@ -36,8 +40,8 @@ class ImpulseBound(Record):
     reason: str = static()
 
 
-@checked(v="nv")
-def impulse_bound(terms: ContactTerms, v: jax.Array) -> ImpulseBound:
+@checked()
+def impulse_bound(terms: ContactTerms, v: Float[jax.Array, " nv"]) -> ImpulseBound:
     """Bound the normal impulse of any path of the impact inclusion (Halm & Posa, Proposition 4).
 
     The shortest r with r . M^-1 J^T lam >= |lam_n|_1 (their (77)) gives s <= r . (v(s) - v), and as

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,9 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 GROUP = 128  # starts that search together: a round varies the best ends of its group
 
 
@@ -50,12 +54,12 @@ class Extreme(Record):
     values: jax.Array
 
 
-@checked(v="nv", direction="nv", num_starts=check_rows, num_iters=check_count)
+@checked(num_starts=check_rows, num_iters=check_count)
 def extreme(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
-    direction: jax.Array,
+    direction: Float[jax.Array, " nv"],
     *,
     num_starts: int = 128,
     num_iters: int = 150,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,9 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 MOST = 16  # largest number of solutions that are returned; fixes the shape of the result
 
@@ -60,13 +64,13 @@ class ParadoxInfo(Info):
     complete: bool = static(default=True)
 
 
-@checked(v="nv", f="nv", drift="nc 1+nt", num_directions=check_rows)
+@checked(num_directions=check_rows)
 def paradox(
     terms: ContactTerms,
-    v: jax.Array,
-    f: jax.Array,
+    v: Float[jax.Array, " nv"],
+    f: Float[jax.Array, " nv"],
     *,
-    drift: jax.Array | None = None,
+    drift: Float[jax.Array, "nc 1+nt"] | None = None,
     num_directions: int = 8,
 ) -> tuple[jax.Array, ParadoxInfo]:
     """Decide Painleve's paradox at a state: none, indeterminate or inconsistent under the forces f.

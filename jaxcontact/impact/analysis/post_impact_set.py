@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +20,9 @@ from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 from jaxcontact.impact.sampling.driver import sample
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 CLOSED_TOGETHER = 256  # velocities of a block that take the closing step
 
@@ -43,10 +48,10 @@ class PostImpactSet(Record):
     complete: bool = static(default=False)
 
 
-@checked(v="nv", num_samples=check_count, tolerance=POSITIVE)
+@checked(num_samples=check_count, tolerance=POSITIVE)
 def approximate_set(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
     *,
     num_samples: int,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ from jaxcontact.impact.sampling.driver import sample
 from jaxcontact.impact.sampling.outcomes import named_shares, outcome_counts
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 FACTORS = (4.0, 2.0, 1.0, 0.5, 0.25)  # steps that are sampled, as multiples of that of the law
 SHARE_CHANGE = 0.02  # change of a share between two steps that counts as none, beside chance
@@ -55,10 +58,10 @@ class Refinement(Record):
     range_settled: bool = static()
 
 
-@checked(v="nv", num_samples=check_count)
+@checked(num_samples=check_count)
 def refine(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
     *,
     num_samples: int,

@@ -7,16 +7,17 @@ Lam_t in -mu Lam_n Unit_D(J_t v+); Halm & Posa, eq (31). Entry `sequential`: one
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.arguments import check_rows, check_sides
+from jaxcontact.arguments import check_corner, check_rows, check_sides
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
-from jaxcontact.impact.laws.circular_cone import settle
+from jaxcontact.impact.laws.circular_cone import settle, settle_one_sided
 from jaxcontact.impact.laws.contact_space import (
     ImpactInfo,
     approaching,
@@ -30,16 +31,20 @@ from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-@checked(v="nv", clearance="nc | nc nt+1", num_directions=check_sides)
+
+@checked(num_directions=check_sides, corner=check_corner)
 def anitescu_potra(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     *,
     num_directions: int | None = None,
     solver: Lemke | CoulombNewton | None = None,
-    clearance: jax.Array | None = None,
-) -> tuple[jax.Array, ImpactInfo]:
+    clearance: Float[jax.Array, " nc"] | Float[jax.Array, "nc nt+1"] | None = None,
+    corner: str = "smooth",
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Find one post-impact velocity of the simultaneous inelastic law with Coulomb friction.
 
     Solves eq (31) of Halm & Posa with the circular friction cone by Newton's method and interior points, see
@@ -57,41 +62,46 @@ def anitescu_potra(
         clearance: (nc,) speed >= 0 at which each contact may still approach, m/s: J_n v_plus >= -clearance
             replaces J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996).
             With (nc, 1 + nt), J v_plus + clearance replaces J v_plus: surfaces that move. None is zero.
+        corner: the derivative where a contact is between two modes. "smooth": that of the mode taken.
+            "one_sided": `jax.jvp` is that of the modes into which the direction leads, not linear in it.
 
     Returns:
         v_plus (nv,) and ImpactInfo.
 
     Raises:
-        ValueError, TypeError: shapes that do not fit; outside of jit also NaN, negative friction, a
-            mass matrix that is not symmetric positive definite, penetration, a kinetic energy that
-            overflows.
+        ValueError, TypeError: shapes that do not fit; `corner="one_sided"` with a cone of sides in space;
+            outside of jit also NaN, negative friction, a mass matrix that is not symmetric positive definite,
+            penetration, a kinetic energy that overflows.
+        NotImplementedError: `corner="one_sided"` in reverse mode, or for a second derivative.
 
     Status: STALLED, and the solver's bits, for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE,
         INVALID, PENETRATION for bad numbers, with v returned unchanged.
 
     Derivative: of the contact modes at the solution, by v and all terms, any order, forward and
         reverse. At a kink (a contact about to stick, slide or lift) that of the mode taken: stick
-        before slide, rest before separation.
+        before slide, rest before separation. With `corner="one_sided"` that of the direction, forward only.
     """
     inputs.check(terms, v)
     inputs.check_clearance(clearance, terms)
-    return _anitescu_potra(terms, v, num_directions, solver, clearance)
+    return _anitescu_potra(terms, v, num_directions, solver, clearance, corner)
 
 
-@functools.partial(jit, static_argnums=2)
+@functools.partial(jit, static_argnums=(2, 5))
 def _anitescu_potra(
     terms: ContactTerms,
     v: jax.Array,
     num_directions: int | None,
     solver: Lemke | CoulombNewton | None,
     clearance: jax.Array | None = None,
-) -> tuple[jax.Array, ImpactInfo]:
+    corner: str = "smooth",
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
     clearance, trouble = inputs.prepare_clearance(clearance)
     status = status | trouble
     space = contact_space(terms, clearance)
-    v_plus, impulse, worst, solver_status = settle(space, v, num_directions, solver=solver)
+    solve = settle_one_sided if corner == "one_sided" else settle
+    v_plus, impulse, worst, solver_status = solve(space, v, num_directions, solver=solver)
     bad = status != 0
     info = ImpactInfo(
         status=status | solver_status,
@@ -103,16 +113,16 @@ def _anitescu_potra(
     return jnp.where(bad, v_in, v_plus), info
 
 
-@checked(v="nv", max_impacts=check_rows, clearance="nc | nc nt+1", num_directions=check_sides)
+@checked(max_impacts=check_rows, num_directions=check_sides)
 def sequential(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     order: tuple[int, ...],
     *,
     max_impacts: int,
     num_directions: int | None = None,
-    clearance: jax.Array | None = None,
-) -> tuple[jax.Array, ImpactInfo]:
+    clearance: Float[jax.Array, " nc"] | Float[jax.Array, "nc nt+1"] | None = None,
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve single inelastic impacts one after the other until no contact approaches.
 
     Halm & Posa, Section 2.2.2 (after Ivanov 1995). `order` is a cycle of contact indices; contacts
@@ -153,7 +163,7 @@ def _sequential(
     max_impacts: int,
     num_directions: int | None,
     clearance: jax.Array | None = None,
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
     clearance, trouble = inputs.prepare_clearance(clearance)

@@ -14,7 +14,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import PyTree, Record, callable_as_pytree, static
-from jaxcontact.arguments import check_fraction, check_not_negative, check_positive, check_rows, check_sides
+from jaxcontact.arguments import (
+    check_corner,
+    check_fraction,
+    check_not_negative,
+    check_positive,
+    check_rows,
+    check_sides,
+)
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
 from jaxcontact.impact.laws.chain import chain
@@ -27,18 +34,20 @@ from jaxcontact.impact.laws.routh_path import RouthPathInfo, routh_path
 from jaxcontact.impact.laws.simultaneous import newton, poisson
 from jaxcontact.terms import ContactTerms
 
-Law = Callable[..., tuple[jax.Array, Any]]  # (terms, v, key) -> (v_plus, info)
+Law = Callable[..., tuple[jax.Array, PyTree]]  # (terms, v, key) -> (v_plus, info)
 
 
-@checked(num_directions=check_sides)
+@checked(num_directions=check_sides, corner=check_corner)
 class AnitescuPotra(Record):
     """All contacts at once, inelastic, Coulomb friction; see `anitescu_potra`.
 
     Attributes:
         num_directions: None for the circular friction cone, or its number of sides in space.
+        corner: derivative between two modes, "smooth" or "one_sided".
     """
 
     num_directions: int | None = static(default=None)
+    corner: str = static(default="smooth")
 
     def __call__(
         self,
@@ -49,7 +58,9 @@ class AnitescuPotra(Record):
         clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
         """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
-        return anitescu_potra(terms, v, num_directions=self.num_directions, clearance=clearance)
+        return anitescu_potra(
+            terms, v, num_directions=self.num_directions, clearance=clearance, corner=self.corner
+        )
 
 
 @checked(max_impacts=check_rows, num_directions=check_sides)
@@ -80,23 +91,26 @@ class Sequential(Record):
         return sequential(terms, v, order, clearance=clearance, **options)
 
 
-@checked(restitution=check_fraction, num_directions=check_sides)
+@checked(restitution=check_fraction, num_directions=check_sides, corner=check_corner)
 class Newton(Record):
     """All contacts at once, Newton's restitution of speeds, Coulomb friction; see `newton`.
 
     Attributes:
         restitution: e in 0..1, a number or (nc,).
         num_directions: None for the circular friction cone, or its number of sides in space.
+        corner: derivative between two modes, "smooth" or "one_sided".
     """
 
-    restitution: Any
+    restitution: float | jax.Array
     num_directions: int | None = static(default=None)
+    corner: str = static(default="smooth")
 
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, ImpactInfo]:
         """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
-        return newton(terms, v, restitution=self.restitution, num_directions=self.num_directions)
+        options: dict[str, Any] = {"num_directions": self.num_directions, "corner": self.corner}
+        return newton(terms, v, restitution=self.restitution, **options)
 
 
 @checked(restitution=check_fraction, num_directions=check_sides)
@@ -108,7 +122,7 @@ class Poisson(Record):
         num_directions: None for the circular friction cone, or its number of sides in space.
     """
 
-    restitution: Any
+    restitution: float | jax.Array
     num_directions: int | None = static(default=None)
 
     def __call__(
@@ -129,8 +143,8 @@ class Energetic(Record):
         max_events: largest number of pieces of the path.
     """
 
-    restitution: Any
-    rates: Any = None
+    restitution: float | jax.Array
+    rates: float | jax.Array | None = None
     max_events: int = static(default=100)
 
     def __call__(
@@ -174,7 +188,7 @@ class Propagative(Record):
     """
 
     order: Order = static(default="most_violated")
-    restitution: Any = 1.0
+    restitution: float | jax.Array = 1.0
     max_reflections: int = static(default=64)
 
     def __call__(
@@ -212,7 +226,8 @@ def pressing_law(law: Law) -> Law:
     if isinstance(law, AnitescuPotra | Sequential):
         return law
     if isinstance(law, Newton | Poisson):
-        return AnitescuPotra(num_directions=law.num_directions)
+        corner = law.corner if isinstance(law, Newton) else "smooth"
+        return AnitescuPotra(num_directions=law.num_directions, corner=corner)
     if isinstance(law, Routh):
         return law if law.restitution is None else law.replace(restitution=None)
     return AnitescuPotra()

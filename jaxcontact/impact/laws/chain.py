@@ -7,7 +7,7 @@ e_i^2 of the work of compression. An impact has no time scale, so only ratios of
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,9 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 STEPS_PER_PERIOD = 200  # time steps per fastest period; the relative error of the energy is about 1e-5
 LEAST_RESTITUTION = 0.1  # lowest e; steps must resolve an expansion, e times as long as a compression
 BALANCE = 1e-3  # fraction of the kinetic energy before; a larger imbalance is INACCURATE
@@ -43,15 +46,15 @@ class _Springs(NamedTuple):
     done: jax.Array
 
 
-@checked(
-    v="nv",
-    stiffness=(" | nc", check_positive),
-    restitution=(" | nc", check_number),
-    max_steps=check_rows,
-)
+@checked(stiffness=check_positive, restitution=check_number, max_steps=check_rows)
 def chain(
-    terms: ContactTerms, v: jax.Array, *, stiffness: Any, restitution: Any = 1.0, max_steps: int = 8192
-) -> tuple[jax.Array, ImpactInfo]:
+    terms: ContactTerms,
+    v: Float[jax.Array, " nv"],
+    *,
+    stiffness: float | Float[jax.Array, ""] | Float[jax.Array, " nc"],
+    restitution: float | Float[jax.Array, ""] | Float[jax.Array, " nc"] = 1.0,
+    max_steps: int = 8192,
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve an impact without friction through the springs of its contacts, all at once.
 
     M v' = J_n^T f, depth' = -J_n v, f = k depth in compression and (k / e^2) (depth - (1 - e^2) peak) >= 0
@@ -96,7 +99,7 @@ def chain(
 @functools.partial(jit, static_argnums=4)
 def _chain(
     terms: ContactTerms, v: jax.Array, stiffness: jax.Array, restitution: jax.Array, max_steps: int
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, bad = inputs.prepare(terms, v)
     valid = jnp.all((restitution >= LEAST_RESTITUTION) & (restitution <= 1))

@@ -12,15 +12,18 @@ from jax import lax
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     friction_directions,
+    mass_norm,
     residual,
     residual_limit,
     residual_status,
 )
 from jaxcontact.impact.laws.outcome_of_modes import outcome
 from jaxcontact.impact.laws.pivoting import solve_by_pivoting
+from jaxcontact.solvers.contact_directions import Solution, has_jump, one_sided_impulse
 from jaxcontact.solvers.friction_newton import FrictionInfo, solve_coulomb
 from jaxcontact.solvers.friction_search import COULOMB_NEWTON, CoulombNewton
 from jaxcontact.solvers.lcp import Lemke
+from jaxcontact.status import Status, flag
 
 FEW_CONTACTS = 8  # in the plane, up to which pivoting is as quick; in float32 it stands friction of 1e5
 Settled = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # v_plus, scaled impulse, residual, status
@@ -64,15 +67,37 @@ def settle(
     return v_plus, impulse, worst, status | residual_status(worst)
 
 
+def settle_one_sided(
+    space: ContactSpace, v: jax.Array, num_directions: int | None, solver: Lemke | CoulombNewton | None = None
+) -> Settled:
+    """Solve the law as `settle`, with the circular cone; JUMP tells that there is no derivative.
+
+    Derivative: one-sided, forward, first order, by space and v; NaN with JUMP.
+
+    Raises:
+        ValueError: a cone of sides in space.
+    """
+    if space.num_tangents == 2 and num_directions is not None:
+        raise ValueError(
+            f"num_directions: expected None with corner='one_sided' in space, got {num_directions}"
+        )
+    _, impulse, worst, status = lax.stop_gradient(settle(space, v, num_directions, solver=solver))
+    softness = lax.stop_gradient(space.scale**2)
+    solution = Solution(impulse, space.active, mass_norm(space.mass, v), softness)
+    problem = space.delassus, space.rates(v), space.mu
+    jumps = has_jump(*problem, solution)
+    impulse = one_sided_impulse(*problem, jumps, solution)
+    return v + space.response @ impulse, impulse, worst, status | flag(jumps, Status.JUMP)
+
+
 def circular_outcome(
     space: ContactSpace, v: jax.Array, impulse_min: jax.Array | None, settings: CoulombNewton
 ) -> Settled:
     """Solve the law of `settle` with the circular cone; redundant contacts share as equally soft ones do."""
-    rows = 1 + space.num_tangents
     u, active = space.rates(v), space.active
     if impulse_min is None:
         impulse, info = solve_coulomb(
-            space.delassus, u, space.mu, dim=rows, active=active, settings=settings, softness=space.scale**2
+            space.delassus, u, space.mu, active=active, settings=settings, softness=space.scale**2
         )
     else:
         impulse, info = _solve_above(space, u, impulse_min, settings)
@@ -103,5 +128,5 @@ def _solve_above(
     q = jnp.concatenate([u, jnp.where(normal, -floor, u)])
     mu, active = jnp.tile(space.mu, 2), jnp.tile(space.active, 2)
     softness = jnp.tile(space.scale**2, 2)
-    both, info = solve_coulomb(W, q, mu, dim=rows, active=active, settings=settings, softness=softness)
+    both, info = solve_coulomb(W, q, mu, active=active, settings=settings, softness=softness)
     return both[: nc * rows] + both[nc * rows :], info

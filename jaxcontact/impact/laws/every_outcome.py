@@ -6,6 +6,7 @@ Entry `outcomes`. Owns the criterion that tells outcomes apart; the status says 
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,9 @@ from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 DEFAULT_SIDES = 8  # of a friction cone whose sides the law leaves open; the modes of a circle are a continuum
 MOST_OUTCOMES = 64  # largest number returned for a step in space; bounds the close comparison of modes
 
@@ -47,9 +51,9 @@ class OutcomesInfo(Info):
     """
 
 
-@checked(v="nv")
+@checked()
 def outcomes(
-    terms: ContactTerms, v: jax.Array, law: AnitescuPotra | RouthStep
+    terms: ContactTerms, v: Float[jax.Array, " nv"], law: AnitescuPotra | RouthStep
 ) -> tuple[tuple[jax.Array, jax.Array], OutcomesInfo]:
     """Find every distinct solution of a law by enumerating contact modes.
 

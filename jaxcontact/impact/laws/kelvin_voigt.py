@@ -2,12 +2,13 @@
 
 Entry `kelvin_voigt`: the comparison for the rigid impact laws. Springs and dampers at the contacts,
 regularised friction, the equations of motion, and a stiff solver on the host; Halm & Posa, equations 88-90.
+Its settings are `ImpactEnd` and `StiffSolver`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ import numpy as np
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_rows
+from jaxcontact.arguments import check_choice, check_rows
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
 from jaxcontact.impact import inputs
 from jaxcontact.mechanics.configuration import velocity_map
@@ -33,7 +34,7 @@ BISECTIONS = 60  # halvings of the last solver step at most; they exhaust the 53
 
 
 class CompliantInfo(Info):
-    """Info that `kelvin_voigt` returns with v_plus; the path has one row per step of the solver, or is None.
+    """Info that `kelvin_voigt` returns with v_plus; the path has one row per step of the solver.
 
     Attributes:
         status: uint32 bits of `Status`.
@@ -54,22 +55,54 @@ class CompliantInfo(Info):
     impulse: jax.Array
     first_contact_share: jax.Array
     num_evaluations: jax.Array
-    time: jax.Array | None = None
-    q_path: jax.Array | None = None
-    v_path: jax.Array | None = None
-    impulse_path: jax.Array | None = None
+    time: jax.Array
+    q_path: jax.Array
+    v_path: jax.Array
+    impulse_path: jax.Array
 
 
-@checked(
-    damping_ratio=NOT_NEGATIVE,
-    mass=POSITIVE,
-    slip_speed=POSITIVE,
-    duration=POSITIVE,
-    stop_speed=NOT_NEGATIVE,
-    rtol=POSITIVE,
-    atol=POSITIVE,
-    max_steps=check_rows,
-)
+@checked(duration=POSITIVE, stop_speed=NOT_NEGATIVE)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImpactEnd:
+    """Say when an impact between compliant bodies ends; numbers are physical, in SI units.
+
+    Attributes:
+        duration: the longest impact, s.
+        stop_speed: no penetrating contact approaches faster, m/s; None is 1e-3 m / min k with m in kg and k
+            in N/m, as the paper.
+        min_impulse: that every contact has transmitted, a number or (nc,), N s; None is 0.01 m |J_n v| on
+            every contact that would be reached within `duration` at its initial velocity, 0 on the others.
+    """
+
+    duration: float = 0.1
+    stop_speed: float | None = None
+    min_impulse: float | np.ndarray | jax.Array | None = None
+
+
+@checked(method=check_choice(*METHODS), rtol=POSITIVE, atol=POSITIVE, max_steps=check_rows)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StiffSolver:
+    """A stiff solver of SciPy and its tolerances.
+
+    Attributes:
+        method: "BDF" or "Radau" (three times slower, for comparison: at the default tolerances the two agree
+            to 1e-8). LSODA is not offered: at a sticking contact it gives up or stands still.
+        rtol: relative tolerance.
+        atol: absolute tolerance, on m, rad, m/s, rad/s and N s alike; None is slip_speed / 10. At slip_speed
+            it no longer resolves sticking, and v_plus is wrong in the third digit.
+        max_steps: largest number of steps.
+    """
+
+    method: str = "BDF"
+    rtol: float = 1e-10
+    atol: float | None = None
+    max_steps: int = 20_000
+
+
+DEFAULT_END, DEFAULT_SOLVER = ImpactEnd(), StiffSolver()
+
+
+@checked(damping_ratio=NOT_NEGATIVE, mass=POSITIVE, slip_speed=POSITIVE)
 def kelvin_voigt(
     model: Model,
     state: State,
@@ -78,14 +111,8 @@ def kelvin_voigt(
     *,
     mass: float | None = None,
     slip_speed: float = 1e-10,
-    duration: float = 0.1,
-    stop_speed: float | None = None,
-    min_impulse: float | np.ndarray | jax.Array | None = None,
-    method: str = "BDF",
-    rtol: float = 1e-10,
-    atol: float | None = None,
-    max_steps: int = 20_000,
-    keep_path: bool = False,
+    end: ImpactEnd = DEFAULT_END,
+    solver: StiffSolver = DEFAULT_SOLVER,
 ) -> tuple[jax.Array, CompliantInfo]:
     """Compute the outcome of an impact on Kelvin-Voigt contacts (Halm & Posa, equations 88-90).
 
@@ -95,11 +122,11 @@ def kelvin_voigt(
         lam_t,i = -mu_i lam_n,i r / max(|r|, slip_speed),   r = J_t,i v.
 
     (The paper prints sqrt(k_i / m), which is the same number for its mass of 1 kg.) The impact ends when no
-    penetrating contact approaches faster than `stop_speed` and every contact has transmitted its
-    `min_impulse`. The paper's criterion is meant for overdamped contacts (zeta = 5), which creep back
+    penetrating contact approaches faster than `end.stop_speed` and every contact has transmitted its
+    `end.min_impulse`. The paper's criterion is meant for overdamped contacts (zeta = 5), which creep back
     slowly; an impact with zeta < 1 ends at its greatest compression, not at separation.
 
-    Inputs are in SI units: the defaults of slip_speed, atol, duration and stop_speed are physical numbers.
+    Inputs are in SI units: the defaults of `slip_speed`, `end` and `solver` are physical numbers.
 
     Gaps keep their values, except that a contact which penetrates within the contact tolerance (1e-6 m) at
     the start counts as just touching.
@@ -111,18 +138,8 @@ def kelvin_voigt(
         damping_ratio: zeta >= 0.
         mass: m in the damping and in the defaults below, kg; default the total mass.
         slip_speed: friction grows linearly with the slip below this speed, m/s.
-        duration: the longest impact, s.
-        stop_speed: m/s; default 1e-3 m / min k with m in kg and k in N/m, as the paper.
-        min_impulse: a number or (nc,), N s; default 0.01 m |J_n v| on every contact that would be
-            reached within `duration` at its initial velocity and 0 on the others.
-        method: SciPy's "BDF" or "Radau" (three times slower, for comparison: at the default
-            tolerances the two agree to 1e-8). LSODA is not offered: at a sticking contact it gives
-            up or stands still.
-        rtol: relative tolerance of the solver.
-        atol: absolute tolerance, on m, rad, m/s, rad/s and N s alike; default slip_speed / 10. At
-            slip_speed it no longer resolves sticking, and v_plus is wrong in the third digit.
-        max_steps: largest number of solver steps.
-        keep_path: also return the path.
+        end: when the impact ends.
+        solver: method, tolerances, steps.
 
     Returns:
         v_plus (nv,), of the dtype of state.v, and CompliantInfo.
@@ -131,47 +148,40 @@ def kelvin_voigt(
         ValueError, TypeError: bad numbers or shapes in params, state or the options; a contact that
             penetrates by more than 1e-6 m; traced arguments.
 
-    Status: UNTERMINATED if the impact has not ended after `duration`; with MAX_ITERS if max_steps
+    Status: UNTERMINATED if the impact has not ended after its `duration`; with MAX_ITERS if `max_steps`
         came first, with STALLED if the solver's step size vanished, with NONFINITE if forces
         are not finite at the start. v_plus is then the last velocity.
 
     Derivative: none; a host-level driver. It computes in float64 for every dtype of the inputs.
     """
-    _check_call(model, state, (stiffness, damping_ratio), method, max_steps)
+    _check_call(model, state, (stiffness, damping_ratio, vars(end), vars(solver)))
     dtype = jnp.asarray(state.v).dtype
     with jax.enable_x64(True):  # slip speeds of 1e-10 m/s are below the round-off of float32
         model, state = jax.tree.map(_double, (model, state))
-        span = float(_positive("duration", duration))
         terms, m = _terms_and_mass(model, state, mass)
         law = _contact_law(terms, stiffness, damping_ratio, m, slip_speed)
-        stop_speed = 1e-3 * m / np.min(law[1]) if stop_speed is None else stop_speed
-        impulse_bound = _impulse_bound(terms, state.v, span, m, min_impulse)
-        tolerances = _tolerances(rtol, 0.1 * slip_speed if atol is None else atol)
-        impact = _Impact(model, state, law, _positive("stop_speed", stop_speed, zero=True), impulse_bound)
-        end = impact.integrate(span, method, int(max_steps), **tolerances)
-        return _outcome(impact, end, keep_path, dtype)
+        stop_speed = (
+            1e-3 * float(m) / float(np.min(law[1])) if end.stop_speed is None else float(end.stop_speed)
+        )
+        impulse_bound = _impulse_bound(terms, state.v, m, end)
+        atol = 0.1 * slip_speed if solver.atol is None else solver.atol
+        impact = _Impact(model, state, law, stop_speed, impulse_bound)
+        path = impact.integrate(float(end.duration), dataclasses.replace(solver, atol=float(atol)))
+        return _outcome(impact, path, dtype)
 
 
-def _check_call(model: Model, state: State, numbers: PyTree, method: str, max_steps: int) -> None:
+def _check_call(model: Model, state: State, numbers: PyTree) -> None:
     """Raise ValueError or TypeError if an argument of `kelvin_voigt` is traced or out of range."""
     if not inputs.is_concrete(model.params, state, numbers):
         raise ValueError("kelvin_voigt: a driver for the host, not traceable by jit, vmap or grad")
     _check_state(model.params, state)
-    if method not in METHODS:
-        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
-    inputs.check_count("max_steps", max_steps)
-
-
-def _tolerances(rtol: jax.typing.ArrayLike, atol: jax.typing.ArrayLike) -> dict[str, float]:
-    """Check the tolerances of the solver."""
-    return {"rtol": float(_positive("rtol", rtol)), "atol": float(_positive("atol", atol))}
 
 
 def _outcome(
-    impact: _Impact, end: _End, keep_path: bool, dtype: jax.typing.DTypeLike
+    impact: _Impact, integrated: _Integrated, dtype: jax.typing.DTypeLike
 ) -> tuple[jax.Array, CompliantInfo]:
     """Make the last velocity and the info of an integrated impact."""
-    time, path, status, evaluations = end
+    time, path, status, evaluations = integrated
     q, v, impulses = impact.split(path)
     info = CompliantInfo(
         status=jnp.asarray(int(status), jnp.uint32),
@@ -181,14 +191,17 @@ def _outcome(
         num_evaluations=jnp.asarray(evaluations, jnp.int32),
         num_iters=jnp.asarray(len(time) - 1, jnp.int32),
         residual=jnp.asarray(impact.approach(path[-1]), dtype),
+        time=jnp.asarray(time, dtype),
+        q_path=jnp.asarray(q, dtype),
+        v_path=jnp.asarray(v, dtype),
+        impulse_path=jnp.asarray(impulses, dtype),
     )
-    if keep_path:
-        paths = {"time": time, "q_path": q, "v_path": v, "impulse_path": impulses}
-        info = info.replace(**{name: jnp.asarray(rows, dtype) for name, rows in paths.items()})
     return jnp.asarray(v[-1], dtype), info
 
 
-_End = tuple[np.ndarray, np.ndarray, Status, int]  # times (n,), rows (n, ny), status, evaluations of the rate
+_Integrated = tuple[
+    np.ndarray, np.ndarray, Status, int
+]  # times (n,), rows (n, ny), status, evaluations of the rate
 Law = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # initial penetration, k, damping (nc,); slip speed
 
 
@@ -216,14 +229,12 @@ def _contact_law(
     return jax.tree.map(jnp.asarray, law)
 
 
-def _impulse_bound(
-    terms: ContactTerms, v: jax.Array, span: float, mass: np.ndarray, min_impulse: Any
-) -> np.ndarray:
-    """Check the minimum impulses (nc,), or compute those of the contacts reached within `span`, s."""
+def _impulse_bound(terms: ContactTerms, v: jax.Array, mass: np.ndarray, end: ImpactEnd) -> np.ndarray:
+    """Check the minimum impulses (nc,), or compute those of the contacts reached within the duration."""
     phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ v)
-    if min_impulse is not None:
-        return _positive("min_impulse", min_impulse, phi.shape, zero=True)
-    reached = (phi + approach * span < 0) & (approach < 0)
+    if end.min_impulse is not None:
+        return _positive("min_impulse", end.min_impulse, phi.shape, zero=True)
+    reached = (phi + approach * end.duration < 0) & (approach < 0)
     return IMPULSE_SHARE * mass * np.where(reached, -approach, 0.0)
 
 
@@ -270,7 +281,7 @@ class _Impact:
         model: Model,
         state: State,
         law: Law,
-        stop_speed: np.ndarray,
+        stop_speed: float,
         min_impulse: np.ndarray,
     ) -> None:
         self.problem = (model, law)
@@ -292,7 +303,7 @@ class _Impact:
         """Compute the largest speed at which a penetrating contact approaches, at least 0; NaN of a NaN."""
         return float(np.maximum(0.0, -float(_approach(*self.problem, y))))
 
-    def integrate(self, span: float, method: str, max_steps: int, **tolerances: float) -> _End:
+    def integrate(self, span: float, settings: StiffSolver) -> _Integrated:
         """Solve up to the end of the impact; return times (n,), rows y (n, ny), status and evaluations."""
         from scipy import integrate  # imported late because its import is slow
 
@@ -310,7 +321,9 @@ class _Impact:
             return np.array(times), np.stack(rows), status, 0
         if not np.all(np.isfinite(rate(0.0, self.start))):
             return np.array(times), np.stack(rows), Status.UNTERMINATED | Status.NONFINITE, 1
-        solver = getattr(integrate, method)(rate, 0.0, self.start, span, jac=jacobian, **tolerances)
+        solver = getattr(integrate, settings.method)(
+            rate, 0.0, self.start, span, jac=jacobian, rtol=settings.rtol, atol=settings.atol
+        )
         while True:
             solver.step()
             if solver.status == "failed":
@@ -328,7 +341,7 @@ class _Impact:
             if solver.status == "finished":
                 status = Status.UNTERMINATED
                 break
-            if len(times) > max_steps:
+            if len(times) > settings.max_steps:
                 status = Status.UNTERMINATED | Status.MAX_ITERS
                 break
         return np.array(times), np.stack(rows), status, int(solver.nfev)

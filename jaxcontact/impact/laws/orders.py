@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,9 @@ from jaxcontact.impact.laws.reflections import (
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 SAME = 1e-9  # outcomes closer than this, relative to |v|_M, count as one
 MAX_PERMUTED = 4  # largest number of contacts for which `indeterminacy` compares all orders
@@ -68,9 +72,9 @@ class _Front(NamedTuple):
     stage: jax.Array
 
 
-@checked(v="nv", max_outcomes=check_rows, max_reflections=check_rows)
+@checked(max_outcomes=check_rows, max_reflections=check_rows)
 def propagate_all(
-    terms: ContactTerms, v: jax.Array, *, max_outcomes: int = 16, max_reflections: int = 64
+    terms: ContactTerms, v: Float[jax.Array, " nv"], *, max_outcomes: int = 16, max_reflections: int = 64
 ) -> tuple[jax.Array, Sequences, jax.Array]:
     """Find every distinct elastic outcome over all physical orders of single impacts.
 
@@ -170,7 +174,13 @@ def _follow(unit_normals: Normals, speed: jax.Array, k: int, length: int) -> _Fr
     )
 
 
-def _harvest(front: _Front, approaching: Any, rates: Any, speed: jax.Array, k: int) -> _Front:
+def _harvest(
+    front: _Front,
+    approaching: Callable[..., jax.Array],
+    rates: Callable[..., jax.Array],
+    speed: jax.Array,
+    k: int,
+) -> _Front:
     """Move the velocities of the front at which no contact approaches to the outcomes."""
     ended = front.alive & ~jnp.any(approaching(front.x), axis=1)
     outcomes, order, valid, crowded = _first_distinct(
@@ -189,7 +199,12 @@ def _harvest(front: _Front, approaching: Any, rates: Any, speed: jax.Array, k: i
 
 
 def _first_distinct(
-    x: jax.Array, order: jax.Array, valid: jax.Array, rates: Any, speed: jax.Array, size: int
+    x: jax.Array,
+    order: jax.Array,
+    valid: jax.Array,
+    rates: Callable[..., jax.Array],
+    speed: jax.Array,
+    size: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Select the first `size` distinct valid rows, and tell whether there were more."""
     s = rates(x)
@@ -228,10 +243,10 @@ def _minimal(unit_normals: Normals, speed: jax.Array, order: jax.Array) -> jax.A
     return (length <= stages) & ~jnp.any(proper & feasible)
 
 
-@checked(v="nv", max_reflections=check_rows)
+@checked(max_reflections=check_rows)
 def indeterminacy(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     *,
     orders: tuple[tuple[int, ...], ...] | None = None,
     max_reflections: int = 64,

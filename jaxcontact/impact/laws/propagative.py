@@ -8,6 +8,7 @@ docs/methods/propagative.md.
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,9 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 
 class PropagateInfo(Info):
     """Info that a propagative law returns with v_plus.
@@ -50,17 +54,17 @@ class PropagateInfo(Info):
     sequence: jax.Array
 
 
-@checked(v="nv", restitution=("", check_number), max_reflections=check_rows)
+@checked(restitution=check_number, max_reflections=check_rows)
 def propagate(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     key: jax.Array | None = None,
     *,
     order: Order = "most_violated",
-    restitution: jax.Array | float = 1.0,
+    restitution: float | Float[jax.Array, ""] = 1.0,
     unilateral: bool = True,
     max_reflections: int = 64,
-) -> tuple[jax.Array, PropagateInfo]:
+) -> tuple[Float[jax.Array, " nv"], PropagateInfo]:
     """Resolve an impact as a sequence of single elastic impacts, until no contact approaches.
 
     Seghete & Murphey, eq (14); a contact at rest takes part when the impact of a neighbour makes it approach.
@@ -126,7 +130,7 @@ def _propagate(
     rule: str | None,
     unilateral: bool,
     length: int,
-) -> tuple[jax.Array, PropagateInfo]:
+) -> tuple[Float[jax.Array, " nv"], PropagateInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
     unit_normals, speed = normals(terms, v), mass_norm(terms.M, v)
@@ -145,8 +149,10 @@ def _propagate(
     return _outcome(terms, v_in, v, unit_normals, impulse, speed, status, sequence)
 
 
-@checked(v="nv")
-def plastic(terms: ContactTerms, v: jax.Array, *, unilateral: bool = True) -> tuple[jax.Array, PropagateInfo]:
+@checked()
+def plastic(
+    terms: ContactTerms, v: Float[jax.Array, " nv"], *, unilateral: bool = True
+) -> tuple[Float[jax.Array, " nv"], PropagateInfo]:
     """Find the perfectly plastic outcome: the feasible velocity nearest to v in the kinetic metric.
 
     With `unilateral` contacts push and may separate: min |v_plus - v|_M over J_n v_plus >= 0. Otherwise the
@@ -184,7 +190,7 @@ def _plastic(terms: ContactTerms, v: jax.Array, unilateral: bool) -> tuple[jax.A
 def _outcome(
     terms: ContactTerms, v_in: jax.Array, v: jax.Array, unit_normals: Normals, impulse: jax.Array,
     speed: jax.Array, status: jax.Array, sequence: jax.Array,
-) -> tuple[jax.Array, PropagateInfo]:  # fmt: skip
+) -> tuple[Float[jax.Array, " nv"], PropagateInfo]:  # fmt: skip
     """Compute v_plus and its info from the impulses along unit normals."""
     v_plus = v + unit_normals.response @ impulse
     rate = jnp.where(unit_normals.active, unit_normals.rate + unit_normals.gram @ impulse, 0.0)

@@ -8,7 +8,7 @@ the Gram matrix G.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,9 @@ from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 TIE_DIGITS = 0.6  # power of eps; rates of approach closer than that, relative, have no order
 Order = str | tuple[int, ...]
@@ -53,8 +56,8 @@ class Normals(NamedTuple):
     active: jax.Array
 
 
-@checked(M="nv nv", u="nv")
-def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
+@checked()
+def reset_map(M: Float[jax.Array, "nv nv"], u: Float[jax.Array, " nv"]) -> jax.Array:
     """Compute Gamma (nv, nv), the reflection of an elastic impact on one contact.
 
     Seghete & Murphey, eq (7b): Gamma = I - 2 M^-1 u^T u / (u M^-1 u^T). A velocity becomes Gamma v, a

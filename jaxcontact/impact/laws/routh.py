@@ -8,6 +8,7 @@ on the compass gait one solver alone never lets the trailing foot rest.
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +36,9 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 SELECTIONS = ("all", "lemke")
 
 
@@ -48,16 +52,16 @@ def check_selection(
         check_enumeration(terms, num_directions, f'selection="{selection}"')
 
 
-@checked(v="nv", num_directions=check_sides)
+@checked(num_directions=check_sides)
 def routh_step(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     impulse_max: jax.Array,
     *,
     pick: jax.Array | float = 0.0,
     selection: str = "all",
     num_directions: int = 8,
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Take one step of the set-valued impact law, with normal impulses of at most `impulse_max`.
 
     Halm & Posa, eqs (72)-(75): 0 <= lam_n <= impulse_max; a contact that still approaches has taken
@@ -104,18 +108,18 @@ def draw_status(impulse_max: jax.Array, pick: jax.Array, restitution: jax.Array 
     return inputs.impulse_status(impulse_max) | flag(~good, Status.INVALID)
 
 
-@checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides)
+@checked(restitution=check_number, num_directions=check_sides)
 def resolve(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     impulse_max: jax.Array,
     pick: jax.Array,
     *,
-    restitution: jax.Array | float | None = None,
+    restitution: float | Float[jax.Array, ""] | Float[jax.Array, " nc"] | None = None,
     selection: str = "all",
     num_directions: int = 8,
     early_exit: bool = True,
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Compute one sample of the post-impact set with given draws: Halm & Posa, Algorithm 1, and restitution.
 
     Takes steps (`routh_step`) until no active contact approaches faster than 1e-8 of the fastest approach
@@ -160,7 +164,7 @@ def resolve_draws(
     *,
     restitution: jax.Array | float | None = None,
     clearance: jax.Array | None = None,
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve the impact with given draws and step settings, as `resolve`; return v_plus and its info.
 
     Args:
@@ -184,7 +188,7 @@ def resolve_order(
     *,
     restitution: jax.Array | float | None,
     clearance: jax.Array | None,
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve the impact of one time step of a motion, with draws of a key, each batch lane at its own cost.
 
     `resolve` is meant for batches that differ in their draws alone. With a clearance `info.complete` may be
@@ -219,7 +223,7 @@ def resolve_unchecked(
     draws: ImpactDraws,
     settings: StepSettings,
     restitution: jax.Array | None = None,
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve the impact as `resolve_draws`, without checks, for drivers that have checked their input."""
     v_plus, info, _ = _resolve(terms, v, draws, restitution, settings)
     return v_plus, info
@@ -299,7 +303,7 @@ def _resolve_order(
     restitution: jax.Array | None,
     settings: TouchingSettings,
     clearance: jax.Array | None = None,
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve an impact without checks, for batches whose lanes differ in their terms."""
     question = _question(terms, v, ImpactDraws(order.impulse_step, jnp.zeros(())), restitution, clearance)
     question = question._replace(draws=order._replace(impulse_step=question.draws.impulse_max))
@@ -324,7 +328,7 @@ def _question(
 
 def _answer(
     terms: ContactTerms, v: jax.Array, question: ImpactQuestion, resolved: Resolved
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     info = ImpactInfo(
         status=resolved.status,
         residual=resolved.residual,

@@ -7,14 +7,12 @@ docs/methods/set-valued.md.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import (
     check_choice,
@@ -100,9 +98,9 @@ class Routh(Record):
         early_exit: as `resolve`, and the loop over steps may end early as well; for single calls only.
     """
 
-    impulse_step: Any = None
+    impulse_step: float | jax.Array | None = None
     max_steps: int = static(default=None)  # None until `num_steps` knows the number of contacts
-    restitution: Any = None
+    restitution: float | jax.Array | None = None
     selection: str | None = static(default=None)
     num_directions: int = static(default=8)
     density: Density | None = static(default=None)
@@ -208,7 +206,7 @@ class FittedRouth(Record):
         return StepSettings(self.selection, self.num_directions, turn_polygon=self.turn_polygon)
 
 
-def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> FittedRouth:
+def fitted_law(terms: ContactTerms, v: jax.Array, law: PyTree) -> FittedRouth:
     """Fit the law to these contacts, without a check that their modes can be enumerated.
 
     Raises:

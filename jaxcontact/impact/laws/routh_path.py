@@ -8,7 +8,7 @@ modes of the next piece. A member of the family of Liu, Zhao & Brogliato (2008);
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,9 @@ from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 
 class RouthPathInfo(ImpactInfo):
     """Info that `routh_path` returns with v_plus; after its end the path repeats its last row.
@@ -47,16 +50,16 @@ class RouthPathInfo(ImpactInfo):
     path_impulse: jax.Array
 
 
-@checked(v="nv", max_events=check_rows, restitution=(" | nc", check_number))
+@checked(max_events=check_rows, restitution=check_number)
 def routh_path(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     rates: jax.Array,
     *,
     max_events: int = 100,
     until: jax.Array | None = None,
-    restitution: Any = None,
-) -> tuple[jax.Array, RouthPathInfo]:
+    restitution: float | Float[jax.Array, ""] | Float[jax.Array, " nc"] | None = None,
+) -> tuple[Float[jax.Array, " nv"], RouthPathInfo]:
     """Follow the planar impact inclusion exactly, with the given relative rates of normal impulse.
 
     dv/ds = M^-1 J^T lam, Halm & Posa, eq (39): an approaching contact i accumulates normal impulse at
@@ -154,7 +157,7 @@ def _routh_path(
     until: jax.Array,
     max_events: int,
     restitution: jax.Array | None,
-) -> tuple[jax.Array, RouthPathInfo]:
+) -> tuple[Float[jax.Array, " nv"], RouthPathInfo]:
     v_in, dtype = v, v.dtype
     terms, v, status = inputs.prepare(terms, v)
     bad = ~jnp.all(jnp.isfinite(rates)) | jnp.any(rates < 0)

@@ -8,7 +8,7 @@ So a lane is solved with its active contacts only, and its loop ends after its l
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +75,7 @@ def resolve_touching(settings: TouchingSettings, question: ImpactQuestion) -> Re
 
     @ask.def_vmap
     @all_digits
-    def _(size: int, batched: Any, terms: ContactTerms, rest: PyTree) -> tuple[PyTree, PyTree]:
+    def _(size: int, batched: PyTree, terms: ContactTerms, rest: PyTree) -> tuple[PyTree, PyTree]:
         alike = not any(jax.tree.leaves(batched[0]))  # one table of contact modes serves all lanes
         solve = _all if alike else _by_contacts
         axes = jax.tree.map(lambda has: 0 if has else None, batched)

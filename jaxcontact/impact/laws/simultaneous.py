@@ -6,16 +6,16 @@ Entries `newton` and `poisson`; docs/methods/restitution.md has the equations, a
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_number, check_sides
+from jaxcontact.arguments import check_corner, check_number, check_sides
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
-from jaxcontact.impact.laws.circular_cone import settle
+from jaxcontact.impact.laws.circular_cone import settle, settle_one_sided
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
@@ -25,14 +25,23 @@ from jaxcontact.impact.laws.contact_space import (
     residual_limit,
 )
 from jaxcontact.precision import jit
+from jaxcontact.solvers.contact_directions import border_size, negative_part
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-@checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides)
+
+@checked(restitution=check_number, num_directions=check_sides, corner=check_corner)
 def newton(
-    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int | None = None
-) -> tuple[jax.Array, ImpactInfo]:
+    terms: ContactTerms,
+    v: Float[jax.Array, " nv"],
+    *,
+    restitution: float | Float[jax.Array, ""] | Float[jax.Array, " nc"],
+    num_directions: int | None = None,
+    corner: str = "smooth",
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve all contacts at once by Newton's law: speeds of separation are e times those of approach.
 
     Moreau's generalised law (1988): 0 <= lam_n perp J_n v_plus + e min(J_n v, 0) >= 0, with Coulomb friction
@@ -43,6 +52,7 @@ def newton(
         v: (nv,) velocity before the impact.
         restitution: e in 0..1, a number or (nc,); 0 is `anitescu_potra`.
         num_directions: None for the circular friction cone, or its sides; see `anitescu_potra`.
+        corner: as `anitescu_potra`.
 
     Returns:
         v_plus (nv,) and ImpactInfo.
@@ -54,31 +64,35 @@ def newton(
         paradox); STALLED or RAY if the law has no solution, as when friction drives a contact in; as
         `anitescu_potra`; inside jit INVALID for e outside 0..1.
 
-    Derivative: as `anitescu_potra`, also by e. Of min(J_n v, 0) at 0 that of rest.
+    Derivative: as `anitescu_potra`, also by e. Of min(J_n v, 0) at 0 that of rest, or one-sided.
     """
     inputs.check(terms, v)
     check_restitution(terms, restitution)
-    return _newton(terms, v, jnp.asarray(restitution, v.dtype), num_directions)
+    return _newton(terms, v, jnp.asarray(restitution, v.dtype), num_directions, corner)
 
 
-@checked(v="nv", restitution=(" | nc", check_number), num_directions=check_sides)
+@checked(restitution=check_number, num_directions=check_sides)
 def poisson(
-    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int | None = None
-) -> tuple[jax.Array, ImpactInfo]:
+    terms: ContactTerms,
+    v: Float[jax.Array, " nv"],
+    *,
+    restitution: float | Float[jax.Array, ""] | Float[jax.Array, " nc"],
+    num_directions: int | None = None,
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve all contacts at once by Poisson's law: expansion gives e times the impulse of compression.
 
     Anitescu & Potra (1997), section 5; Pfeiffer & Glocker (1996): compression is `anitescu_potra`. Expansion
     begins with its velocity: lam_n >= e lam_n of compression, more only if a contact would else approach,
     0 <= lam_n - e lam_n' perp J_n v_plus >= 0, with Coulomb friction by lam_n on J_t v_plus.
 
-    Args, Returns, Raises, Status, Derivative: as `newton`; `info.impulse` is the sum of both.
+    Args, Returns, Raises, Status, Derivative: as `newton`, without `corner`; `info.impulse` is their sum.
     """
     inputs.check(terms, v)
     check_restitution(terms, restitution)
     return _poisson(terms, v, jnp.asarray(restitution, v.dtype), num_directions)
 
 
-def check_restitution(terms: ContactTerms, restitution: Any) -> None:
+def check_restitution(terms: ContactTerms, restitution: float | jax.Array) -> None:
     """Raise ValueError for coefficients of another shape than () or (nc,), or known ones outside 0..1."""
     nc = jnp.shape(terms.phi)[0]
     if np.shape(restitution) not in ((), (nc,)):
@@ -101,22 +115,31 @@ def _prepare(
     return terms, v, e, status | flag(~valid, Status.INVALID)
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jit, static_argnums=(3, 4))
 def _newton(
-    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None
-) -> tuple[jax.Array, ImpactInfo]:
+    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None, corner: str
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, e, bad = _prepare(terms, v, restitution)
-    rate = terms.J_n @ v
-    space = contact_space(terms, e * jnp.where(rate < 0, rate, 0.0))
-    v_plus, impulse, worst, status = settle(space, v, num_directions)
+    rate, one_sided = terms.J_n @ v, corner == "one_sided"
+    approach = (
+        negative_part(rate, _at_border(terms, rate, v)) if one_sided else jnp.where(rate < 0, rate, 0.0)
+    )
+    space = contact_space(terms, e * approach)
+    v_plus, impulse, worst, status = (settle_one_sided if one_sided else settle)(space, v, num_directions)
     return _answer(terms, space, (v_in, v, v_plus), impulse, (bad | status, bad, worst))
+
+
+def _at_border(terms: ContactTerms, rate: jax.Array, v: jax.Array) -> jax.Array:
+    """Decide which contacts (nc,) neither approach nor separate; see `border_size`."""
+    unit = contact_space(terms).scale[:: 1 + terms.J_t.shape[1]]
+    return jnp.abs(unit * rate) <= border_size(v.dtype, mass_norm(terms.M, v))
 
 
 @functools.partial(jit, static_argnums=3)
 def _poisson(
     terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, e, bad = _prepare(terms, v, restitution)
     space = contact_space(terms)
@@ -143,7 +166,7 @@ def _answer(
     velocities: tuple[jax.Array, jax.Array, jax.Array],
     impulse: jax.Array,
     account: tuple[jax.Array, jax.Array, jax.Array],
-) -> tuple[jax.Array, ImpactInfo]:
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Return v_plus, unchanged v for bad numbers, and the info with its ENERGY bit."""
     v_in, v, v_plus = velocities
     status, bad, worst = account

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 MISS_CONFIDENCE = 0.95  # of the bound of the share of steps that miss an outcome
 
 
-def binomial_upper(failures: Any, trials: int, confidence: float) -> np.ndarray:
+def binomial_upper(failures: np.ndarray | int, trials: int, confidence: float) -> np.ndarray:
     """Compute Clopper and Pearson's upper confidence bound on a probability, from `failures` of `trials`."""
     from scipy.special import betaincinv  # imported late because its import is slow
 
@@ -23,6 +21,6 @@ def bound_misses(missed: int, searched: int) -> float | None:
     return float(binomial_upper(missed, searched, MISS_CONFIDENCE)) if searched else None
 
 
-def binomial_lower(failures: Any, trials: int, confidence: float) -> np.ndarray:
+def binomial_lower(failures: np.ndarray | int, trials: int, confidence: float) -> np.ndarray:
     """Compute Clopper and Pearson's lower confidence bound on a probability."""
     return 1.0 - binomial_upper(trials - np.asarray(failures), trials, confidence)

@@ -7,12 +7,12 @@ known modes do not cover; entry `ByModes`.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching import all_cores, platforms
 from jaxcontact.impact.laws.contact_enumeration import mode_table
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions, mass_norm
@@ -66,7 +66,7 @@ class ByModes:
         self.pieces: mode_tree.Leaves | mode_filter.Sieve | None = None
         if self.table.regular.shape[0] > FEW:
             if self.space.num_tangents == 1:
-                pieces: Any = mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
+                pieces: PyTree = mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
             else:
                 pieces = self.memory.sieve_of_all()
             self.pieces = jax.tree.map(jnp.asarray, pieces)
@@ -157,22 +157,22 @@ class ByModes:
 
     def _nothing_begun(self, n: int) -> Begun:
         rows, dtype = self.space.delassus.shape[0], self.space.delassus.dtype
-        arrays: Any = (np.zeros((rows, n), dtype), np.zeros(n, np.int32), np.zeros(n, dtype))
+        arrays: PyTree = (np.zeros((rows, n), dtype), np.zeros(n, np.int32), np.zeros(n, dtype))
         return Begun(impulse=arrays[0], num_iters=arrays[1], residual=arrays[2])
 
 
-def _put(results: Any, at: np.ndarray, again: Any, begun: Begun | None = None) -> None:
+def _put(results: PyTree, at: np.ndarray, again: PyTree, begun: Begun | None = None) -> None:
     """Store later results of some samples; of a path only the rows after the steps done before."""
     for name in ("impulse", "num_iters", "residual", "missed", "collides"):
         getattr(results, name)[..., at] = getattr(again, name)
     if results.path is not None:
-        new: Any = True
+        new: PyTree = True
         if begun is not None:
             new = np.arange(results.path.shape[0])[:, None, None] > begun.num_iters
         results.path[..., at] = np.where(new, again.path, results.path[..., at])
 
 
-def _begun(results: Any, lost: np.ndarray) -> Begun:
+def _begun(results: PyTree, lost: np.ndarray) -> Begun:
     chosen = (results.impulse, results.num_iters, results.residual)
     impulse, num_iters, residual = (array[..., lost] for array in chosen)
     return Begun(impulse=impulse, num_iters=num_iters, residual=residual)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_enumeration import enumerable
 from jaxcontact.impact.laws.contact_space import ImpactInfo, residual_limit
@@ -102,13 +102,19 @@ class BySteps:
         return info
 
     def _resolve_batch(
-        self, terms: ContactTerms, start: jax.Array, orders: ImpactDraws, e: Any, count: int, checked: int
-    ) -> Any:
+        self,
+        terms: ContactTerms,
+        start: jax.Array,
+        orders: ImpactDraws,
+        e: float | jax.Array,
+        count: int,
+        checked: int,
+    ) -> PyTree:
         """Resolve the first `count` samples by machine code, if offered; by XLA what that cannot solve.
 
         Return also (count, 2) how many steps of each are searched further, and how many miss an outcome.
         """
-        part: Any = None
+        part: PyTree = None
         searched = np.zeros((count, 2), np.int32)
         if self.on_host is not None:
             *part, numbers = self.on_host.resolve(orders, count, self.keep_path, checked)
@@ -117,7 +123,7 @@ class BySteps:
             if is_solved.all():
                 return *part, searched
         if self.keep_path:
-            by_xla: Any = routh.resolve_many(terms, start, orders, self.law.steps, True, e)
+            by_xla: PyTree = routh.resolve_many(terms, start, orders, self.law.steps, True, e)
         else:
             by_xla = routh.resolve_until_all_end(terms, start, orders, self.law.steps, e)
         by_xla = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], by_xla)

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import checked
 from jaxcontact.impact.sampling.chunks import Chunk, ImpactSamples
 from jaxcontact.impact.sampling.stream import Stream
@@ -59,7 +60,7 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
     if not store.entries:
         raise ValueError(f"{folder}: no chunk is finished yet")
     settings = {name: manifest[name] for name in ("complete", "independent")}
-    v_minus: Any = np.array(manifest["v"], manifest["dtype"])
+    v_minus: np.ndarray = np.array(manifest["v"], manifest["dtype"])
     return ImpactSamples(v_minus=v_minus, **settings, **store.mapped())  # type: ignore[arg-type]
 
 
@@ -68,7 +69,7 @@ def describe(
 ) -> dict[str, Any]:
     """Describe the run: equal descriptions yield the same bits on one kind of machine."""
     names = ("M", "J_n", "J_t", "phi", "mu", "active")
-    draws: Any = seed
+    draws: PyTree = seed
     if isinstance(seed, jax.Array):
         draws = [str(jax.random.key_impl(seed)), *np.asarray(jax.random.key_data(seed)).ravel().tolist()]
     described = {

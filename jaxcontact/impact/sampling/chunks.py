@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.impact.sampling.binomial_bounds import bound_misses
 
 
@@ -85,7 +85,7 @@ class Chunk(NamedTuple):
 
     begin: int
     end: int
-    samples: Any
+    samples: PyTree
     facts: np.ndarray
 
 

@@ -7,7 +7,6 @@ entry `shaped`.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +47,9 @@ class Shaped(Record):
         values = np.asarray(_looked_at(self.density, self.num_contacts))
         return hashlib.sha256(values.tobytes()).hexdigest()[:16]
 
-    def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
+    def uniform(
+        self, index: jax.Array, start: int | jax.Array, count: int, dtype: jax.typing.DTypeLike = float
+    ) -> jax.Array:
         """Compute coordinates as the draws do, for whole steps: start and count are multiples of nc + 1."""
         drawn = self.draws.uniform(index, start, count, dtype)
         rows = self.num_contacts

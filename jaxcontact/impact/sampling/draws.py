@@ -48,7 +48,9 @@ class Sobol(Record):
         rng = np.random.default_rng([number, *np.asarray(self.shift).tolist()])
         return _scrambled(np.asarray(self.directions), rng)
 
-    def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
+    def uniform(
+        self, index: jax.Array, start: int | jax.Array, count: int, dtype: jax.typing.DTypeLike = float
+    ) -> jax.Array:
         """Compute coordinates start, ..., start + count - 1 of the points numbered `index`.
 
         Point i is x_j = shift_j XOR_c b_c directions_jc with b the bits of i + 1: the zero point of
@@ -126,7 +128,9 @@ class Iid(Record):
             return self
         return Iid(key=jax.random.fold_in(jax.random.fold_in(self.key, PERIOD - 1), number))
 
-    def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
+    def uniform(
+        self, index: jax.Array, start: int | jax.Array, count: int, dtype: jax.typing.DTypeLike = float
+    ) -> jax.Array:
         """Compute coordinates start, ..., start + count - 1 of the samples numbered `index`.
 
         Coordinate j of sample i is the first word of fold_in(fold_in(key, i), j): one block of the
@@ -219,7 +223,7 @@ def _unit(word: jax.Array, dtype: np.dtype) -> jax.Array:
     return ((word >> (_BITS - bits)).astype(dtype) + 0.5) * 2.0**-bits
 
 
-def _integer(name: str, value: Any, minimum: int) -> int:
+def _integer(name: str, value: object, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected an integer, got {value!r} of type {type(value).__name__}")
     if value < minimum:
@@ -227,7 +231,9 @@ def _integer(name: str, value: Any, minimum: int) -> int:
     return int(value)
 
 
-def _checked(index: Any, start: Any, count: Any, dtype: Any) -> tuple[Any, Any, int, np.dtype]:
+def _checked(
+    index: Any, start: Any, count: Any, dtype: jax.typing.DTypeLike
+) -> tuple[Any, Any, int, np.dtype]:
     dtype = jax.dtypes.canonicalize_dtype(dtype)  # float64 means float32 if x64 is off
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"dtype: expected a floating dtype, got {dtype}")

@@ -11,12 +11,13 @@ import functools
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.reduction import Reduction, check_reduce, folder
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
@@ -33,6 +34,9 @@ from jaxcontact.impact.sampling.density import shaped
 from jaxcontact.impact.sampling.draws import Iid, sobol
 from jaxcontact.impact.sampling.stream import PIECE, Stream
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 CHECKPOINT_CHUNK = 2**16  # samples; each chunk waits for the disk once
 LARGE_OUTPUT = 4e9  # bytes of output above which a run warns first about its memory
@@ -63,23 +67,23 @@ def sample(
     num_samples: int,
     seed: Seed = 0,
     keep_path: bool = False,
-    reduce: Callable[[Any, ImpactSamples], Reduced] | Reduction,
+    reduce: Callable[[PyTree, ImpactSamples], Reduced] | Reduction,
     run: Run = ...,
 ) -> Reduced: ...
 
 
-@checked(v="nv", num_samples=check_count)
+@checked(num_samples=check_count)
 def sample(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
     *,
     num_samples: int,
     seed: Seed = 0,
     keep_path: bool = False,
-    reduce: Callable[[Any, ImpactSamples], Any] | Reduction | None = None,
+    reduce: Callable[[PyTree, ImpactSamples], PyTree] | Reduction | None = None,
     run: Run = DEFAULT_RUN,
-) -> Any:
+) -> PyTree:
     """Draw outcomes of a simultaneous impact over random impulse orders (Halm & Posa, Algorithm 1).
 
     Every step draws a largest normal impulse per contact, uniform in (0, impulse_step) unless the law has a
@@ -151,7 +155,13 @@ def sample(
 
 
 def _check_call(
-    terms: ContactTerms, v: jax.Array, law: Routh, num_samples: int, reduce: Any, run: Run, num_processes: int
+    terms: ContactTerms,
+    v: jax.Array,
+    law: Routh,
+    num_samples: int,
+    reduce: Callable[[PyTree, ImpactSamples], PyTree] | Reduction | None,
+    run: Run,
+    num_processes: int,
 ) -> None:
     """Raise TypeError or ValueError if an argument of `sample` is of another type or out of range."""
     inputs.check(terms, v)

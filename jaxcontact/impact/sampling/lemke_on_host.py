@@ -63,11 +63,13 @@ class LemkeOnHost:
             slowest=np.where(space.active, slowest, np.inf),
             mu=space.mu,
             facets=cone_facets(directions),
+            response=space.response,
+            v=np.array(v),
         )
 
     def resolve(
         self, draws: ImpactDraws, count: int, keeps_path: bool, num_checked: int = 0
-    ) -> tuple[np.ndarray, ImpactInfo, Any, np.ndarray]:
+    ) -> tuple[np.ndarray, ImpactInfo, np.ndarray | None, np.ndarray]:
         """Resolve the first `count` samples, as `routh.resolve_many`; one not solved has a large residual.
 
         Some steps of the first `num_checked` samples are searched `FURTHER`; return last, (2, count), how
@@ -89,12 +91,12 @@ class LemkeOnHost:
             now = slice(begin, min(begin + ROUND, limit))
             covers = np.array(_covers(pick[:, now], *sizes))[:count]
             tries = self.tries, FURTHER if num_checked else 0, num_checked
-            orders = caps[:, now].copy(), covers, picks[:, now].copy(), tries
-            self.code.solve_steps(self.problem, self.space.response, self.v, square, *orders, samples, paths)
+            orders = caps[:, now].copy(), covers, picks[:, now].copy()
+            self.code.solve_steps(self.problem, square, orders, tries, samples, paths)
             if np.all(states != self.code.RUNNING):
                 break
         v_plus = np.empty((count, nv))
-        self.code.solve_ends(self.space.response, self.space.mass, self.v, totals, v_plus, squares)
+        self.code.solve_ends(self.problem, self.space.mass, totals, v_plus, squares)
         fields: Any = {
             "status": np.zeros(count, np.uint32),
             "residual": np.where(states == self.code.ENDED, residuals, np.inf),

@@ -7,11 +7,12 @@ memory, the samples themselves (`fill`). The kernel has no collectives: one devi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
+
+from jaxcontact._pytree import PyTree
 
 SLAB = 2**16  # samples of each process per exchange; bounds the memory of the exchange
 
@@ -50,6 +51,6 @@ def fill(arrays: Sequence[np.ndarray], rows: Sequence[Sequence[tuple[int, int]]]
                 sent = np.zeros((SLAB, *array.shape[1:]), array.dtype)
                 mine = array[slice(*slabs[process])]
                 sent[: len(mine)] = mine
-                received: Any = multihost_utils.process_allgather(sent)
+                received: PyTree = multihost_utils.process_allgather(sent)
                 for (begin, end), part in zip(slabs, received, strict=True):
                     array[begin:end] = part[: max(0, end - begin)]

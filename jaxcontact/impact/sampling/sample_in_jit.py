@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_count
 from jaxcontact.batching import platforms
@@ -48,13 +49,16 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 _GROUP = 8  # lanes: the size of a tile is a multiple of it, see `mode_filter.any_lane`
 
 
-@checked(v="nv", num_samples=check_count, max_contacts=check_count)
+@checked(num_samples=check_count, max_contacts=check_count)
 def sample_in_jit(
     terms: ContactTerms,
-    v: jax.Array,
+    v: Float[jax.Array, " nv"],
     law: Routh,
     key: jax.Array,
     *,
@@ -164,13 +168,13 @@ def _by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, Impac
     return routh.resolve_many(terms, start, draws, law.steps, False, law.restitution)[:2]
 
 
-def _misfit(data: tuple[_Data, jax.Array], at: Any) -> Any:
+def _misfit(data: tuple[_Data, jax.Array], at: PyTree) -> PyTree:
     """Compute outcomes and impulses minus those of repeated steps, which determine the derivative."""
     v_plus, info = _by_steps(*data)
     return at[0] - v_plus, at[1] - info.impulse
 
 
-def _unchanged(data: Any, at: Any, rhs: Any) -> Any:
+def _unchanged(data: PyTree, at: PyTree, rhs: PyTree) -> PyTree:
     return rhs
 
 
@@ -236,7 +240,7 @@ def _lanes(
     return lanes, ~jnp.any(table.unresolved)
 
 
-def _worlds(run: Callable[..., Any], *arguments: Any) -> Any:
+def _worlds(run: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
     """Run many impacts: on a CPU one after the other, so that tiles stay in its cache, else together."""
     return platforms.choose(
         *arguments, cpu=lambda *worlds: lax.map(lambda world: run(*world), worlds), other=jax.vmap(run)

@@ -8,14 +8,14 @@ order, and draws depend on the sample number alone: a sample has the same bits i
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.batching import all_cores
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws import energetic_restitution
@@ -366,7 +366,7 @@ def first_places(draws: Sobol | Iid | Shaped, indices: jax.Array, num_contacts: 
 
 
 def _make_empty_results(
-    table: contact_modes.ModeMaps, n: int, settings: LaneSettings, dtype: Any
+    table: contact_modes.ModeMaps, n: int, settings: LaneSettings, dtype: jax.typing.DTypeLike
 ) -> LaneResults:
     """Make empty results of n samples."""
     max_steps = settings.max_steps
@@ -384,7 +384,7 @@ def _make_empty_results(
     )
 
 
-def lane_status(results: LaneResults) -> Any:
+def lane_status(results: LaneResults) -> PyTree:
     """Compute the status bits (n,) uint32 of the samples, in NumPy."""
     residual = np.asarray(results.residual)
     stalled = np.where(residual <= residual_limit(residual.dtype), 0, int(Status.STALLED))

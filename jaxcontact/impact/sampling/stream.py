@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.batching import all_cores
 from jaxcontact.batching.remote_blocks import RemoteQueue, remote_queue
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
@@ -62,12 +63,14 @@ class Stream:
         keep_path: bool = False,
         places: tuple[np.ndarray, int] | None = None,
         run: Run = DEFAULT_RUN,
-        part: Callable[[ImpactSamples], Any] | None = None,
+        part: Callable[[ImpactSamples], PyTree] | None = None,
     ) -> None:
         self.terms, self.v, self.draws, self.law = terms, v, draws, law
         self.keep_path, self.places, self.run, self.part = keep_path, places, run, part
         self.devices = list(jax.local_devices() if run.devices is None else run.devices)
-        self.compiled: set[Any] = set()  # sizes of `VisitedModes` for which the kernel has been compiled
+        self.compiled: set[tuple[int, ...] | None] = (
+            set()
+        )  # sizes of `VisitedModes` for which the kernel has been compiled
         self.collides = bool(jnp.any(colliding(terms, v, v)))
         by_steps = law.selection == "lemke" or law.turn_polygon or searches_steps(terms, v, law, self.devices)
         self.enumerates = self.collides and not by_steps
@@ -289,20 +292,20 @@ def make_chunk_source(
     law: FittedRouth,
     keep_path: bool,
     places: tuple[np.ndarray, int] | None,
-    part: Callable[[ImpactSamples], Any] | None,
+    part: Callable[[ImpactSamples], PyTree] | None,
 ) -> Callable[[int, int, Knowledge | None], Chunk]:
     """Make the function of a worker that computes the chunk begin, ..., end - 1 with some knowledge."""
     return _ChunkSource(Stream(terms, v, draws, law, keep_path=keep_path, places=places, part=part))
 
 
 def _physical(
-    terms: ContactTerms, space: ContactSpace, v: jax.Array, results: Any, complete: bool
+    terms: ContactTerms, space: ContactSpace, v: jax.Array, results: PyTree, complete: bool
 ) -> ImpactSamples:
     """Convert results to physical units, samples first, elementwise in NumPy: same bits for any number."""
     response, scale, start = (np.asarray(a) for a in (space.response, space.scale, v))
     nc, nt = terms.J_t.shape[:2]
 
-    def velocities(impulse: Any) -> Any:
+    def velocities(impulse: PyTree) -> PyTree:
         total = np.broadcast_to(start, (*impulse.shape[1:], start.size)).copy()
         for row in range(impulse.shape[0]):
             total += impulse[row][..., None] * response[:, row]
@@ -314,8 +317,8 @@ def _physical(
     for i in range(start.size):
         for j in range(start.size):
             energy += mass[i, j] * v_plus[:, i] * v_plus[:, j]
-    none_searched: Any = np.zeros(v_plus.shape[0], np.int32)
-    path: Any = None
+    none_searched: PyTree = np.zeros(v_plus.shape[0], np.int32)
+    path: PyTree = None
     if results.path is not None:
         through = velocities(np.moveaxis(results.path, 1, 0))  # (N + 1, n, nv)
         rows = np.minimum(np.arange(through.shape[0])[:, None], results.num_iters[None, :])

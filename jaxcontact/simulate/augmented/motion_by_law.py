@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.replay_rule import differentiate_by_replay
 from jaxcontact.arguments import check_array, check_number, check_positive, check_rows
 from jaxcontact.front_door import POSITIVE, checked
-from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, law_as_pytree
 from jaxcontact.mechanics.system import Model, State, System, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import all_digits, jit, warn_if_single
@@ -52,12 +52,12 @@ DEFAULT_LAW = AnitescuPotra()
 def augmented_motion(
     model: Model,
     state: State,
-    law: Any = DEFAULT_LAW,
+    law: Law = DEFAULT_LAW,
     *,
-    length: Any,
+    length: float | jax.Array,
     key: jax.Array | None = None,
     max_pieces: int = 256,
-    rtol: Any = 1e-10,
+    rtol: float | jax.Array = 1e-10,
 ) -> tuple[AugmentedPath, AugmentedInfo]:
     """Move over s, time plus accumulated normal impulse (Halm & Posa, Section 4), in the plane or in space.
 

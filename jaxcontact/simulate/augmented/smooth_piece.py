@@ -56,7 +56,7 @@ class SmoothMotion(NamedTuple):
     longest: jax.Array
 
 
-class Piece(NamedTuple):
+class SmoothPiece(NamedTuple):
     """A piece and its end.
 
     Attributes:
@@ -91,7 +91,9 @@ class _Trial(NamedTuple):
     force: jax.Array
 
 
-def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: ode.DormandPrince) -> Piece:
+def smooth_piece(
+    model: Model, smooth: SmoothMotion, step: jax.Array, solver: ode.DormandPrince
+) -> SmoothPiece:
     """Make one step of Dormand & Prince in the given modes, or its part before the first event."""
     start = smooth.state
     nq, nv, dtype = start.q.shape[0], start.v.shape[0], start.q.dtype
@@ -149,7 +151,7 @@ def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: od
     ending = end.searching & (jnp.arange(nc) == worst // 3)
     over = end.searching & (worst == 3 * nc)
     state = _settled(model, state_of(start.t + end.h, end.y), smooth.codes)
-    return Piece(
+    return SmoothPiece(
         state=state,
         s=jnp.where(over | (end.y[-1] >= smooth.length * (1.0 - 8.0 * eps)), smooth.length, end.y[-1]),
         force=end.force.reshape(nc, 2),

@@ -36,6 +36,7 @@ class EventPieces(NamedTuple):
     participants: jax.Array  # (nc,) bool, contacts that took part in an impact or in a chatter
     dead: jax.Array  # bool, whether an impact of a chatter was made inelastic
     breaks: jax.Array  # bool, whether it is the first that was
+    jumps: jax.Array  # bool, whether its end depends on the order of contacts that land together
     turns: jax.Array  # pairs of impacts that were left out, inf for all of them
     push: jax.Array  # (nc, dim) impulses of a jam, N s
     impulse: jax.Array  # (nc, dim) impulses of all but a SKIP, N s
@@ -87,6 +88,7 @@ def no_piece(nc: int, dim: int, state: State) -> EventPieces:
         participants=none,
         dead=jnp.array(False),
         breaks=jnp.array(False),
+        jumps=jnp.array(False),
         turns=jnp.zeros((), dtype),
         push=jnp.zeros((nc, dim), dtype),
         impulse=jnp.zeros((nc, dim), dtype),

@@ -27,7 +27,7 @@ SAMPLES = 4  # equal parts of a step; events are looked for at their ends
 INNER = tuple(k / SAMPLES for k in range(1, SAMPLES))
 
 
-class Found(NamedTuple):
+class FoundStretch(NamedTuple):
     """A stretch.
 
     Attributes:
@@ -83,7 +83,7 @@ class EventFilter(NamedTuple):
 def first_event(
     system: System, motion: StretchMotion, state: State, y0: jax.Array, remaining: jax.Array,
     solver: ode.DormandPrince, no_events: EventFilter,
-) -> Found:  # fmt: skip
+) -> FoundStretch:  # fmt: skip
     """Make one step along a stretch, no longer than its error allows, or its part before the first event.
 
     Args:
@@ -141,7 +141,7 @@ def first_event(
     converged = (end.done | event) & jnp.isfinite(end.h)  # an event that round-off hides is found well enough
     unloads = event & ~gaps & (end.load > depth[:, 0]) & (jnp.abs(end.last[:, 0]) <= depth[:, 0])
     participants = first_one.reshape(nc, 2) & event
-    return Found(end.h, end.y, end.friction, end.along, event, participants, unloads, converged)
+    return FoundStretch(end.h, end.y, end.friction, end.along, event, participants, unloads, converged)
 
 
 class _Samples(NamedTuple):

@@ -6,11 +6,12 @@ Entries: `contacts_at`, `impact`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import small_dense
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
@@ -59,8 +60,8 @@ class Blow(NamedTuple):
 
 
 def impact(
-    terms: ContactTerms, carry: Carry, law: Any, key: Any, near: jax.Array, dead: jax.Array, wanted: Any,
-    solution: jax.Array | None = None,
+    terms: ContactTerms, carry: Carry, law: PyTree, key: jax.Array | None, near: jax.Array, dead: jax.Array,
+    wanted: PyTree, solution: jax.Array | None = None,
 ) -> Blow:  # fmt: skip
     """Compute the impact of the contacts `near` by the law, or by that of pressing contacts if `dead`.
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.algebra.replay_rule import End, differentiate_by_replay
+from jaxcontact.algebra.replay_rule import PieceEnd, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.events.accumulation import ahead
 from jaxcontact.simulate.events.event_log import (
@@ -32,8 +32,9 @@ from jaxcontact.simulate.events.event_log import (
     EventPieces,
     StepInputs,
 )
-from jaxcontact.simulate.events.pieces import behind_chatter, behind_impact, impact
+from jaxcontact.simulate.events.pieces import behind_chatter, behind_impact, classify, impact
 from jaxcontact.simulate.events.stretch import StretchMotion, parts, settled, start_vector, step
+from jaxcontact.simulate.events.tied_landings import Tie, land_together
 from jaxcontact.simulate.events.time_step import EventRun, run
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.variational.contact_state import arrive, terms_at
@@ -47,34 +48,34 @@ BRANCH[[WHOLE, PART, EVENT]], BRANCH[[IMPACT, JAM, SKIP]] = 1, [2, 3, 4]
 
 
 def event_step(
-    system: System, max_events: int, inputs: StepInputs, memory: EventMemory
+    system: System, max_events: int, inputs: StepInputs, memory: EventMemory, corner: str = "smooth"
 ) -> tuple[State, EventMemory, StepperInfo]:
     """Make a step; return the state after it, the new memory, and its info.
 
     Derivative: that of `repeated`.
     """
-    result: tuple[State, EventMemory, StepperInfo] = _paired(system, max_events)(inputs, memory)
+    result: tuple[State, EventMemory, StepperInfo] = _paired(system, max_events, corner)(inputs, memory)
     return result
 
 
 @functools.lru_cache(maxsize=64)
-def _paired(system: System, max_events: int) -> Callable[..., PyTree]:
+def _paired(system: System, max_events: int, corner: str) -> Callable[..., PyTree]:
     def search(inputs: StepInputs, memory: EventMemory) -> tuple[PyTree, EventRun]:
-        found = run(system, max_events, inputs, memory)
+        found = run(system, max_events, inputs, memory, corner)
         return found[:3], found
 
-    return differentiate_by_replay(search, functools.partial(repeated, system))
+    return differentiate_by_replay(search, functools.partial(repeated, system, corner))
 
 
 def repeated(
-    system: System, inputs: StepInputs, memory: EventMemory, found: EventRun
+    system: System, corner: str, inputs: StepInputs, memory: EventMemory, found: EventRun
 ) -> tuple[State, EventMemory, StepperInfo]:
     """Repeat the step that `run` found, with the same values and a derivative.
 
     Derivative: first order, forward and reverse, by all of `inputs` but `rtol`, and by the impacts
         in memory.
     """
-    end, states, blows, pushed = repeat_pieces(system, inputs, memory, found.pieces)
+    end, states, blows, pushed = repeat_pieces(system, inputs, memory, found.pieces, corner)
     kind, v = found.pieces.kind, states.v
     (at,) = jnp.nonzero(kind >= IMPACT, size=kind.shape[0], fill_value=kind.shape[0])
     records = {"t": states.t[1:], "v_minus": v[:-1], "v_plus": v[1:], "impulse": blows[:, :, 0]}
@@ -89,13 +90,13 @@ def repeated(
 
 
 def repeat_pieces(
-    system: System, inputs: StepInputs, memory: EventMemory, pieces: EventPieces
+    system: System, inputs: StepInputs, memory: EventMemory, pieces: EventPieces, corner: str = "smooth"
 ) -> tuple[Carry, State, jax.Array, jax.Array]:
     """Repeat pieces (K, ...); return the end, states (K + 1) between them, impulses of impacts and of moves.
 
     Both impulses are (K, nc, dim), N s. A derivative is that of `repeated`.
     """
-    branches = _branches(system, pieces.rests.shape[1] > 0)
+    branches = _branches(system, pieces.rests.shape[1] > 0, corner)
 
     def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[PyTree, PyTree]:
         carry, rests = start
@@ -126,12 +127,13 @@ class _Branches(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _branches(system: System, has_contacts: bool) -> _Branches:
+def _branches(system: System, has_contacts: bool, corner: str) -> _Branches:
     move = functools.partial(_move, system)
     kinds = [_read_nothing, differentiate_by_replay(_read_move, move, has_end=True)]
     if has_contacts:
+        collide = _collide if corner == "smooth" else functools.partial(_collide_in_turn, system)
         kinds += [
-            differentiate_by_replay(_read_impact, _collide),
+            differentiate_by_replay(_read_impact, collide),
             differentiate_by_replay(_read_impact, _jam),
             differentiate_by_replay(_read_chatter, functools.partial(_skip, system)),
         ]
@@ -190,6 +192,27 @@ def _collide(
     return after, blow.impulse, jnp.zeros_like(piece.push)
 
 
+def _collide_in_turn(
+    system: System,
+    inputs: StepInputs,
+    key: jax.Array | None,
+    carry: Carry,
+    piece: EventPieces,
+    terms: ContactTerms,
+    log: PyTree,
+) -> tuple[PyTree, ...]:
+    """Repeat an impact; if contacts land together, with the one-sided derivative."""
+    tie = Tie(inputs, key, carry, piece.participants, piece.jumps, piece.impulse)
+
+    def together() -> tuple[PyTree, ...]:
+        state, impulse = land_together(system)(tie)
+        after = behind_impact(carry, state.v, piece.participants, piece.breaks)
+        return after._replace(state=state), impulse, jnp.zeros_like(piece.push)
+
+    strikes = classify(*lax.stop_gradient((terms, carry.state))).strikes & piece.participants
+    return lax.cond(jnp.sum(strikes) > 1, together, lambda: _collide(inputs, key, carry, piece, terms, log))
+
+
 def _jam(
     inputs: StepInputs,
     key: jax.Array | None,
@@ -226,7 +249,7 @@ def _move(
     terms: ContactTerms,
     log: PyTree,
     late: jax.Array,
-) -> tuple[tuple[PyTree, ...], End]:
+) -> tuple[tuple[PyTree, ...], PieceEnd]:
     """Repeat a stretch. The log has its length; an event keeps the value that ends the stretch at zero."""
     state, h = carry.state, piece.h + late
     motion = StretchMotion(inputs.params, inputs.controls, piece.modes, inputs.dt)
@@ -235,4 +258,4 @@ def _move(
     value = jnp.sum(jnp.where(piece.value, looks.value[-1], 0.0))
     to_end = jnp.where(piece.kind == WHOLE, inputs.state.t + inputs.dt - state.t, 0.0)
     out = carry._replace(state=end), jnp.zeros_like(piece.push), pushed
-    return out, End(value, piece.kind == EVENT, to_end)
+    return out, PieceEnd(value, piece.kind == EVENT, to_end)

@@ -54,6 +54,7 @@ from jaxcontact.simulate.events.stretch import (
     settled,
     start_vector,
 )
+from jaxcontact.simulate.events.tied_landings import order_matters
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.trajectory import Impacts
 from jaxcontact.solvers import ode
@@ -100,10 +101,13 @@ class _StepContext(NamedTuple):
     t_end: jax.Array
     solver: ode.DormandPrince
     unused: EventPieces
+    corner: str
 
 
-@functools.partial(jit, static_argnums=(0, 1))
-def run(system: System, max_events: int, inputs: StepInputs, memory: EventMemory) -> EventRun:
+@functools.partial(jit, static_argnums=(0, 1, 4))
+def run(
+    system: System, max_events: int, inputs: StepInputs, memory: EventMemory, corner: str = "smooth"
+) -> EventRun:
     """Compute the step with its events at their time; return its end, memory, info and pieces.
 
     Derivative: none; see `repetition`.
@@ -117,7 +121,7 @@ def run(system: System, max_events: int, inputs: StepInputs, memory: EventMemory
     solver = ode.DormandPrince(rtol=rtol, atol=1e-2 * rtol)
     unused = no_piece(nc, dim, state)
     t_end = state.t + inputs.dt
-    context = _StepContext(system, inputs, memory.key, t_end, solver, unused)
+    context = _StepContext(system, inputs, memory.key, t_end, solver, unused, corner)
     begin = _Step(
         carry=Carry(state, memory.chatter, memory.number),
         contacts=start,
@@ -272,10 +276,14 @@ def _impact(
     dead = dense | follows
     blow = impact(c.contacts.terms, c.carry, inputs.law, context.key, near, dead, jnp.any(strikes))
     after = _behind(context, c, blow.v, near, strikes, dead, blow.impulse[:, 0], dead & ~follows)
-    after = after._replace(status=after.status | blow.status | flag(dead, Status.ZENO))
+    jumps = jnp.array(False)
+    if context.corner == "one_sided":
+        ties = dead & (jnp.sum(strikes) > 1)
+        jumps = ties | order_matters(c.contacts, c.carry, inputs.law, context.key, blow.v)
+    status = after.status | blow.status | flag(dead, Status.ZENO) | flag(jumps, Status.JUMP)
     breaks = dead & ~follows
-    return after, context.unused._replace(
-        kind=jnp.int32(IMPACT), participants=near, dead=dead, breaks=breaks, impulse=blow.impulse
+    return after._replace(status=status), context.unused._replace(
+        kind=jnp.int32(IMPACT), participants=near, dead=dead, breaks=breaks, jumps=jumps, impulse=blow.impulse
     )
 
 

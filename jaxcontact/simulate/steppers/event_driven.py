@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_positive, check_rows
+from jaxcontact.arguments import check_corner, check_positive, check_rows
 from jaxcontact.front_door import checked
-from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, law_as_pytree
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import no_chatter
@@ -23,7 +21,7 @@ from jaxcontact.simulate.stepper import StepperInfo, of_contacts
 from jaxcontact.simulate.variational.contact_state import count_rows
 
 
-@checked(rtol=check_positive, max_events=check_rows)
+@checked(rtol=check_positive, max_events=check_rows, corner=check_corner)
 class EventDriven(Record):
     """Motion of order five from event to event, with impacts at their time under any law.
 
@@ -56,6 +54,9 @@ class EventDriven(Record):
             all contacts at once; `jc.stability` proves motion under `jc.impact.Sequential()` if e is zero.
         rtol: error allowed per step of q and v, relative, with 1e-2 of it absolute.
         max_events: largest number of pieces of one step, stretches and impacts together.
+        corner: the derivative where contacts land at one instant. "smooth": that of their impact together.
+            "one_sided": `jax.jvp` is that of the motion in the direction, which lands with one contact after
+            the other; it is not linear in the direction, so reverse mode and second derivatives are refused.
 
     Raises:
         TypeError: a law that is no callable.
@@ -65,16 +66,18 @@ class EventDriven(Record):
         one goes to the end of the step and ignores events; STALLED if no forces continue the motion, or no
         step is small enough; ZENO as above; SIMULTANEOUS for an impact with more than one contact closed;
         ENERGY if an impact gains any; PENETRATION for a step that starts deeper than 1e-6 m; NONFINITE and
-        INVALID for bad numbers, with a state that stays; and the bits of the law.
+        INVALID for bad numbers, with a state that stays; the bits of the law. With `corner="one_sided"` also
+        JUMP, a note, if contacts that land together end elsewhere one after the other: tangents are then NaN.
 
     Derivative: first order, forward and reverse, by state, params, controls, dt and the numbers of the law,
         including that of the times of events and of the end of a chatter. The list of events and the modes of
         contacts between them are piecewise constant.
     """
 
-    impact: Any = AnitescuPotra()
-    rtol: Any = 1e-10
+    impact: Law = AnitescuPotra()
+    rtol: float | jax.Array = 1e-10
     max_events: int = static(default=64)
+    corner: str = static(default="smooth")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
@@ -112,5 +115,5 @@ class EventDriven(Record):
         dt, rtol = jnp.asarray(dt, dtype), jnp.asarray(self.rtol, dtype)
         state = state.replace(t=jnp.asarray(state.t, dtype))
         inputs = StepInputs(model.params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
-        then, memory, info = event_step(model.system, self.max_events, inputs, memory)
+        then, memory, info = event_step(model.system, self.max_events, inputs, memory, self.corner)
         return then, memory, of_contacts(info, model.structure.num_contacts)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance, mass_norm
@@ -72,7 +73,7 @@ class Laws(NamedTuple):
 
     strike: Law
     press: Law
-    key: Any
+    key: jax.Array | None
 
 
 def no_answer(v: jax.Array, impulse: jax.Array) -> Answer:
@@ -103,7 +104,7 @@ def press(
     state: State,
     contacts: tuple[ContactTerms, jax.Array],
     free: FreeStep,
-    allowed: Any,
+    allowed: PyTree,
     dt: jax.Array,
 ) -> tuple[Answer, jax.Array]:
     """Apply the law of contacts that press, over dt, to dry joints and the `allowed` contacts within reach.
@@ -313,11 +314,11 @@ def _first_time(system: System, path: _Path, closes: jax.Array) -> tuple[jax.Arr
     rounding = float(jnp.finfo(zero.dtype).eps)
     enough = rounding * (begin - end)
 
-    def searching(carry: Any) -> jax.Array:
+    def searching(carry: PyTree) -> jax.Array:
         count, _, bracket, _, size = carry
         return (count < SEARCHES) & (size > enough) & (bracket.high - bracket.low > rounding * bracket.high)
 
-    def improve(carry: Any) -> Any:
+    def improve(carry: PyTree) -> Any:
         count, trial, bracket, best, size = carry
         value = smallest(trial)
         better = jnp.abs(value) < size

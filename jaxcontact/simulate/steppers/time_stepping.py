@@ -6,7 +6,7 @@ Page: docs/methods/motion.md.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_rows
 from jaxcontact.front_door import checked
-from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree, pressing_law
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, law_as_pytree, pressing_law
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
 from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix, mass_matrix_at
@@ -96,7 +96,7 @@ class TimeStepping(Record):
         time of the last one.
     """
 
-    impact: Any = AnitescuPotra()
+    impact: Law = AnitescuPotra()
     max_strikes: int = static(default=3)
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ class TimeStepping(Record):
         return then, memory._replace(number=memory.number + 1), info
 
     def _move(
-        self, model: Model, state: State, tau: jax.Array, key: Any, dt: jax.Array
+        self, model: Model, state: State, tau: jax.Array, key: jax.Array | None, dt: jax.Array
     ) -> tuple[State, Answer]:
         """Move a state by dt, without the removal of depth; return it and the account of the laws."""
         deviations, gaps = constraint_values(model, state.q)

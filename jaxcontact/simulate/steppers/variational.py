@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,15 +9,16 @@ from jax import lax
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_fraction, check_not_negative, check_rows
 from jaxcontact.front_door import checked
-from jaxcontact.impact.laws.callable_laws import law_as_pytree
+from jaxcontact.impact.laws.callable_laws import Law, law_as_pytree
 from jaxcontact.impact.laws.reflections import check_order_word
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import StepperInfo, of_contacts
 from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers, start_of
-from jaxcontact.simulate.variational.integrator import check_motion, no_memory
+from jaxcontact.simulate.variational.inputs import check_motion, no_memory
 from jaxcontact.simulate.variational.replay import motion
 
+MAX_IMPACTS = 16  # recorded of a step by default; they set its memory
 _start_of = jit(start_of)
 
 
@@ -32,9 +31,16 @@ class Variational(Record):
 
     Attributes:
         impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function; None reflects.
-        restitution, order: as `variational`.
-        zeno: as `variational`, s; None is dt, which ends a chatter up to dt early.
-        max_impacts: number of impacts of a step that are recorded, and that a derivative includes.
+        restitution: R in 0..1: of the energy that a plastic impact would lose, the fraction R^2 comes back
+            (Seghete & Murphey, 16); the outcome is that mixture of the elastic and of the unilateral plastic
+            one. No meaning with a law.
+        order: of the single elastic impacts: "most_violated" or "least_violated", by approach speed in the
+            metric of the kinetic energy, or contact indices as a cycle that skips contacts not approaching.
+            No meaning with a law.
+        zeno: shortest time between two impacts of a contact, s; 0 for never; None is dt, which ends a chatter
+            up to dt early.
+        max_impacts: number of impacts that are recorded, and that a derivative includes; None is 16 of a
+            step, 1024 of a motion by `variational`.
 
     Raises:
         TypeError: a law that is no callable.
@@ -46,11 +52,11 @@ class Variational(Record):
         impacts than are recorded.
     """
 
-    impact: Any = None
-    restitution: Any = 1.0
+    impact: Law | None = None
+    restitution: float | jax.Array = 1.0
     order: str | tuple[int, ...] = static(default="most_violated")
-    zeno: Any = None
-    max_impacts: int = static(default=16)
+    zeno: float | jax.Array | None = None
+    max_impacts: int | None = static(default=None)
 
     def __post_init__(self) -> None:
         if self.impact is not None:
@@ -88,7 +94,7 @@ class Variational(Record):
             jnp.asarray(x, dtype) for x in (dt, self.restitution, dt if self.zeno is None else self.zeno)
         )
         numbers = MotionNumbers(model.params, state, dt, restitution, zeno, self.impact, tau[None])
-        choice = MotionChoice(self.order, 1, self.max_impacts)
+        choice = MotionChoice(self.order, 1, MAX_IMPACTS if self.max_impacts is None else self.max_impacts)
         trajectory, memory = motion(model.system, choice, numbers, memory)
         then, info = (jax.tree.map(lambda rows: rows[-1], x) for x in (trajectory.states, trajectory.info))
         info = of_contacts(info, model.structure.num_contacts)

@@ -21,7 +21,7 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.augmented.contact_forces import free_motion
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.variational.active_set import contact_impulses
-from jaxcontact.simulate.variational.discrete_mechanics import Contacts, onto_closed_contacts
+from jaxcontact.simulate.variational.discrete_mechanics import StepContacts, onto_closed_contacts
 from jaxcontact.simulate.variational.joint_rows import (
     JointRows,
     LoopRows,
@@ -100,7 +100,7 @@ def count_rows(model: Model, state: State) -> int:
     return int(terms.phi.shape[0])
 
 
-def contacts_of(terms: ContactTerms, closed: jax.Array, joints: JointRows | None = None) -> Contacts:
+def contacts_of(terms: ContactTerms, closed: jax.Array, joints: JointRows | None = None) -> StepContacts:
     """Collect the contacts of a step that starts at `terms`."""
     rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
     largest_gap = 10.0 * touching_gap(terms.phi.dtype)  # m; a larger gap is no round-off, and is not closed
@@ -108,7 +108,7 @@ def contacts_of(terms: ContactTerms, closed: jax.Array, joints: JointRows | None
     # event, depend on the state.
     opened = lax.stop_gradient(jnp.clip(terms.phi, -largest_gap, 0.0))
     off = jnp.where(closed, jnp.clip(terms.phi, -largest_gap, largest_gap), opened)
-    return Contacts(rows, terms.mu, off, closed, joints)
+    return StepContacts(rows, terms.mu, off, closed, joints)
 
 
 def drag_at(node: Node) -> jax.Array | None:

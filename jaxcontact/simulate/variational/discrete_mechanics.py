@@ -7,12 +7,13 @@ forces of contacts that stay closed. Entries: `take_step`, `repeat_step`. Page: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, rotations, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
@@ -35,7 +36,7 @@ from jaxcontact.terms import contact_velocities
 MAX_NEWTON = 24  # iterations of a step; a step that needs more is not solved (bit STALLED)
 
 
-class Contacts(NamedTuple):
+class StepContacts(NamedTuple):
     """The data of the contacts at the start of a step."""
 
     rows: jax.Array  # (nc, dim, nv) velocity Jacobians, n first
@@ -88,7 +89,7 @@ class MidpointStep(NamedTuple):
     held: jax.Array | None = None
 
 
-def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
+def closing(contacts: StepContacts, inverse: jax.Array) -> jax.Array:
     """Compute the tangent step (nv,) that takes touching contacts towards phi = 0, without any momentum.
 
     A gap is off by its round-off, and by the rest of it when an event is found. As a velocity, in a short
@@ -220,7 +221,7 @@ class _Iteration(NamedTuple):
     num_iters: jax.Array
 
 
-def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array) -> MidpointStep:
+def take_step(model: Model, start: Start, v: jax.Array, contacts: StepContacts, h: jax.Array) -> MidpointStep:
     """Make the step of length h.
 
     Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
@@ -235,7 +236,7 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: j
     dtype, nv = start.q.dtype, v.shape[0]
     small = float(jnp.finfo(dtype).eps) ** 0.5
 
-    def momenta(w: jax.Array) -> tuple[Any, Any]:
+    def momenta(w: jax.Array) -> tuple[PyTree, PyTree]:
         values = discrete_momenta(model, start, w, h)
         return values, values
 
@@ -298,7 +299,7 @@ def _change(w: jax.Array, new: jax.Array, free: jax.Array) -> jax.Array:
 
 def repeat_step(
     model: Model, start: Start, w: jax.Array, impulse: jax.Array, slopes: Slopes,
-    contacts: Contacts, h: jax.Array,
+    contacts: StepContacts, h: jax.Array,
 ) -> MidpointStep:  # fmt: skip
     """Repeat the step from its mean velocity w, with a derivative.
 
@@ -320,7 +321,7 @@ def repeat_step(
     return _newton(model, start, _Guess(w, impulse, values, slopes, look, True, rates), contacts, h)
 
 
-def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: jax.Array) -> MidpointStep:
+def _newton(model: Model, start: Start, guess: _Guess, contacts: StepContacts, h: jax.Array) -> MidpointStep:
     """Make one iteration from the guess, and the step that it leads to."""
     w, impulse, momenta, slopes, look, is_known, rates = guess
     inverse, joints = slopes.inverse, contacts.joints
@@ -368,7 +369,7 @@ def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: ja
 
 
 def onto_closed_contacts(
-    mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array, is_known: bool, h: jax.Array
+    mass: jax.Array, p: jax.Array, contacts: StepContacts, guess: jax.Array, is_known: bool, h: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Make the momentum (nv,) at the end of a step of length h tangent to loops and closed contacts.
 

@@ -1,6 +1,6 @@
 """The log of a motion: its moves and impacts in the order of time, with the numbers that repeat them.
 
-Owns the record `Pieces`, which links a run, which searches, to its repetition, which can be differentiated.
+Owns the record `MotionPieces`, which links a run, which searches, to its repetition, which has derivatives.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jaxcontact.simulate.variational.impact_event import Strike
 UNUSED, WHOLE, EVENT, IMPACT, JAM = range(5)
 
 
-class Pieces(NamedTuple):
+class MotionPieces(NamedTuple):
     """One piece, or with a first axis all of them.
 
     A move ends at the end of a time step (WHOLE) or at the time at which a gap closes or a contact lets go
@@ -41,13 +41,15 @@ class Pieces(NamedTuple):
     slopes: Slopes  # of a move
 
 
-def no_pieces(sizes: tuple[int, int, int, int | None], dim: int, length: int, dtype: jnp.dtype) -> Pieces:
+def no_pieces(
+    sizes: tuple[int, int, int, int | None], dim: int, length: int, dtype: jnp.dtype
+) -> MotionPieces:
     """Make an unused piece; sizes are nq, nv, nc and nb, None without loops, `length` is that of `order`."""
     nq, nv, nc, nb = sizes
     zero, forces, none = jnp.zeros((), dtype), jnp.zeros((nc, dim), dtype), jnp.zeros(nc, bool)
     square = jnp.zeros((nv, nv), dtype)
     loops = None if nb is None else jnp.zeros((nb, nv), dtype)
-    return Pieces(
+    return MotionPieces(
         kind=jnp.int32(UNUSED),
         step=jnp.int32(0),
         h=zero,
@@ -65,7 +67,7 @@ def no_pieces(sizes: tuple[int, int, int, int | None], dim: int, length: int, dt
     )
 
 
-def kept(pieces: Pieces, count: jax.Array, piece: Pieces) -> tuple[Pieces, jax.Array]:
+def kept(pieces: MotionPieces, count: jax.Array, piece: MotionPieces) -> tuple[MotionPieces, jax.Array]:
     """Append `piece` to the others unless it is unused; return them and their number.
 
     A piece beyond the room is counted and not stored.

@@ -7,14 +7,16 @@ Owns the order of moves and impacts within one time step; entry `run`. The step 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
 from jaxcontact.mechanics.system import Model, Params, State, System
@@ -40,7 +42,7 @@ from jaxcontact.simulate.variational.event_log import (
     JAM,
     UNUSED,
     WHOLE,
-    Pieces,
+    MotionPieces,
     kept,
     no_pieces,
     recorded,
@@ -68,7 +70,7 @@ class _StepCarry(NamedTuple):
     let_go: jax.Array  # (nc,) bool, contacts that let go in this step; once is enough
     located: jax.Array  # whether the time of the node is that of an event or an impact
     over: jax.Array  # whether the last piece went to the end of the step
-    pieces: Pieces
+    pieces: MotionPieces
     num_pieces: jax.Array
 
 
@@ -80,7 +82,7 @@ class MotionNumbers(NamedTuple):
     dt: jax.Array
     restitution: jax.Array
     zeno: jax.Array
-    law: Any  # an impact law as a pytree, or None for reflections
+    law: Law | None  # an impact law as a pytree, or None for reflections
     controls: jax.Array | None  # (T, nu)
 
 
@@ -114,10 +116,10 @@ class ImpactSetting(NamedTuple):
     key: jax.Array | None
     first: jax.Array  # number of the first one
     order: str | tuple[int, ...]
-    law: Any
+    law: Law | None
 
 
-class Run(NamedTuple):
+class RecordedMotion(NamedTuple):
     """A motion and the pieces that repeat it.
 
     Attributes:
@@ -130,7 +132,7 @@ class Run(NamedTuple):
 
     trajectory: Trajectory
     memory: MotionMemory
-    pieces: Pieces
+    pieces: MotionPieces
     num_pieces: jax.Array
     ends: jax.Array
 
@@ -143,7 +145,7 @@ class _TimeStep(NamedTuple):
     controls: jax.Array | None
     dt: jax.Array
     t_end: jax.Array
-    unused: Pieces
+    unused: MotionPieces
 
 
 def impact_setting(choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory) -> ImpactSetting:
@@ -162,7 +164,7 @@ def start_of(model: Model, state: State) -> Node:
 @functools.partial(jit, static_argnums=(0, 1, 2))
 def run(
     system: System, choice: MotionChoice, max_pieces: int, numbers: MotionNumbers, memory: MotionMemory
-) -> Run:
+) -> RecordedMotion:
     """Compute the motion over `num_steps` steps of dt; return it with its pieces.
 
     Derivative: none; see `replay`.
@@ -180,7 +182,7 @@ def run(
     impacts, unused = _no_impacts(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
 
-    def body(carry: tuple[Any, ...], inputs: tuple[jax.Array, Any]) -> tuple[Any, Any]:
+    def body(carry: tuple[PyTree, ...], inputs: tuple[jax.Array, PyTree]) -> tuple[PyTree, PyTree]:
         node, last, impacts, pieces, count = carry
         k, controls = inputs
         t_end = start.t + (k + 1) * numbers.dt
@@ -222,7 +224,9 @@ def run(
     (_, last, impacts, pieces, count), rows = lax.scan(body, begin, (steps, numbers.controls))
     states, info, ends = rows
     trajectory = motion_record(State(q=start.q, v=start.v, t=start.t), start.closed, states, info, impacts)
-    return Run(trajectory, MotionMemory(memory.key, last, memory.number + impacts.count), pieces, count, ends)
+    return RecordedMotion(
+        trajectory, MotionMemory(memory.key, last, memory.number + impacts.count), pieces, count, ends
+    )
 
 
 def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
@@ -237,7 +241,7 @@ def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
-def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
+def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Append an impact if one is due, else a trial step.
 
     An impact follows an event, so that derivatives include its time: if a step ends without an event while a
@@ -253,7 +257,7 @@ def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     )
 
 
-def _collide(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
+def _collide(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Append the impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
     near, striking = without_dry(node.joints, touching(node.terms)), approaching(node)
@@ -287,7 +291,9 @@ def impact(
     return arrive(node.terms, node.q, p, node.t, node.joints), hit
 
 
-def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -> tuple[Impacts, Pieces]:
+def _no_impacts(
+    system: System, setting: ImpactSetting, node: Node, rows: int
+) -> tuple[Impacts, MotionPieces]:
     """Make an empty record with room for `rows` impacts, and an unused piece."""
     nc, nv, dtype = node.terms.phi.shape[0], node.v.shape[0], node.v.dtype
     length = 1
@@ -313,7 +319,7 @@ def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -
     return impacts, no_pieces((node.q.shape[0], nv, nc, num_loops), system.structure.dim, length, dtype)
 
 
-def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
+def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Make a trial step: to the end of the time step if no event happens, else nearer to the first event."""
     model, t_end = context.model, context.t_end
     node, nc = carry.node, carry.last.shape[0]
@@ -390,8 +396,8 @@ def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
 
 def _or_jammed(
     context: _TimeStep, carry: _StepCarry, accept: jax.Array, impulse: jax.Array, arrived: Node,
-    moved: tuple[_StepCarry, Pieces],
-) -> tuple[_StepCarry, Pieces]:  # fmt: skip
+    moved: tuple[_StepCarry, MotionPieces],
+) -> tuple[_StepCarry, MotionPieces]:  # fmt: skip
     """Return the result of a move, or in its place the impact without a collision that its step found."""
     node, impacts = carry.node, carry.impacts
     nc = carry.last.shape[0]
@@ -403,7 +409,7 @@ def _or_jammed(
     # In a batch, worlds without a jam pass through as well; none of their contacts takes part.
     after, push, jams = lax.cond(asked, lambda: jolt(node, closed & asked, impulse), lambda: nothing)
 
-    def jammed() -> tuple[_StepCarry, Pieces]:
+    def jammed() -> tuple[_StepCarry, MotionPieces]:
         hit = Strike(after.v, push[:, 0], jnp.full(impacts.order.shape[1], -1, jnp.int32), jnp.uint32(0))
         gains, several = impact_gains(node, after), jnp.sum(closed) > 1
         none = jnp.zeros(nc, bool)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
@@ -32,8 +33,8 @@ class Strike(NamedTuple):
 
 
 def strike(
-    terms: ContactTerms, v: jax.Array, key: Any, plastic: jax.Array, restitution: jax.Array,
-    order: str | tuple[int, ...], law: Any, sequence: jax.Array | None = None,
+    terms: ContactTerms, v: jax.Array, key: jax.Array | None, plastic: jax.Array, restitution: jax.Array,
+    order: str | tuple[int, ...], law: Law | None, sequence: jax.Array | None = None,
 ) -> Strike:  # fmt: skip
     """Compute the impact of the active contacts: plastic if `plastic`, else by `law` or by reflections.
 
@@ -97,7 +98,7 @@ def stopped(
 
 
 def struck(
-    law: Law, wanted: jax.Array, terms: ContactTerms, v: jax.Array, key: Any
+    law: Law, wanted: jax.Array, terms: ContactTerms, v: jax.Array, key: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Apply the law if `wanted`; return v_plus (nv,), impulses (nc, dim), status, else v and zeros."""
     none = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype)
@@ -110,7 +111,7 @@ def struck(
     return lax.cond(wanted, ask, lambda: (v, none, jnp.uint32(0)))
 
 
-def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
+def in_turn(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Wrap `function` so that the rows of a batch go through it one by one.
 
     `vmap` turns a `cond` into both of its branches for every world: a law that draws would then cost as much
@@ -121,7 +122,7 @@ def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
     call = jax.custom_batching.custom_vmap(all_digits(function))
 
     @call.def_vmap
-    def _(size: int, batched: Any, *arguments: Any) -> tuple[Any, Any]:
+    def _(size: int, batched: PyTree, *arguments: PyTree) -> tuple[PyTree, PyTree]:
         def row(x: jax.Array, is_batched: bool, i: jax.Array) -> jax.Array:
             return x[i] if is_batched else x
 

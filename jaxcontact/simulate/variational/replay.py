@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra.replay_rule import End, differentiate_at_once, differentiate_by_replay
+from jaxcontact._pytree import PyTree
+from jaxcontact.algebra.replay_rule import PieceEnd, differentiate_at_once, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.trajectory import Trajectory
@@ -28,13 +29,13 @@ from jaxcontact.simulate.variational.contact_state import (
     terms_and_joints,
 )
 from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step
-from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, Pieces
+from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, MotionPieces
 from jaxcontact.simulate.variational.event_loop import (
     ImpactSetting,
     MotionChoice,
     MotionMemory,
     MotionNumbers,
-    Run,
+    RecordedMotion,
     impact,
     run,
 )
@@ -57,22 +58,26 @@ def motion(
 
 
 @functools.lru_cache(maxsize=64)
-def _paired(system: System, choice: MotionChoice) -> Callable[..., Any]:
+def _paired(system: System, choice: MotionChoice) -> Callable[..., PyTree]:
     def move(numbers: MotionNumbers, memory: MotionMemory) -> Any:
         return run(system, choice, 0, numbers, memory)[:2]
 
-    def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[Any, Run]:
+    def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[PyTree, RecordedMotion]:
         found = run(system, choice, choice.num_steps + PIECES * choice.max_impacts, numbers, memory)
         return found[:2], found
 
-    def again(numbers: MotionNumbers, memory: MotionMemory, found: Run) -> Any:
+    def again(numbers: MotionNumbers, memory: MotionMemory, found: RecordedMotion) -> Any:
         return replay(system, choice, numbers, memory, found), found.memory
 
     return differentiate_by_replay(search, again, value=move)
 
 
 def replay(
-    system: System, choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory, recorded: Run
+    system: System,
+    choice: MotionChoice,
+    numbers: MotionNumbers,
+    memory: MotionMemory,
+    recorded: RecordedMotion,
 ) -> Trajectory:
     """Repeat the motion that `run` found, with the same values and a derivative.
 
@@ -88,7 +93,7 @@ def replay(
     closed = trajectory.contacts[0]
     start = Node(state.q, terms.M @ state.v, state.v, t_start, terms, closed, joints)
 
-    def one(carry: tuple[Node, jax.Array], piece: Pieces) -> tuple[Any, Any]:
+    def one(carry: tuple[Node, jax.Array], piece: MotionPieces) -> tuple[PyTree, PyTree]:
         node, number = carry
         strikes = (piece.kind == IMPACT) | (piece.kind == JAM)
         moves = jnp.where(piece.kind == UNUSED, 0, 1)
@@ -129,8 +134,8 @@ class _Branches(NamedTuple):
     (nc, dim) of a move).
     """
 
-    terms: Callable[..., Any]
-    kinds: tuple[Callable[..., Any], ...]
+    terms: Callable[..., PyTree]
+    kinds: tuple[Callable[..., PyTree], ...]
 
 
 @functools.lru_cache(maxsize=64)
@@ -149,7 +154,9 @@ def _terms(
     return terms_and_joints(Model(system=system, params=params), q, t)
 
 
-def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces) -> tuple[Any, ...]:
+def _rest(
+    numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
+) -> tuple[PyTree, ...]:
     return node, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
 
 
@@ -157,32 +164,42 @@ def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece
 
 
 def _read_move(
-    system: System, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
-) -> tuple[tuple[Any, ...], Any]:
+    system: System,
+    numbers: MotionNumbers,
+    key: jax.Array | None,
+    node: Node,
+    number: jax.Array,
+    piece: MotionPieces,
+) -> tuple[tuple[PyTree, ...], Any]:
     terms, joints = _terms(system, numbers.params, piece.q, node.t)
     after = arrive(terms, piece.q, piece.p, piece.t, joints)
     return _rest(numbers, key, after, number, piece), ()
 
 
 def _read_impact(
-    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
-) -> tuple[tuple[Any, ...], Any]:
+    numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
+) -> tuple[tuple[PyTree, ...], Any]:
     after = arrive(node.terms, piece.q, piece.p, piece.t, node.joints)
     return _rest(numbers, key, after, number, piece), ()
 
 
 def _collide(
-    choice: MotionChoice, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces,
-    log: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+    choice: MotionChoice, numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array,
+    piece: MotionPieces, log: PyTree,
+) -> tuple[PyTree, ...]:  # fmt: skip
     setting = ImpactSetting(numbers.restitution, numbers.zeno, key, number, choice.order, numbers.law)
     after, hit = impact(setting, node, piece.participants, piece.plastic, number, piece.order)
     return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
 
 def _jam(
-    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces, log: Any
-) -> tuple[Any, ...]:
+    numbers: MotionNumbers,
+    key: jax.Array | None,
+    node: Node,
+    number: jax.Array,
+    piece: MotionPieces,
+    log: PyTree,
+) -> tuple[PyTree, ...]:
     after, found, _ = jolt(node, piece.participants, piece.impulse, True)
     return after, found[:, 0], jnp.zeros_like(piece.impulse)
 
@@ -190,13 +207,13 @@ def _jam(
 def _move(
     system: System,
     numbers: MotionNumbers,
-    key: Any,
+    key: jax.Array | None,
     node: Node,
     number: jax.Array,
-    piece: Pieces,
-    log: Any,
+    piece: MotionPieces,
+    log: PyTree,
     late: jax.Array,
-) -> tuple[tuple[Any, ...], End]:
+) -> tuple[tuple[PyTree, ...], PieceEnd]:
     """Repeat a move.
 
     The log has its length. An event keeps the gap, the load of a closed contact, or the speed of a dry joint
@@ -221,5 +238,5 @@ def _move(
             lambda: value,
         )
     to_end = numbers.state.t + (piece.step + 1) * numbers.dt - node.t
-    end = End(jnp.sum(jnp.where(piece.participants, value, 0.0)), piece.kind == EVENT, to_end)
+    end = PieceEnd(jnp.sum(jnp.where(piece.participants, value, 0.0)), piece.kind == EVENT, to_end)
     return (after, jnp.zeros_like(node.terms.phi), step.impulse + second), end

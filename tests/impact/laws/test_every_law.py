@@ -115,10 +115,15 @@ def test_every_law_goes_in_as_it_is(name):
     expected = rolled(jc.simulate.Variational, NAMES.index(name), KEY)
     place = MODEL, START
     motion = jc.simulate.variational(
-        *place, dt=DT, duration=STEPS * DT, law=LAWS[name], key=jax.random.split(KEY)[0]
+        *place,
+        jc.simulate.Variational(impact=LAWS[name]),
+        dt=DT,
+        duration=STEPS * DT,
+        key=jax.random.split(KEY)[0],
     )
     stepper = jc.simulate.Variational(impact=LAWS[name])
-    found = jc.simulate.run(*place, stepper=stepper, duration=STEPS * DT, dt=DT, key=KEY)
+    course = jc.simulate.MotionSettings(stepper=stepper, duration=STEPS * DT, dt=DT)
+    found = jc.simulate.run(*place, course, key=KEY)
     for each in (motion, found):
         np.testing.assert_allclose(each.states.v, expected.states.v, atol=1e-12)
 
@@ -133,4 +138,6 @@ def test_functions_with_settings_of_their_own_become_records_or_are_named():
         with pytest.raises(TypeError, match=rf"impact: .*got {law.__name__}; use jc.impact.{use}"):
             jc.simulate.Variational(impact=law)
     with pytest.raises(TypeError, match="(law|impact): expected a callable .* too many positional arguments"):
-        jc.simulate.variational(MODEL, START, dt=DT, duration=DT, law=lambda terms, v: (v, None))
+        jc.simulate.variational(
+            MODEL, START, jc.simulate.Variational(impact=lambda terms, v: (v, None)), dt=DT, duration=DT
+        )

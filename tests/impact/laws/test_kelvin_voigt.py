@@ -11,12 +11,20 @@ from scipy.optimize import brentq
 
 import jaxcontact as jc
 from jaxcontact import Params, State, Structure, System
-from jaxcontact.impact.laws.kelvin_voigt import kelvin_voigt
 
 G = 9.81
 FLOOR = {dim: jc.HalfSpace(name="floor", normal=(0.0,) * (dim - 1) + (1.0,)) for dim in (2, 3)}
 STIFFNESS, ZETA = 1e6, 5.0  # of the softer contact, N/m; the paper's choice
 LIMIT_ANGLE = np.deg2rad(1e-2)
+
+END, SOLVER = ("duration", "stop_speed", "min_impulse"), ("method", "rtol", "atol", "max_steps")
+
+
+def kelvin_voigt(model, state, stiffness, damping_ratio, **options):
+    """`jc.impact.kelvin_voigt` with the settings of its records among the options."""
+    end, solver = ({name: options.pop(name) for name in names if name in options} for names in (END, SOLVER))
+    records = {"end": jc.impact.ImpactEnd(**end), "solver": jc.impact.StiffSolver(**solver)}
+    return jc.impact.kelvin_voigt(model, state, stiffness, damping_ratio, **records, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +93,7 @@ def test_overdamped_mass_in_closed_form():
     """m phi'' + c phi' + k phi = -m g: path, end and impulse of a mass without friction, to 1e-6."""
     m, k, zeta, v0 = 2.0, 1e6, 5.0, -0.4
     params, state = make_params(2, m), make_state([0.0], [v0])
-    v_plus, info = kelvin_voigt(jc.Model(system=bouncer(), params=params), state, k, zeta, keep_path=True)
+    v_plus, info = kelvin_voigt(jc.Model(system=bouncer(), params=params), state, k, zeta)
     c = 2 * zeta * np.sqrt(k * m)
     slow, fast = np.sort(np.roots([m, c, k]))[::-1]
     rest = -m * G / k
@@ -114,14 +122,13 @@ def test_paper_damping_of_a_unit_mass_is_per_root_of_k():
     """`mass` is the one of the damping: with mass=1 a heavy body gets the printed 2 zeta sqrt(k)."""
     k, v0 = 1e6, -0.4
     params, state = make_params(2, 3.0), make_state([0.0], [v0])
-    _, info = kelvin_voigt(jc.Model(system=bouncer(), params=params), state, k, 5.0, mass=1.0, keep_path=True)
+    _, info = kelvin_voigt(jc.Model(system=bouncer(), params=params), state, k, 5.0, mass=1.0)
     _, same = kelvin_voigt(
         jc.Model(system=bouncer(), params=params),
         state,
         k,
         5.0 / np.sqrt(3.0),
         stop_speed=1e-9,
-        keep_path=True,
     )
     np.testing.assert_allclose(info.duration, same.duration, rtol=1e-7)
     np.testing.assert_allclose(info.impulse, same.impulse, rtol=1e-9)
@@ -326,7 +333,7 @@ def test_an_approach_that_is_no_number_ends_no_impact(monkeypatch):
 
 def test_nothing_approaches():
     v_plus, info = kelvin_voigt(
-        jc.Model(system=bouncer(), params=make_params(2)), make_state([0.0], [0.1]), 1e6, 5.0, keep_path=True
+        jc.Model(system=bouncer(), params=make_params(2)), make_state([0.0], [0.1]), 1e6, 5.0
     )
     assert (int(info.status), float(info.duration), float(info.impulse[0])) == (0, 0.0, 0.0)
     np.testing.assert_array_equal(v_plus, [0.1])

@@ -1,0 +1,185 @@
+"""Impact laws with `corner="one_sided"`: their forward derivative at the border of modes, and what they refuse."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from jaxcontact.terms import ContactTerms
+
+MU = 0.4
+SIDED = jc.impact.AnitescuPotra(corner="one_sided")
+BOUNCING = jc.impact.Newton(restitution=0.5, corner="one_sided")
+
+
+def make_impact(kinds, tangents, seed=0):
+    """An impact that ends in given modes and borders of them: terms, v, v_plus."""
+    rng = np.random.default_rng(seed)
+    nc, nv = len(kinds), len(kinds) * (1 + tangents) + 1
+    root = rng.normal(size=(nv, nv))
+    mass, rows = root @ root.T / nv + np.eye(nv), rng.normal(size=(nc, 1 + tangents, nv))
+    lam, u = np.zeros((2, nc, 1 + tangents))
+    for c, kind in enumerate(kinds):
+        way = rng.normal(size=tangents)
+        way /= np.linalg.norm(way)
+        load, friction, slip = {
+            "opens": (0.0, 0.0, 1.0),
+            "sticks": (1.0, 0.5, 0.0),
+            "slides": (1.0, -1.0, 0.8),
+            "sticks or slides": (1.0, 1.0, 0.0),
+            "slides or opens": (0.0, 0.0, 0.8),
+            "at rest": (0.0, 0.0, 0.0),
+        }[kind]
+        lam[c], u[c] = np.append(load, friction * MU * load * way), np.append(kind == "opens", slip * way)
+    jacobian = rows.reshape(-1, nv)
+    v_plus = np.linalg.lstsq(jacobian, u.ravel(), rcond=None)[0]
+    v = v_plus - np.linalg.solve(mass, jacobian.T @ lam.ravel())
+    return make_terms(mass, rows, MU), jnp.asarray(v), v_plus
+
+
+def make_terms(mass, rows, mu):
+    nc = rows.shape[0]
+    return ContactTerms(
+        M=jnp.asarray(mass),
+        J_n=jnp.asarray(rows[:, 0]),
+        J_t=jnp.asarray(rows[:, 1:]),
+        phi=jnp.zeros(nc),
+        mu=jnp.full(nc, mu),
+        active=jnp.ones(nc, bool),
+    )
+
+
+def zero_change(terms):
+    return jax.tree.map(
+        lambda x: np.zeros(x.shape, jax.dtypes.float0) if x.dtype == bool else jnp.zeros_like(x), terms
+    )
+
+
+@jax.jit
+def rates_and_differences(law, terms, v, changes, directions, h):
+    """The forward derivative by directions of terms and v, and one-sided differences of second order in h."""
+    base, info = law(terms, v)
+
+    def one(change, direction):
+        rates = zero_change(terms).replace(**change)
+        exact = jax.jvp(lambda t, v: law(t, v)[0], (terms, v), (rates, direction))[1]
+
+        def slope(h):
+            moved = terms.replace(**{name: getattr(terms, name) + h * x for name, x in change.items()})
+            return (law(moved, v + h * direction)[0] - base) / h
+
+        coarse, fine = jax.vmap(slope)(jnp.stack([h, 0.5 * h]))
+        return exact, 2.0 * fine - coarse
+
+    return base, info.status, *jax.vmap(one)(changes, directions)
+
+
+BORDERS = ["sticks or slides", "slides or opens", "at rest"]
+CASES = [(a, "opens") for a in BORDERS] + [
+    ("sticks or slides", "at rest"),
+    ("slides or opens", "at rest"),
+    ("slides", "sticks or slides"),
+    ("sticks", "slides or opens"),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tangents", [1, 2])
+@pytest.mark.parametrize("kinds", CASES, ids=" and ".join)
+def test_the_forward_derivative_is_the_one_sided_difference_in_a_thousand_directions(kinds, tangents, rng):
+    terms, v, v_plus = make_impact(kinds, tangents)
+    directions = jnp.asarray(rng.normal(size=(1000, v.shape[0])))
+    base, status, exact, difference = rates_and_differences(SIDED, terms, v, {}, directions, 1e-5)
+    assert status == 0
+    np.testing.assert_allclose(base, v_plus, atol=1e-9)
+    size = 1.0 + np.max(np.abs(difference), axis=1)
+    error = np.max(np.abs(exact - difference), axis=1) / size
+    assert np.quantile(error, 0.98) < 1e-5
+    assert (
+        np.max(error) < 5e-3
+    )  # where a contact passes the tolerance of another border within the difference
+    smooth = jax.jacfwd(lambda v: jc.impact.anitescu_potra(terms, v)[0])(v)
+    assert np.max(np.abs(directions @ smooth.T - exact)) > 0.1  # one linear map would not do
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("law", [SIDED, BOUNCING], ids=["inelastic", "bouncing"])
+def test_terms_move_the_outcome_as_their_one_sided_differences_say(law, rng):
+    for kinds in (("sticks or slides",), ("at rest",)):
+        terms, v, _ = make_impact(kinds, 2, seed=1)
+        changes = {
+            name: jnp.asarray(0.1 * rng.normal(size=(100, *getattr(terms, name).shape)))
+            for name in ("M", "J_n", "J_t", "mu")
+        }
+        changes["M"] = changes["M"] + jnp.swapaxes(changes["M"], 1, 2)
+        directions = jnp.asarray(rng.normal(size=(100, v.shape[0])))
+        _, status, exact, difference = rates_and_differences(law, terms, v, changes, directions, 1e-5)
+        assert status == 0
+        np.testing.assert_allclose(exact, difference, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.long
+def test_redundant_contacts_at_rest_follow_the_law_itself(rng):
+    """A block at rest on two corners: the directional derivative is the law of the direction."""
+    model = jc.models.rocking_block()
+    terms = jc.contact_terms(model, model.initial_state())
+    directions = jnp.asarray(rng.normal(size=(200, 3)))
+    _, status, exact, _ = rates_and_differences(SIDED, terms, jnp.zeros(3), {}, directions, 1e-5)
+    assert status == 0
+    outcomes = jax.vmap(lambda d: jc.impact.anitescu_potra(terms, d)[0])(directions)
+    np.testing.assert_allclose(exact, outcomes, atol=1e-9)
+
+
+@pytest.mark.long
+def test_where_friction_wedges_a_contact_the_law_jumps_and_says_so():
+    """A rod slides on its tip so that friction drives it in: at the least approach it stops at once."""
+    root = np.linalg.cholesky(np.array([[1.0, -0.8], [-0.8, 1.0]]))  # u_n and u_t of impulses
+    backward = jnp.linalg.solve(jnp.asarray(root), jnp.array([0.0, -1.0]))
+    direction = jnp.linalg.solve(jnp.asarray(root), jnp.array([-1.0, 0.0]))
+    ends = {}
+    for mu in (1.2, 1.3):  # it jams beyond 1 / 0.8 = 1.25
+        terms = make_terms(np.eye(2), root[None], mu)
+        law = lambda v, terms=terms: SIDED(terms, v)  # noqa: E731
+        (_, info), (rates, _) = jax.jvp(law, (backward,), (direction,))
+        near = jnp.linalg.norm(law(backward + 1e-6 * direction)[0] - backward)
+        ends[mu] = info.status, jnp.all(jnp.isfinite(rates)), near
+        assert not jc.Status.failed(info.status)
+    assert ends[1.2][:2] == (0, True) and ends[1.2][2] < 1e-4
+    assert ends[1.3][:2] == (int(jc.Status.JUMP), False) and ends[1.3][2] > 0.1
+
+
+@pytest.mark.long
+def test_reverse_mode_and_second_derivatives_are_refused_by_name():
+    terms, v, _ = make_impact(("at rest",), 2)
+
+    def end(v):
+        return SIDED(terms, v)[0]
+
+    with pytest.raises(NotImplementedError, match="corner='smooth'"):
+        jax.grad(lambda v: end(v)[0])(v)
+    with pytest.raises(NotImplementedError, match="no second derivative"):
+        jax.jvp(lambda x: jax.jvp(end, (x,), (x,))[1], (v,), (v,))
+    d = jnp.arange(1.0, 1.0 + v.shape[0])
+    np.testing.assert_allclose(jax.linearize(end, v)[1](d), jax.jvp(end, (v,), (d,))[1], rtol=0, atol=1e-12)
+
+
+def test_sides_other_words_and_laws_without_the_keyword_are_refused_by_name():
+    terms, v, _ = make_impact(("at rest",), 2)
+    with pytest.raises(ValueError, match="num_directions: expected None with corner"):
+        jc.impact.anitescu_potra(terms, v, num_directions=4, corner="one_sided")
+    with pytest.raises(ValueError, match="corner: expected one of smooth, one_sided"):
+        jc.impact.AnitescuPotra(corner="sharp")
+    for law in (jc.impact.Sequential, jc.impact.Poisson, jc.impact.Propagative, jc.impact.Routh):
+        with pytest.raises(TypeError, match="corner"):
+            law(corner="one_sided")
+
+
+@pytest.mark.long
+def test_one_poisoned_lane_leaves_the_others_alone():
+    terms, v, _ = make_impact(("sticks or slides",), 2)
+    lanes = jnp.stack([v, jnp.full_like(v, jnp.nan), v])
+    both = jax.vmap(lambda v: jax.jvp(lambda v: SIDED(terms, v)[0], (v,), (jnp.ones_like(v),)))
+    rates = both(lanes)[1]
+    np.testing.assert_array_equal(rates[0], rates[2])
+    assert np.all(np.isfinite(rates[0]))
