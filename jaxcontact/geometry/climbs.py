@@ -118,9 +118,14 @@ def _descend(couple: Couple, start: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, DESCENTS, descend, (start, gap_along(couple, start)))[0]
 
 
-def _higher(x: Any, y: Any) -> Any:
+def _higher(
+    x: tuple[Feature, jax.Array, jax.Array], y: tuple[Feature, jax.Array, jax.Array]
+) -> tuple[Feature, jax.Array, jax.Array]:
     """Choose the end of the greater gap; the second of two that are equal."""
-    return jax.tree.map(lambda new, old: jnp.where(x[2] > y[2], new, old), x, y)
+    higher: tuple[Feature, jax.Array, jax.Array] = jax.tree.map(
+        lambda new, old: jnp.where(x[2] > y[2], new, old), x, y
+    )
+    return higher
 
 
 def _climb_over_faces(
