@@ -143,7 +143,7 @@ def _climb_over_faces(
         _: jax.Array, best: tuple[Feature, jax.Array, jax.Array]
     ) -> tuple[Feature, jax.Array, jax.Array]:
         heights, top = dot(difference, best[1][None]), []
-        for _ in range(TOP):
+        for _rank in range(TOP):
             top.append(jnp.argmax(heights))
             away = difference - difference[top[-1]][None]
             heights = jnp.where(dot(away, away) <= (SLIVER * spread) ** 2, -jnp.inf, heights)

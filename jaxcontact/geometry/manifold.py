@@ -148,9 +148,9 @@ def _is_unique(couple: Couple, normal: jax.Array, exact: jax.Array) -> jax.Array
         is_face |= jnp.any(couple.ellipsoids[k] != 0.0) & (lengths[k] == 0.0)
         ranks.append(jnp.where(is_face, 2, is_line.astype(jnp.int32)))
         lines.append(line)
-    common = jnp.cross(*lines)
+    common = jnp.cross(lines[0], lines[1])
     crosses = dot(common, common) > shortest * dot(lines[0], lines[0]) * dot(lines[1], lines[1])
-    lower_rank, higher_rank = jnp.minimum(*ranks), jnp.maximum(*ranks)
+    lower_rank, higher_rank = jnp.minimum(ranks[0], ranks[1]), jnp.maximum(ranks[0], ranks[1])
     return (lower_rank == 0) | ((higher_rank == 1) & crosses)
 
 

@@ -133,7 +133,8 @@ def place_polytopes(
 def rounding_of(*solids: Polytope) -> jax.Array:
     """Bound the rounding of the coordinates of polytopes, m; no derivative."""
     size = sum(jnp.max(jnp.abs(solid.vertices)) for solid in solids)
-    return 16.0 * jnp.finfo(solids[0].vertices.dtype).eps * jax.lax.stop_gradient(size)
+    rounding = 16.0 * float(jnp.finfo(solids[0].vertices.dtype).eps)
+    return rounding * jax.lax.stop_gradient(jnp.asarray(size))
 
 
 def touching_within(*solids: Polytope) -> jax.Array:
