@@ -69,8 +69,10 @@ def _start(couple: Couple) -> Hull:
     )
 
 
-def _nearest_in_triangles(corners: jax.Array, normal: jax.Array, offset: jax.Array) -> jax.Array:
-    """Find the point (f, 3) of each triangle (f, 3, 3) that is nearest to the origin."""
+def _nearest_in_triangles(
+    corners: jax.Array, normal: jax.Array, offset: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Find the point (f, 3) of each triangle (f, 3, 3) that is nearest to the origin, and if it is within."""
     along = jnp.roll(corners, -1, axis=1) - corners
     foot = offset[:, None] * normal
     side = dot(jnp.cross(along, foot[:, None] - corners), normal[:, None])
@@ -82,7 +84,8 @@ def _nearest_in_triangles(corners: jax.Array, normal: jax.Array, offset: jax.Arr
     on_edge = jnp.where(
         (nearest == 0)[:, None], feet[:, 0], jnp.where((nearest == 1)[:, None], feet[:, 1], feet[:, 2])
     )
-    return jnp.where(jnp.all(side >= 0.0, axis=1)[:, None], foot, on_edge)
+    within = jnp.all(side >= 0.0, axis=1)
+    return jnp.where(within[:, None], foot, on_edge), within
 
 
 def _horizon(
@@ -122,8 +125,10 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
     offsets = dot(normals, corners[:, 0])
     has_area = hull.alive & (dot(normals, normals) > 0.5)
     lowest = jnp.argmin(jnp.where(has_area, offsets, jnp.inf))
-    feet = _nearest_in_triangles(corners, normals, offsets)
-    closest = jnp.argmin(jnp.where(has_area & (offsets < 4.0 * eps * size), dot(feet, feet), jnp.inf))
+    feet, within = _nearest_in_triangles(corners, normals, offsets)
+    # Of nearly flat faces, that over the origin is nearer than their edges by less than rounding.
+    squares = dot(feet, feet) * jnp.where(within, 1.0 - 8.0 * eps, 1.0)
+    closest = jnp.argmin(jnp.where(has_area & (offsets < 4.0 * eps * size), squares, jnp.inf))
     away, distance = unit(-feet[closest], normals[closest])
     is_outside = (offsets[lowest] < 0.0) & (distance > eps**0.75 * size)
     face = jnp.where(is_outside, closest, lowest)

@@ -33,6 +33,26 @@ def spans(couple: Couple, feature: Feature) -> tuple[jax.Array, jax.Array, jax.A
     return corners[0], sides[0], sides[1]
 
 
+def curvatures_in(
+    couple: Couple, corner: jax.Array, normal: jax.Array, plane: jax.Array
+) -> tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+    """Compute the support point (3,) over a corner, the heights (2,) of the ellipsoids, and their curvatures.
+
+    The curvatures are the second derivatives by the directions of `plane` (2, 3): of both, the mixed between.
+    """
+    points, lengths = round_support(couple.ellipsoids, normal)
+    # In the plane of the tangents, the curvature of an ellipsoid is E E^T / length - point point^T / length.
+    images = jnp.sum(couple.ellipsoids[:, None] * plane[None, :, :, None], axis=2)  # (2, 2, 3)
+    inverse = jnp.where(lengths > 0.0, 1.0 / jnp.where(lengths > 0.0, lengths, 1.0), 0.0)
+    slopes = dot(points[:, None], plane[None])
+
+    def bend(i: int, k: int) -> jax.Array:
+        curvatures = (dot(images[:, i], images[:, k]) - slopes[:, i] * slopes[:, k]) * inverse
+        return curvatures[0] + curvatures[1]
+
+    return corner + points[0] + points[1], lengths, (bend(0, 0), bend(0, 1), bend(1, 1))
+
+
 def step_to_separate(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Take one Newton step to the direction that separates a feature most.
 
@@ -46,22 +66,12 @@ def step_to_separate(couple: Couple, feature: Feature, normal: jax.Array) -> tup
     tangent = jnp.where(is_edge, unit(first, tangent)[0], tangent)
     start, _ = unit(normal - dot(normal, tangent) * tangent, normal)
     plane = jnp.stack([tangent, jnp.cross(start, tangent)])
-    points, lengths = round_support(couple.ellipsoids, start)
-    gradient = corner + points[0] + points[1]
+    gradient, lengths, bend = curvatures_in(couple, corner, start, plane)
     height = dot(gradient, start)
-    # In the plane of the tangents, the curvature of an ellipsoid is E E^T / length - point point^T / length.
-    images = jnp.sum(couple.ellipsoids[:, None] * plane[None, :, :, None], axis=2)  # (2, 2, 3)
-    inverse = jnp.where(lengths > 0.0, 1.0 / jnp.where(lengths > 0.0, lengths, 1.0), 0.0)
-    slopes = dot(points[:, None], plane[None])
-
-    def bend(i: int, k: int) -> jax.Array:
-        curvatures = (dot(images[:, i], images[:, k]) - slopes[:, i] * slopes[:, k]) * inverse
-        return curvatures[0] + curvatures[1]
-
     slope_1, slope_2 = jnp.where(is_edge, 0.0, dot(gradient, plane[0])), dot(gradient, plane[1])
-    bend_11 = jnp.where(is_edge, 1.0, bend(0, 0) - height)
-    bend_12 = jnp.where(is_edge, 0.0, bend(0, 1))
-    bend_22 = bend(1, 1) - height
+    bend_11 = jnp.where(is_edge, 1.0, bend[0] - height)
+    bend_12 = jnp.where(is_edge, 0.0, bend[1])
+    bend_22 = bend[2] - height
     determinant = bend_11 * bend_22 - bend_12**2
     floats = jnp.finfo(normal.dtype)
     flat = FLAT * floats.eps * (jnp.abs(height) + lengths[0] + lengths[1])

@@ -144,7 +144,7 @@ def cores_on_cores(
 ) -> Rows:
     """Compute the contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
     a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
-    return _touch_all(a, b, jnp.asarray(np.array([swap for _, swap in second])))
+    return _touch_all(a, b, jnp.asarray(np.array([swap for _, swap in second])), _has_round(first, second))
 
 
 def nearest_cores(
@@ -165,7 +165,7 @@ def nearest_cores(
     bound = jax.vmap(_bound)(*jax.lax.stop_gradient((a, b)))
     index = smallest(bound, count)
     near_a, near_b = jax.tree.map(lambda leaf: leaf[index], (a, b))
-    nearest_contacts = _touch_all(near_a, near_b, swapped[index])
+    nearest_contacts = _touch_all(near_a, near_b, swapped[index], _has_round(first, second))
     gaps = jnp.broadcast_to(bound[:, None], (len(first), CONTACTS))
     gaps = gaps.at[index].set(nearest_contacts[2].reshape(-1, CONTACTS))
     touches = (bound <= 0.0).at[index].set(False)
@@ -180,9 +180,15 @@ def _bound(a: _Cores, b: _Cores) -> jax.Array:
     return bound_gap(couple, a.orientation.T @ b.orientation) - a.radius - b.radius
 
 
-def _touch_all(a: _Cores, b: _Cores, swapped: jax.Array) -> Rows:
+def _has_round(first: Sequence[Shape], second: Sequence[tuple[Shape, bool]]) -> bool:
+    """Test whether a cylinder or ellipsoid is among the shapes of pairs."""
+    return any(isinstance(shape, Cylinder | Ellipsoid) for shape in (*first, *(b for b, _ in second)))
+
+
+def _touch_all(a: _Cores, b: _Cores, swapped: jax.Array, has_round: bool) -> Rows:
     """Compute the contacts of pairs of cores, in the order of the shapes that the caller gave."""
-    points_a, points_b, gaps, normals = _flat(jax.vmap(_touch_cores)(a, b))
+    contacts = jax.vmap(lambda x, y: _touch_cores(x, y, has_round))(a, b)
+    points_a, points_b, gaps, normals = _flat(contacts)
     swaps = jnp.repeat(swapped, CONTACTS)[:, None]
     return (
         jnp.where(swaps, points_b, points_a),
@@ -192,12 +198,12 @@ def _touch_all(a: _Cores, b: _Cores, swapped: jax.Array) -> Rows:
     )
 
 
-def _touch_cores(a: _Cores, b: _Cores) -> Rows:
+def _touch_cores(a: _Cores, b: _Cores, has_round: bool) -> Rows:
     """Compute the contacts of one pair in the axes of the first body, so that its place does not matter."""
     turn = a.orientation.T
     core_b = place_core(b.core, turn @ (b.position - a.position), turn @ b.orientation)
     couple = Couple(a.core.vertices, core_b.vertices, jnp.stack([a.core.ellipsoid, core_b.ellipsoid]))
-    point_a, point_b, gap, normal = touch_couple(couple)
+    point_a, point_b, gap, normal = touch_couple(couple, has_round)
     return (
         a.position[None] + (point_a - a.radius * normal) @ turn,
         a.position[None] + (point_b + b.radius * normal) @ turn,

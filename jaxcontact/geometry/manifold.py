@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.geometry.features import SLIVER
 from jaxcontact.geometry.frames import dot, unit
 from jaxcontact.geometry.nearest import nearest_points
 from jaxcontact.geometry.support import Couple, round_support
@@ -23,8 +24,8 @@ CONTACTS = DIRECTIONS + 1  # the nearest points come first
 TILT = 0.05  # rad; parts of a surface that lean less from the common tangent plane belong to its polygon
 FIRST_ANGLE = 0.2  # rad; no direction is square to the side of a box
 SIDEWAYS = 1e-6  # of the size; corners closer than this coincide
-LEVEL = 1e-9  # of the size; a corner at the nearest points, as deep up to this tolerance, counts for them
-EXACT = 1e-13  # of the size; a corner anywhere counts for the nearest points if it is as deep up to this
+LEVEL = 1e-9  # of the size; a corner at the nearest points, as deep up to this tolerance, is them
+EXACT = 1e-13  # of the size; flat parts as deep up to this are parallel, and have corners as nearest points
 PARALLEL = 1e-6  # sine of the angle between two sides, up to which they do not cross
 
 _ANGLES = FIRST_ANGLE + 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
@@ -131,12 +132,35 @@ def axes_across(normal: jax.Array) -> jax.Array:
     return jnp.stack([first, jnp.cross(normal, first)]).astype(normal.dtype)
 
 
-def touch_couple(couple: Couple) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+def _is_unique(couple: Couple, normal: jax.Array, exact: jax.Array) -> jax.Array:
+    """Test whether only one pair of points is nearest: the flat parts at a normal share no direction."""
+    shortest = max(SLIVER, 16.0 * float(jnp.finfo(normal.dtype).eps)) ** 2
+    _, lengths = round_support(couple.ellipsoids, normal)
+    ranks, lines = [], []
+    for k, (vertices, sign) in enumerate(((couple.vertices_a, -1.0), (couple.vertices_b, 1.0))):
+        heights = sign * dot(vertices, normal[None])
+        away = vertices - vertices[jnp.argmax(heights)][None]
+        away = jnp.where((heights >= jnp.max(heights) - exact)[:, None], away, 0.0)
+        line = away[jnp.argmax(dot(away, away))]
+        beside = jnp.cross(line[None], away)
+        is_line = dot(line, line) > exact**2
+        is_face = is_line & (jnp.max(dot(beside, beside)) > shortest * dot(line, line) ** 2)
+        is_face |= jnp.any(couple.ellipsoids[k] != 0.0) & (lengths[k] == 0.0)
+        ranks.append(jnp.where(is_face, 2, is_line.astype(jnp.int32)))
+        lines.append(line)
+    common = jnp.cross(lines[0], lines[1])
+    crosses = dot(common, common) > shortest * dot(lines[0], lines[0]) * dot(lines[1], lines[1])
+    lower_rank, higher_rank = jnp.minimum(ranks[0], ranks[1]), jnp.maximum(ranks[0], ranks[1])
+    return (lower_rank == 0) | ((higher_rank == 1) & crosses)
+
+
+def touch_couple(couple: Couple, has_round: bool = True) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Compute points on a and b, gaps and normals of `CONTACTS` contacts of two cores in the axes of a.
 
     A contact that does not count has a gap larger than both cores. The smallest gap is the signed distance.
+    Without `has_round` neither core has an ellipsoid.
     """
-    nearest = nearest_points(couple)
+    nearest = nearest_points(couple, has_round)
     normal, origin = nearest.normal, jax.lax.stop_gradient(nearest.point_b)
     axes = axes_across(normal)
     fixed = jax.lax.stop_gradient(couple)
@@ -154,15 +178,18 @@ def touch_couple(couple: Couple) -> tuple[jax.Array, jax.Array, jax.Array, jax.A
     valid &= ~jnp.any(coincide, axis=1)
     excess = height_a - height_b - nearest.gap
     level = LEVEL / SIDEWAYS * tolerance
-    gap = jnp.where(excess < -level, nearest.gap, height_a - height_b)
-    several = jnp.sum(valid) > 1
-    # Of parts that are nearly parallel a corner may be all but as deep, and far from the nearest points.
-    is_there = dot(place, place) <= (0.1 * tolerance) ** 2
     exact = jnp.maximum(EXACT, 16.0 * float(jnp.finfo(size.dtype).eps)) * size
-    is_deepest = valid & ((jnp.abs(excess) <= exact) | ((jnp.abs(excess) <= level) & is_there))
+    is_unique = _is_unique(fixed, jax.lax.stop_gradient(normal), exact)
+    # Of parts that are nearly parallel a corner may be all but as deep, and far from the nearest points.
+    is_there = valid & (dot(place, place) <= (0.1 * tolerance) ** 2) & (jnp.abs(excess) <= level)
+    is_nearest = is_unique & (is_there | (excess < 0.0))
+    gap = jnp.where(is_nearest | (excess < -level), nearest.gap, height_a - height_b)
+    several = jnp.sum(valid) > 1
+    is_deepest = is_there | (valid & ~is_unique & (jnp.abs(excess) <= exact))
     counts = jnp.concatenate([(~several | ~jnp.any(is_deepest))[None], valid & several])
     flat = origin[None] + place[:, :1] * axes[:1] + place[:, 1:] * axes[1:]
     on_b = flat + height_b[:, None] * normal[None]
+    on_b = jnp.where((is_unique & is_there)[:, None], nearest.point_b[None], on_b)
     gaps = jnp.concatenate([nearest.gap[None], gap])
     return (
         jnp.concatenate([nearest.point_a[None], on_b + gap[:, None] * normal[None]]),

@@ -195,8 +195,10 @@ def _points(couple: Couple, feature: Feature, normal: jax.Array) -> NearestPoint
     return NearestPoints(-height, normal, on_a - 0.5 * sideways, on_b + 0.5 * sideways)
 
 
-def nearest_points(couple: Couple) -> NearestPoints:
+def nearest_points(couple: Couple, has_round: bool = True) -> NearestPoints:
     """Compute the signed distance of two cores, its direction and the nearest points.
+
+    Without `has_round` neither core has an ellipsoid, and the program is shorter.
 
     Derivative: of the feature that is nearest; at a tie between features, of the selected one.
     """
@@ -226,10 +228,11 @@ def nearest_points(couple: Couple) -> NearestPoints:
 
     normals, gaps, ranks, along = jax.vmap(refine)(features, starts)
     features = features._replace(rank=ranks)
-    climbed = climb_where_deep(fixed, (normals, along, gaps), spread, same)
-    features, normals, gaps = jax.tree.map(
-        lambda x, y: jnp.concatenate([x, y[None]]), (features, normals, gaps), climbed
-    )
+    if has_round:
+        climbed = climb_where_deep(fixed, (normals, along, gaps), spread, same)
+        features, normals, gaps = jax.tree.map(
+            lambda x, y: jnp.concatenate([x, y[None]]), (features, normals, gaps), climbed
+        )
     preference = jnp.where(features.rank < 0, -1.0, jnp.where(features.rank == 2, 0.1, 0.0))
     best = jnp.argmax(gaps + preference * STAY * spread)
     feature = jax.tree.map(lambda leaf: leaf[best], features)

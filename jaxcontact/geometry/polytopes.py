@@ -19,6 +19,7 @@ from jaxcontact.geometry.frames import across, dot, pose_in_body, turned, unit
 from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Polygon, Shape
 
 TOUCHING = 1e-6  # m; features nearer than this count as touching, as in `ContactTerms.active`
+BESIDE = 1e-5  # of the extent of a small polytope; a point so near to a face and beside it counts as over it
 
 
 class Polytope(NamedTuple):
@@ -129,10 +130,16 @@ def place_polytopes(
     )
 
 
+def rounding_of(*solids: Polytope) -> jax.Array:
+    """Bound the rounding of the coordinates of polytopes, m; no derivative."""
+    size = sum(jnp.max(jnp.abs(solid.vertices)) for solid in solids)
+    rounding = 16.0 * float(jnp.finfo(solids[0].vertices.dtype).eps)
+    return rounding * jax.lax.stop_gradient(jnp.asarray(size))
+
+
 def touching_within(*solids: Polytope) -> jax.Array:
     """Compute the distance that counts as touching, m: 1e-6, or the rounding of the coordinates if larger."""
-    size = sum(jnp.max(jnp.abs(solid.vertices)) for solid in solids)
-    return jnp.maximum(TOUCHING, 16.0 * jnp.finfo(solids[0].vertices.dtype).eps * jax.lax.stop_gradient(size))
+    return jnp.maximum(TOUCHING, rounding_of(*solids))
 
 
 def signed_distance(
@@ -158,7 +165,9 @@ def signed_distance(
     top = jnp.argmax(heights)
     face, height = solid.normals[top], heights[top]
     overhang = jnp.max(heights - height * dot(solid.normals, face[None]))  # of the foot in that plane
-    close = touching_within(solid)
+    extent = jnp.max(jnp.max(solid.vertices, axis=0) - jnp.min(solid.vertices, axis=0))
+    close = jnp.minimum(TOUCHING, BESIDE * jax.lax.stop_gradient(extent))
+    close = jnp.maximum(close, rounding_of(solid))
     rounding = 16.0 * jnp.finfo(point.dtype).eps * (jnp.abs(height) + jnp.max(jnp.abs(solid.offsets)))
     flat = (height <= 0.0) | (overhang <= rounding) | ((overhang <= close) & (height <= close))
     normal, gap = unit(away[nearest_edge], face)

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.geometry.frames import dot
-from jaxcontact.geometry.polytopes import Polytope, Topology, signed_distance, touching_within
+from jaxcontact.geometry.polytopes import Polytope, Topology, rounding_of, signed_distance, touching_within
 
 OUTWARD = 0.1  # sine by which the normal of two edges may leave their faces' normals: planks that fall flat
 ALIKE = 0.9  # minimum cosine between the normal of two edges and the direction of separation
@@ -45,7 +45,9 @@ def touch_polytopes(
     contact. Two edges make a contact if they cross within both, and their common normal points outward of
     both.
     """
-    tolerance = touching_within(a, b)
+    # Capsules have no faces to fall flat on, and may be as short as the distance that counts as touching.
+    has_faces = len(a.normals) or len(b.normals)
+    tolerance = touching_within(a, b) if has_faces else rounding_of(a, b)
     towards_a, separation = separate(a, b, kind_a, kind_b)
     cores_apart = separation > tolerance
     contacts = list(_vertices(a, b, kind_a, kind_b, towards_a, cores_apart, tolerance))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.pair_judge import judge, rates
-from helpers.pair_poses import poses, shape_of
+from helpers.pair_poses import nearly_round_in_mesh, poses, shape_of, tilted
 
 from jaxcontact import geometry
 
@@ -37,12 +37,16 @@ def check(name, count, seed, deep_share):
     """Compare a pair; of the deep poses `deep_share` may miss the depth, where another direction is as good by 1 %."""
     kinds, rng = name.split("-"), np.random.default_rng(seed)
     drawn = [pose for start in range(0, count, 50) for pose in poses(kinds, min(50, count - start), rng)]
+    compare(drawn, *nearest_contacts(kinds, drawn), deep_share)
+
+
+def compare(drawn, gaps, normals, points, deep_share=0.0):
+    """Compare contacts of poses with the judge, who tries the directions of the contacts among others."""
     verdicts = [
         v
-        for start in range(0, count, 50)
-        for v in judge([pose.placed() for pose in drawn[start : start + 50]])
+        for start in range(0, len(drawn), 50)
+        for v in judge([pose.placed() for pose in drawn[start : start + 50]], normals[start : start + 50])
     ]
-    gaps, normals, points = nearest_contacts(kinds, drawn)
     small, large = np.array([pose.small for pose in drawn]), np.array([pose.large for pose in drawn])
     right = np.array([verdict.gap for verdict in verdicts])
     is_unique = np.array([verdict.is_unique for verdict in verdicts])
@@ -64,6 +68,45 @@ def check(name, count, seed, deep_share):
 @pytest.mark.parametrize(("name", "count", "seed"), [("mesh-cylinder", 400, 1), ("ellipsoid-mesh", 400, 1)])
 def test_curved_bodies_in_meshes(name, count, seed):
     check(name, count, seed, deep_share=0.0)
+
+
+@pytest.mark.parametrize("name", ["capsule-capsule", "sphere-box", "sphere-ellipsoid"])
+def test_bodies_of_a_few_micrometres(name):
+    kinds = name.split("-")
+    drawn = [pose.scaled(2e-6 / pose.small) for pose in poses(kinds, 200, np.random.default_rng(1))]
+    compare(drawn, *nearest_contacts(kinds, drawn))
+
+
+def test_balls_near_the_middle_plane_of_flat_ellipsoids():
+    """Both sides are all but as near there, and the multiplier of the nearest point is all but at its pole."""
+    rng, kinds = np.random.default_rng(1), ("sphere", "ellipsoid")
+    drawn = poses(kinds, 200, rng)
+    for k, pose in enumerate(drawn):
+        axes = pose.numbers["b_axes"]
+        thin = np.argmin(axes)
+        # Of this size is the region whose points are as near to both sides.
+        within = (axes - axes[thin]) * (axes + axes[thin]) / axes
+        place = rng.normal(size=3) * (axes > axes[thin])
+        place *= within * rng.random() / np.linalg.norm(place)
+        place[thin] = axes[thin] * 10.0 ** rng.uniform(-16.0, -12.0)
+        drawn[k] = pose.moved(pose.positions[1] + pose.turns[1] @ place - pose.positions[0])
+    compare(drawn, *nearest_contacts(kinds, drawn))
+
+
+@pytest.mark.long
+def test_rims_that_lean_by_a_hair():
+    """The lowest point of a rim lies between the corners that the region of contact has there."""
+    rng = np.random.default_rng(1)
+    drawn = [tilted("cylinder", "box", 10.0 ** rng.uniform(-9.0, -7.0), rng) for _ in range(100)]
+    compare(drawn, *nearest_contacts(("cylinder", "box"), drawn))
+
+
+@pytest.mark.long
+def test_nearly_round_bodies_deep_in_meshes():
+    """The depth is that of a face of the mesh, and many are all but as deep; the first seeds are hard ones."""
+    seeds = [1037, 1154, 1384, 1971, 2042, 2252, 2881, 2949, 3638, 3686, 4005, 4016, 4878, 5823, *range(100)]
+    drawn = [nearly_round_in_mesh(np.random.default_rng(seed)) for seed in seeds]
+    compare(drawn, *nearest_contacts(("ellipsoid", "mesh"), drawn))
 
 
 @pytest.mark.slow

@@ -18,6 +18,8 @@ from scipy.spatial import ConvexHull, QhullError
 UNIQUE = 0.01  # of the depth, by which the second lowest minimum must exceed the lowest
 STEPS = 32  # angles on an arc, and as many more for each ellipsoid
 ALONE = 1e-5  # rad; minima nearer than this are one
+ROUNDING = 1e-15  # of the size; of directions as low up to this, that whose nearest points fit best is taken
+ALIKE = 6  # as many of them are compared
 SHORT = 1e-7  # rad; an arc of this length is that between the parts of a flat facet
 
 
@@ -77,7 +79,9 @@ class Difference:
         self.ellipsoids = np.stack([a.ellipsoid, b.ellipsoid])
         self.radius = a.radius + b.radius
         self.size = float(
-            np.max(np.ptp(self.corners, axis=0)) + sum(np.max(np.abs(e)) for e in self.ellipsoids)
+            np.max(np.ptp(self.corners, axis=0))
+            + sum(np.max(np.abs(e)) for e in self.ellipsoids)
+            + self.radius
         )
         self.facets, edges, self.arcs = _polytope(self.corners, self.size)
         self.edges = self.corners[edges]  # (k, 2, 3)
@@ -98,6 +102,11 @@ class Difference:
         share = np.clip(-inner(start, along) / np.maximum(inner(along, along), 1e-300), 0.0, 1.0)
         feet = start + share[:, None] * along
         found = [self.facets, -normalised(self.corners), -normalised(feet), LATTICE[::100]]
+        if (
+            self.arcs is None and len(along) == 1
+        ):  # all directions across a segment, where it meets the origin
+            first = normalised(crossed(along, np.eye(3)[np.argmin(np.abs(along), axis=1)]))
+            found += [first, -first, crossed(first, normalised(along))]
         for ellipsoid in self.ellipsoids:
             if np.any(ellipsoid):
                 axes = np.linalg.svd(ellipsoid)[0].T
@@ -266,10 +275,16 @@ def _on_arcs(
     return np.cos(angle)[:, None] * side + np.sin(angle)[:, None] * other, owner[edge]
 
 
-def judge(pairs: list[tuple[Solid, Solid]]) -> list[Verdict]:
-    """Compute the signed distances of pairs of bodies, their directions and nearest points."""
+def judge(pairs: list[tuple[Solid, Solid]], tried: np.ndarray | None = None) -> list[Verdict]:
+    """Compute the signed distances of pairs of bodies, their directions and nearest points.
+
+    Every direction bounds a distance from below, so a pair may bring one more (n, 3), `tried`.
+    """
     differences = [Difference(a, b) for a, b in pairs]
     found = [[difference.easy_directions()] for difference in differences]
+    if tried is not None:
+        for normals, direction in zip(found, tried):
+            normals.append(normalised(direction))
     curved = [k for k, difference in enumerate(differences) if np.any(difference.ellipsoids)]
     if curved:
         starts = [differences[k].starts(found[k][0]) for k in curved]
@@ -302,14 +317,17 @@ def judge(pairs: list[tuple[Solid, Solid]]) -> list[Verdict]:
 
 def _verdict(difference: Difference, normals: np.ndarray) -> Verdict:
     heights = difference.height(normals)
-    best = int(np.argmin(heights))
-    height, normal = heights[best], normals[best]
+    order = np.argsort(heights)
+    equal = [k for k in order[:ALIKE] if heights[k] <= heights[order[0]] + ROUNDING * difference.size]
+    solved = [_points(difference, normals[k], heights[k]) for k in equal]
+    best = int(np.argmin([residual for _, residual in solved]))
+    height, normal, points = heights[equal[best]], normals[equal[best]], solved[best][0]
     is_unique = True
     if height + difference.radius > 0.0:
         near = heights + difference.radius <= (1.0 + UNIQUE) * (height + difference.radius)
         others = near & (np.max(np.abs(normals - normal), axis=1) > ALONE)
         is_unique = not np.any(_is_minimum(difference, normals[others], heights[others]))
-    return Verdict(-height - difference.radius, normal, is_unique, _points(difference, normal, height))
+    return Verdict(-height - difference.radius, normal, is_unique, points)
 
 
 def _is_minimum(difference: Difference, normals: np.ndarray, heights: np.ndarray) -> np.ndarray:
@@ -323,8 +341,10 @@ def _is_minimum(difference: Difference, normals: np.ndarray, heights: np.ndarray
     return np.all(difference.height(ring).reshape(16, -1) >= heights - 1e-13 * difference.size, axis=0)
 
 
-def _points(difference: Difference, normal: np.ndarray, height: float) -> np.ndarray:
+def _points(difference: Difference, normal: np.ndarray, height: float) -> tuple[np.ndarray, float]:
     """Find the points of a and b that are nearest; not a number if there are several pairs, or none is found.
+
+    Also returns how far the two are from being apart along the normal, of the size.
 
     The nearest point of the difference is height * normal, a sum of corners with weights and of points of ellipsoids.
     """
@@ -347,7 +367,7 @@ def _points(difference: Difference, normal: np.ndarray, height: float) -> np.nda
         sides.append(np.concatenate([(corners - corners[0]).T, disc], axis=1) / size)
     ranks = [np.linalg.matrix_rank(side, tol=1e-8) for side in (*sides, np.concatenate(sides, axis=1))]
     if ranks[2] < ranks[0] + ranks[1]:  # parallel parts face one another
-        return np.full((2, 3), np.nan)
+        return np.full((2, 3), np.nan), 0.0
     matrix = np.zeros((5, sum(column.shape[1] for column in columns)))
     matrix[:3] = np.concatenate(columns, axis=1)
     count, discs = len(parts[0][2]), 2 * parts[0][3].shape[1]
@@ -355,7 +375,7 @@ def _points(difference: Difference, normal: np.ndarray, height: float) -> np.nda
     matrix[4, count + discs : count + discs + len(parts[1][2])] = 1.0
     shares, residual = nnls(matrix, np.append(target / size, [1.0, 1.0]))
     if residual > 1e-7:
-        return np.full((2, 3), np.nan)
+        return np.full((2, 3), np.nan), residual
     points, place = [], 0
     for sign, point, corners, disc in parts:
         weights, place = shares[place : place + len(corners)], place + len(corners)
@@ -363,7 +383,8 @@ def _points(difference: Difference, normal: np.ndarray, height: float) -> np.nda
         shift = disc @ (shares[place : place + width] - shares[place + width : place + 2 * width])
         place += 2 * width
         points.append(weights @ corners + point + sign * shift)
-    return np.stack([points[0] - difference.a.radius * normal, points[1] + difference.b.radius * normal])
+    points = np.stack([points[0] - difference.a.radius * normal, points[1] + difference.b.radius * normal])
+    return points, residual
 
 
 def rates(verdict: Verdict, positions: np.ndarray) -> np.ndarray:

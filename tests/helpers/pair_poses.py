@@ -41,6 +41,17 @@ class Pose(NamedTuple):
         """Move the first body."""
         return self._replace(positions=self.positions + np.stack([step, np.zeros(3)]))
 
+    def scaled(self, factor):
+        """Scale both bodies and their places."""
+        return Pose(
+            {key: factor * np.asarray(value) for key, value in self.numbers.items()},
+            tuple(Solid(*(factor * np.asarray(part) for part in solid)) for solid in self.solids),
+            factor * self.positions,
+            self.turns,
+            factor * self.small,
+            factor * self.large,
+        )
+
 
 def shape_of(kind, name):
     """The shape of a kind; its constants begin with its name."""
@@ -137,6 +148,27 @@ def _diameter(solid):
     along = LATTICE[::6] @ solid.vertices.T
     round_part = 2.0 * np.linalg.norm(LATTICE[::6] @ solid.ellipsoid, axis=1) + 2.0 * solid.radius
     return float(np.max(np.ptp(along, axis=1) + round_part))
+
+
+def tilted(first, second, angle, rng):
+    """Draw a pose of two kinds of the usual sizes that touch along nearly parallel axes, a tenth deep at most."""
+    (numbers_a, a), (numbers_b, b) = (_solid(kind, rng, "usual", 1.0) for kind in (first, second))
+    numbers = {f"a_{k}": v for k, v in numbers_a.items()} | {f"b_{k}": v for k, v in numbers_b.items()}
+    turn = _turn(rng)
+    small, large = sorted(_diameter(solid) for solid in (a, b))
+    pose = Pose(numbers, (a, b), np.zeros((2, 3)), np.stack([turn @ _tilt(rng, angle), turn]), small, large)
+    away = pose.moved(turn @ np.append(rng.uniform(-0.05, 0.05, 2), 2.0))
+    verdict = judge([away.placed()])[0]
+    return away.moved(-(verdict.gap + 0.1 * small * rng.random()) * turn[:, 2])
+
+
+def nearly_round_in_mesh(rng):
+    """Draw a pose of an ellipsoid whose axes are alike, deep in a mesh about as long as wide."""
+    mesh, axes = _mesh(rng, "round"), 0.15 * (1.0 + 0.1 * 10.0 ** rng.uniform(-6.0, 0.0) * rng.normal(size=3))
+    solids = Solid(np.zeros((1, 3)), np.diag(axes), 0.0), Solid(mesh, np.zeros((3, 3)), 0.0)
+    place, turns = 0.01 * rng.normal(size=(2, 3)), np.stack([_turn(rng), _turn(rng)])
+    small, large = sorted(_diameter(solid) for solid in solids)
+    return Pose({"a_axes": axes, "b_vertices": mesh}, solids, place, turns, small, large)
 
 
 def _draw(kinds, rng):
