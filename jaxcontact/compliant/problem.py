@@ -23,7 +23,7 @@ from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.row_algebra import apply_rows, diagonal, row_mobility
 from jaxcontact.terms import BILATERAL, DRY, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
 
-ROUNDING = 0.625  # of the precision; a depth of this share of a contact's motion in a step is rounding, 2e-10
+ROUNDING = 0.625  # of the precision; a gap of this share of a contact's motion in a step is rounding, 2e-10
 
 
 class Problem(Record):
@@ -187,7 +187,7 @@ def _scaled_in_step(problem: Problem, springs: ScaledSprings) -> tuple[jax.Array
     h, (gap, end, is_open) = problem.dt, gaps_of(problem)
     k = springs.impedance(-gap) * springs.stiffness
     b = jnp.broadcast_to(jnp.asarray(springs.damping, gap.dtype), gap.shape)
-    closes = is_open & (end < jnp.minimum(gap, 0.0))
+    closes = is_open & (end < 0.0) & (gap > 0.0)
     share = jnp.where(closes, -end / jnp.where(closes, gap - end, 1.0), 0.0)
     closed = k, jnp.maximum(b - h * k, 0.0)
     opened = jnp.maximum(k - b / h, 0.0), 0.5 * share**2 * b
@@ -197,8 +197,8 @@ def _scaled_in_step(problem: Problem, springs: ScaledSprings) -> tuple[jax.Array
 class Gaps(NamedTuple):
     """Gaps (nu,) of limits and contacts: at the start of a step, without them at its end, if open at first.
 
-    A depth that is rounding of the motion in the step counts as open, for it cannot be told from a gap of
-    zero: otherwise the last digit of a foot on the ground would decide between two laws.
+    A gap or depth that is rounding of the motion in the step is open if it grows: otherwise the last digit of
+    a foot on the ground would decide between two laws.
     """
 
     start: jax.Array
@@ -213,9 +213,10 @@ def gaps_of(problem: Problem) -> Gaps:
     heads = slice(nb, nb + nl + nc)
     gap, moved = (by_axis(rows, terms.kind)[heads] for rows in (terms.phi, terms.phi + h * h * terms.gdot_v))
     u = apply_rows(columns_of(terms), problem.v)
+    end = moved + h * u[heads]
     squares = (u[heads] ** 2).at[nl:].add(jnp.sum(u[heads.stop :].reshape(axes - 1, nc) ** 2, axis=0))
-    rounding = float(jnp.finfo(u.dtype).eps) ** ROUNDING * h
-    return Gaps(gap, moved + h * u[heads], (gap > 0.0) | (gap**2 < rounding**2 * squares))
+    is_rounding = gap**2 < (float(jnp.finfo(u.dtype).eps) ** ROUNDING * h) ** 2 * squares
+    return Gaps(gap, end, jnp.where(is_rounding, end > gap, gap > 0.0))
 
 
 def start_rates(problem: Problem) -> jax.Array:
