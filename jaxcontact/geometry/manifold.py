@@ -189,7 +189,9 @@ def touch_couple(couple: Couple, has_round: bool = True) -> tuple[jax.Array, jax
     counts = jnp.concatenate([(~several | ~jnp.any(is_deepest))[None], valid & several])
     flat = origin[None] + place[:, :1] * axes[:1] + place[:, 1:] * axes[1:]
     on_b = flat + height_b[:, None] * normal[None]
-    on_b = jnp.where((is_unique & is_there)[:, None], nearest.point_b[None], on_b)
+    # A corner of parts that are not flat may seem deeper than the nearest points: it takes their place.
+    takes_nearest = is_unique & (is_there | (excess < -exact))
+    on_b = jnp.where(takes_nearest[:, None], nearest.point_b[None], on_b)
     gaps = jnp.concatenate([nearest.gap[None], gap])
     return (
         jnp.concatenate([nearest.point_a[None], on_b + gap[:, None] * normal[None]]),

@@ -173,14 +173,15 @@ def _points(couple: Couple, feature: Feature, normal: jax.Array) -> NearestPoint
     height = dot(difference, normal)
     beside = height * normal - difference
     is_face, is_edge = feature.rank == 2, feature.rank == 1
-    square_1, mixed, square_2 = dot(first, first), dot(first, second), dot(second, second)
-    mixed, square_2 = jnp.where(is_edge, 0.0, mixed), jnp.where(is_edge, 1.0, square_2)
-    determinant = square_1 * square_2 - mixed**2
-    slides = is_face | is_edge
-    inverse = jnp.where(slides, 1.0 / jnp.where(slides, determinant, 1.0), 0.0)
-    along_1, along_2 = dot(beside, first), jnp.where(is_edge, 0.0, dot(beside, second))
-    share_1 = (square_2 * along_1 - mixed * along_2) * inverse
-    share_2 = (square_1 * along_2 - mixed * along_1) * inverse
+    square, mixed = dot(first, first), dot(first, second)
+    slides = (is_face | is_edge) & (square > 0.0)
+    safe_square = jnp.where(slides, square, 1.0)
+    # Across the first side: of a sliver the determinant of both sides would have no digits.
+    across = second - (mixed / safe_square) * first
+    width = dot(across, across)
+    is_wide = is_face & (width > float(jnp.finfo(width.dtype).eps) ** 2 * square)
+    share_2 = jnp.where(is_wide, dot(beside, across) / jnp.where(is_wide, width, 1.0), 0.0)
+    share_1 = jnp.where(slides, (dot(beside, first) - mixed * share_2) / safe_square, 0.0)
     is_cap = feature.disc >= 0
     shift = jnp.where(is_cap, share_1 * first + share_2 * second, 0.0)
     shares = jnp.stack([1.0 - share_1 - share_2, share_1, share_2])

@@ -124,3 +124,36 @@ def test_single_precision_has_no_side_wrong():
     gaps, normals, _ = nearest_contacts(("mesh", "cylinder"), drawn, np.float32)
     np.testing.assert_allclose(np.linalg.norm(normals, axis=1), 1.0, atol=1e-5)
     assert np.max(np.abs(gaps - right) / np.array([pose.large for pose in drawn])) < 1e-3
+
+
+def test_a_capsule_deep_in_a_cylinder_of_its_direction_has_finite_contacts():
+    """Their axes differ by 4e-8 rad: two sides of a triangle between them are parallel to all digits."""
+    shapes = {name: shape_of(kind, name) for kind, name in (("capsule", "a"), ("cylinder", "b"))}
+    positions = jnp.array(
+        [
+            [-0.02252552429100444, -0.9617257996701961, -0.6619192228837518],
+            [-0.02625103798039177, -1.0103422956050647, -0.68272090978508],
+        ]
+    )
+    turns = jnp.array(
+        [
+            [
+                [0.48162576242913707, 0.8735545694363497, 0.07027829808288008],
+                [-0.37568391528019923, 0.1333477486414927, 0.9171041237133247],
+                [0.7917690450909863, -0.468103398993341, 0.3924041119644244],
+            ],
+            [
+                [0.48162575346526904, 0.8735545754050705, 0.07027828532255703],
+                [-0.3756839098986505, 0.13334775419231737, 0.9171041251107357],
+                [0.7917690530970976, -0.4681033862735156, 0.3924041109838088],
+            ],
+        ]
+    )
+    half = 0.26093936415991786
+    numbers = {
+        "a_radius": 0.004637903437054813, "a_ends": jnp.array([[0.0, 0.0, -half], [0.0, 0.0, half]]),
+        "b_radius": 0.25309402255412533, "b_half": 0.3943426905525761,
+    }  # fmt: skip
+    found = geometry.candidates(3, ("a", "b"), shapes, (("a", "b"),), positions, turns, numbers)
+    np.testing.assert_allclose(jnp.min(found.phi), -0.25773192599118017, rtol=1e-9)
+    assert np.all(np.isfinite(found.point)) and np.all(np.isfinite(found.point_b))
