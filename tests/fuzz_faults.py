@@ -27,7 +27,7 @@ FAULTS = [  # in the place of a test: the check that must find it
     Mutant("cylinders: the cap is nearer than it is", "geometry/cylinders.py",
         "cap_sign * point[2] - sizes[1]]", "cap_sign * point[2] - 0.9 * sizes[1]]", "shapes"),
     Mutant("ellipsoids: the axes of another", "geometry/ellipsoids.py",
-        "    square = semi_axes**2\n", "    square = 1.02 * semi_axes**2\n", "shapes"),
+        "(semi_axes - width) * (semi_axes + width)", "(semi_axes - width) * (1.02 * semi_axes + width)", "shapes"),
     # rows of contacts
     Mutant("contacts: the other body does not move", "terms/contacts.py",
         "sides = zip((1.0, -1.0), bodies, (places.point, places.point_b), strict=True)",

@@ -350,7 +350,7 @@ def test_what_cannot_be_stepped_is_named():
             stepper=stepper,
             dt=DT,
         )
-    with pytest.raises(TypeError, match="impact: expected a callable"):
+    with pytest.raises(TypeError, match="impact: expected a function"):
         jc.simulate.EventDriven(impact="routh")
     with pytest.raises(ValueError, match="max_events: expected an integer >= 1, got 0"):
         jc.simulate.EventDriven(max_events=0)

@@ -286,7 +286,7 @@ def test_states_and_mechanisms_that_cannot_be_stepped_are_named():
     deep = DISC_STATE.replace(q=jnp.array([0.0, 0.05, 0.0]))
     with pytest.raises(ValueError, match=r"state: expected no penetration, got one of 0.05 m; jc.project"):
         jc.simulate.rollout(DISC, deep, FREE, stepper=stepper, dt=0.01)
-    with pytest.raises(TypeError, match="impact: expected a callable"):
+    with pytest.raises(TypeError, match="impact: expected a function"):
         jc.simulate.TimeStepping(impact="routh")
     (_, found), *_ = three(DISC.params, deep, DTS)  # under vmap the state is not known
     assert np.flatnonzero(np.asarray(found.status) & jc.Status.PENETRATION).tolist() == [0]
