@@ -387,7 +387,7 @@ def check_shape(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None
     if not any(_match(option, shape, sizes) for option in options):
         texts = [_text(option, sizes) for option in options]
         hint = BATCHED if len(shape) > max(map(len, options)) else ""
-        raise ValueError(f"{name}: expected shape {' or '.join(texts)}, got {shape}{hint}")
+        raise ValueError(f"{name}: expected shape {' or '.join(dict.fromkeys(texts))}, got {shape}{hint}")
 
 
 def _match(words: list[str], shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
