@@ -195,10 +195,10 @@ def _scaled_in_step(problem: Problem, springs: ScaledSprings) -> tuple[jax.Array
 
 
 class Gaps(NamedTuple):
-    """Gaps (nu,) of limits and contacts: at the start of a step, without them at its end, if open at first.
+    """Gaps (nu,) of limits and contacts at the start of a step, at its end without impulses, which are open.
 
-    A gap or depth that is rounding of the motion in the step is open if it grows: otherwise the last digit of
-    a foot on the ground would decide between two laws.
+    Of gaps and depths that are rounding of the motion in the step, those that grow are open: otherwise the
+    last digit of a foot on the ground would decide between two laws.
     """
 
     start: jax.Array
@@ -207,7 +207,7 @@ class Gaps(NamedTuple):
 
 
 def gaps_of(problem: Problem) -> Gaps:
-    """Compute the gaps of a step."""
+    """Compute the gaps of limits and contacts in a step."""
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
     heads = slice(nb, nb + nl + nc)

@@ -46,7 +46,7 @@ class Block:
 
     @property
     def runs_seldom(self) -> bool:
-        """Whether this block or one around it is marked."""
+        """Tell whether this block or one around it is marked."""
         return self.is_marked_seldom or (self.parent is not None and self.parent.runs_seldom)
 
 
