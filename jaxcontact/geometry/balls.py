@@ -33,7 +33,7 @@ from jaxcontact.geometry.shapes import (
     Sphere,
 )
 
-RING_POINTS = 8  # points fixed to each cap of a cylinder
+RING_POINTS = 6  # points fixed to each cap of a cylinder
 
 
 def num_balls(dim: int, shape: Shape) -> int:

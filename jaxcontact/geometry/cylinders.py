@@ -11,7 +11,8 @@ import numpy as np
 from jaxcontact.geometry.frames import dot, unit
 from jaxcontact.geometry.polytopes import TOUCHING
 
-FLAT = 3e-3  # sine of the tilt below which the lowest point of a rim moves to the centre of its cap
+LEVEL = 1e-9  # sine of the tilt below which a rim counts as level
+HELD = 3e-3  # sine of the tilt below which the lowest point of a rim is held in derivatives
 RING = math.sqrt(0.5)  # of the radius; a ring of this size resists tilting as an elastic cap does
 
 
@@ -31,19 +32,20 @@ def cap_points(
     )
 
 
-def lowest_points(normal: jax.Array, radius: jax.Array, half_length: jax.Array) -> jax.Array:
-    """Find the point (2, 3) of each rim that lies deepest along -normal; below a tilt `FLAT`, inside the rim.
+def rim_points(normal: jax.Array, radius: jax.Array, half_length: jax.Array) -> jax.Array:
+    """Find the deepest point along -normal and the one opposite of both rims (4, 3), the lower rim first.
 
-    The deepest point of a level rim is not unique, and rounding would move the point around the rim. So the
-    deepest point slides smoothly to the centre of the cap, and the points fixed to the cap carry the load.
+    The pair does not tilt a rim that is all but level, whose deepest point goes around it as rounding says.
+    Below a tilt `LEVEL` its direction is the local x. Derivative: below `HELD` that of points held fast, for
+    the direction turns by 1 / tilt.
     """
     side = normal[:2]
     square = dot(side, side)
-    steep = square > FLAT**2
-    length = jnp.sqrt(jnp.where(steep, square, 1.0))
-    weight = jnp.where(steep, 1.0 / length, (3.0 - square / FLAT**2) / (2.0 * FLAT))
-    radial = jnp.broadcast_to(-radius * weight * side, (2, 2))
-    return jnp.concatenate([radial, half_length * jnp.array([[-1.0], [1.0]], normal.dtype)], axis=1)
+    side = jnp.where(square > HELD**2, side, jax.lax.stop_gradient(side))
+    direction, _ = unit(jnp.where(square > LEVEL**2, side, 0.0), jnp.zeros_like(side).at[0].set(1.0))
+    radial = radius * jnp.stack([-direction, direction])
+    height = half_length * jnp.ones((2, 1), normal.dtype)
+    return jnp.concatenate([jnp.concatenate([radial, sign * height], axis=1) for sign in (-1.0, 1.0)])
 
 
 def signed_distance(point: jax.Array, sizes: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -282,12 +282,12 @@ def hulls_on_planes(
 def round_on_planes(
     world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type
 ) -> Rows:
-    """Compute the contacts of the lowest points of cylinders (one per rim) or ellipsoids with half-spaces."""
+    """Compute the contacts of the rims of cylinders (two points each) or ellipsoids with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     solids = _place_round(world, shapes)
     local_normal = products(jnp.swapaxes(solids.axes, 1, 2), normal)
     if kind is Cylinder:
-        local = jax.vmap(cylinders.lowest_points)(local_normal, solids.sizes[:, 0], solids.sizes[:, 1])
+        local = jax.vmap(cylinders.rim_points)(local_normal, solids.sizes[:, 0], solids.sizes[:, 1])
     else:
         local = jax.vmap(ellipsoids.support)(-local_normal, solids.sizes)[:, None]
     point = solids.origin[:, None] + turned(solids.axes, local)

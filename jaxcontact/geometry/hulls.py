@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.geometry.balls import Rows
-from jaxcontact.geometry.frames import dot
-from jaxcontact.geometry.manifold import CONTACTS, DIRECTIONS, LEVEL, RING, TILT, axes_across
+from jaxcontact.geometry.frames import dot, unit
+from jaxcontact.geometry.manifold import CONTACTS, DIRECTIONS, LEVEL, RING, TILT, axes_across, swapped_corners
 
 MANY_CORNERS = 32  # a hull of more than so many makes `CONTACTS` contacts, another one for each corner
 
@@ -37,7 +37,13 @@ def touch_half_space(
     sticks_out = depth[deepest] - jnp.max(depth[chosen]) > LEVEL * size
     earlier = np.tril(np.ones((DIRECTIONS, DIRECTIONS), bool), -1)
     repeats = jnp.any((chosen[:, None] == chosen[None]) & earlier, axis=1)
-    counts = jnp.concatenate([sticks_out[None], ~repeats])
+    arm = jnp.mean(fixed[chosen], axis=0) - fixed[deepest]
+    away, _ = unit(arm - down * dot(arm, down), down)
+    opposite = jnp.argmax(fixed @ (down + TILT * away))
+    passed, moves, is_round = swapped_corners(fixed[chosen], fixed[deepest], fixed[opposite])
+    swaps = sticks_out & is_round & ~jnp.any(repeats)
+    chosen = jnp.where(moves & swaps, opposite, chosen)
+    counts = jnp.concatenate([sticks_out[None], ~repeats & ~(passed & swaps)])
     corners = vertices[jnp.concatenate([deepest[None], chosen])]
     point = position[None] + corners @ orientation.T
     gap = dot(point, normal[None]) - offset

@@ -75,10 +75,10 @@ class _Corners(NamedTuple):
 
 
 def _polygons(
-    couple: Couple, normal: jax.Array, axes: jax.Array, origin: jax.Array
+    couple: Couple, normal: jax.Array, axes: jax.Array, origin: jax.Array, directions: np.ndarray | jax.Array
 ) -> tuple[_Polygon, _Polygon]:
-    """Find the flat parts of a and b that face one another."""
-    across = RING.astype(normal.dtype) @ axes
+    """Find the corners of the flat parts of a and b that face one another, by directions (n, 2) across."""
+    across = directions.astype(normal.dtype) @ axes
     at_normal, lengths = round_support(couple.ellipsoids, normal)
     at_rim, _ = jax.vmap(lambda direction: round_support(couple.ellipsoids, direction))(across)
     widths = jnp.sqrt(jnp.sum(couple.ellipsoids[:, :, 0] ** 2, axis=1))
@@ -91,6 +91,23 @@ def _polygons(
         place = jnp.stack([dot(corner, axis[None]) for axis in axes], axis=1)
         polygons.append(_Polygon(place, dot(corner, normal[None])))
     return polygons[0], polygons[1]
+
+
+def swapped_corners(
+    places: jax.Array, deepest: jax.Array, opposite: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Choose of eight corners (8, d) those that the deepest corner and the opposite one replace.
+
+    The deepest corner of a round part that is all but level goes around it as rounding says. Beside eight
+    fixed corners it would tilt the body from step to step; it and the opposite corner, in the place of two,
+    do not. Returns two masks (8,), and whether each is as near to what it replaces as in a round part.
+    """
+    arm = jnp.mean(places, axis=0) - deepest
+    near, far = (dot(places - corner[None], places - corner[None]) for corner in (deepest, opposite))
+    passed, moved = jnp.argmin(near), jnp.argmin(far)
+    # the square of a chord of 26 degrees; on a circle the next of eight corners is within 22.5
+    is_round = (jnp.maximum(near[passed], far[moved]) < 0.2 * dot(arm, arm)) & (passed != moved)
+    return np.arange(DIRECTIONS) == passed, np.arange(DIRECTIONS) == moved, is_round
 
 
 def _common_corners(a: _Polygon, b: _Polygon, tolerance: jax.Array) -> _Corners:
@@ -122,6 +139,40 @@ def _common_corners(a: _Polygon, b: _Polygon, tolerance: jax.Array) -> _Corners:
             [b.plane_at(a.place, tolerance), b.height, (b.height[None] + share_b * rise_b[None]).ravel()]
         ),
         jnp.concatenate([b.contains(a.place, tolerance), a.contains(b.place, tolerance), crosses.ravel()]),
+    )
+
+
+def _opposite_corners(
+    couple: Couple,
+    flat: tuple[jax.Array, jax.Array, jax.Array],
+    parts: tuple[_Polygon, _Polygon],
+    middle: jax.Array,
+    tolerance: jax.Array,
+) -> _Corners:
+    """Find the corners of a and of b beyond the middle (2,) of the region, seen from the nearest points."""
+    a, b = parts
+    away, _ = unit(middle, jnp.array([1.0, 0.0], middle.dtype))
+    at_a, at_b = _polygons(couple, *flat, jax.lax.stop_gradient(away)[None])
+    return _Corners(
+        jnp.concatenate([at_a.place, at_b.place]),
+        jnp.concatenate([at_a.height, a.plane_at(at_b.place, tolerance)]),
+        jnp.concatenate([b.plane_at(at_a.place, tolerance), at_b.height]),
+        jnp.concatenate([b.contains(at_a.place, tolerance), a.contains(at_b.place, tolerance)]),
+    )
+
+
+def _balanced(region: _Corners, opposite: _Corners, is_unique: jax.Array) -> _Corners:
+    """Let the nearest points, at place 0, and the opposite corner replace the corners beside them."""
+    nearer = jnp.argmin(jnp.where(opposite.valid, dot(opposite.place, opposite.place), jnp.inf))
+    other = _Corners(*(leaf[nearer] for leaf in opposite))
+    passed, moves, is_round = swapped_corners(region.place, jnp.zeros_like(other.place), other.place)
+    swaps = is_round & is_unique & other.valid & jnp.all(region.valid)
+    moves = moves & swaps
+    return _Corners(
+        jnp.where(moves[:, None], other.place[None], region.place),
+        jnp.where(moves, other.height_a, region.height_a),
+        jnp.where(moves, other.height_b, region.height_b),
+        region.valid & ~(passed & swaps),
     )
 
 
@@ -168,18 +219,22 @@ def touch_couple(couple: Couple, has_round: bool = True) -> tuple[jax.Array, jax
     for vertices in fixed[:2]:
         size += jnp.sum(jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0))
     tolerance = jnp.maximum(SIDEWAYS, 64.0 * float(jnp.finfo(size.dtype).eps)) * size
-    corners = _common_corners(*_polygons(couple, normal, axes, origin), tolerance)
+    parts = _polygons(couple, normal, axes, origin, RING)
+    corners = _common_corners(*parts, tolerance)
     along = corners.place @ RING.T.astype(size.dtype)
     chosen = jnp.argmax(jnp.where(corners.valid[:, None], along, -jnp.inf), axis=0)
-    place, height_a, height_b, valid = (leaf[chosen] for leaf in corners)
-    distance = place[:, None] - place[None]
+    region = _Corners(*(leaf[chosen] for leaf in corners))
+    distance = region.place[:, None] - region.place[None]
     earlier = np.tril(np.ones((DIRECTIONS, DIRECTIONS), bool), -1)
-    coincide = (dot(distance, distance) <= (2.0 * tolerance) ** 2) & earlier & valid[None]
-    valid &= ~jnp.any(coincide, axis=1)
-    excess = height_a - height_b - nearest.gap
-    level = LEVEL / SIDEWAYS * tolerance
+    coincide = (dot(distance, distance) <= (2.0 * tolerance) ** 2) & earlier & region.valid[None]
+    region = region._replace(valid=region.valid & ~jnp.any(coincide, axis=1))
     exact = jnp.maximum(EXACT, 16.0 * float(jnp.finfo(size.dtype).eps)) * size
     is_unique = _is_unique(fixed, jax.lax.stop_gradient(normal), exact)
+    middle = jnp.mean(region.place, axis=0)
+    opposite = _opposite_corners(couple, (normal, axes, origin), parts, middle, tolerance)
+    place, height_a, height_b, valid = _balanced(region, opposite, is_unique)
+    excess = height_a - height_b - nearest.gap
+    level = LEVEL / SIDEWAYS * tolerance
     # Of parts that are nearly parallel a corner may be all but as deep, and far from the nearest points.
     is_there = valid & (dot(place, place) <= (0.1 * tolerance) ** 2) & (jnp.abs(excess) <= level)
     is_nearest = is_unique & (is_there | (excess < 0.0))

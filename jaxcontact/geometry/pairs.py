@@ -199,7 +199,7 @@ def _count(dim: int, a: Shape, b: Shape) -> int:
     if family in (Family.CONVEX, Family.HULL_PLANE):
         return CONTACTS
     if family is Family.ROUND_PLANE:
-        return 2 * RING_POINTS + 2 if isinstance(a, Cylinder) else 1
+        return 2 * RING_POINTS + 4 if isinstance(a, Cylinder) else 1
     return num_balls(dim, a) * (num_balls(dim, b) if family is Family.BALL_BALL else 1)
 
 
@@ -325,9 +325,9 @@ def candidates(
 
     The order of the contacts within a pair depends on the shapes. Balls: balls of a by balls of b. Polytopes:
     vertices of a, vertices of b, edges of a by edges of b. On a half-space: the corners or ends; for a
-    cylinder the points fixed to its caps, then the lowest point of each rim; for a hull of many corners the
-    deepest, then those farthest along eight directions. Other shapes in space: the
-    nearest points, then the corners of the region where flat parts meet, by their direction.
+    cylinder the points fixed to its caps, then the lowest and the highest point of each rim; for a hull of
+    many corners the deepest, then those farthest along eight directions. Other shapes in space: the nearest
+    points, then the corners of the region where flat parts meet, by their direction.
 
     Args:
         positions: (nb, dim) world positions of the body origins, m.

@@ -5,7 +5,6 @@ import pytest
 from helpers import shape_cases as cases
 
 from jaxcontact import geometry
-from jaxcontact.geometry.cylinders import FLAT
 
 SPATIAL = (
     *((kind, "plane") for kind in ("sphere", "capsule", "box", "cylinder", "ellipsoid", "mesh")),
@@ -141,11 +140,6 @@ def test_gaps_against_coal(kind_a, kind_b):
         apart += 1
         if abs(phi[k].min() - expected) > 1e-9:
             assert {kind_a, kind_b} & {"cylinder", "ellipsoid"}, (k, expected, phi[k].min())
-            if kind_b == "plane":  # a cylinder so upright that its lowest point has left the rim
-                axis = turns[k, 0] @ cases.quaternion_matrix(numbers["a_rotation"])[:, 2]
-                assert np.linalg.norm(np.cross(axis, b.shape.normal)) < FLAT
-                assert abs(phi[k].min() - expected) < 6e-4 * numbers["a_radius"]
-                continue
             along = normal[k, np.argmin(phi[k])][None]
             assert (
                 abs(phi[k].min() - cases.separation(a, b, numbers, positions[k], turns[k], along)[0]) < 1e-9

@@ -32,7 +32,7 @@ def test_a_cylinder_rolls_without_resistance(stepper):
     np.testing.assert_allclose(path.states.q[-1, :2], [right, 0.0], atol=0.01 * right)  # a step late: dt / T
 
 
-@pytest.mark.parametrize("tilt", [20.0, 45.0, 90.0])
+@pytest.mark.parametrize("tilt", [0.1, 20.0, 45.0, 90.0])
 def test_gaps_of_a_cylinder_change_as_its_rows_say(tilt):
     """The rates of all gaps along q, by differences, beside the normal rows; none but the lowest is near."""
     model = cylinder(0.05, f'euler="{tilt} 0 0"')
@@ -51,10 +51,32 @@ def test_gaps_of_a_cylinder_change_as_its_rows_say(tilt):
 
 
 @pytest.mark.long
-def test_a_cylinder_on_its_end_stands():
-    model = cylinder(0.03, "", 0.5)  # the slope of 29 degrees; it falls over at 34, and slides at 31
+@pytest.mark.parametrize("slope", [0.5, np.radians(33.0)])
+def test_a_cylinder_on_its_end_stands(slope):
+    model = cylinder(0.03, "", slope)  # it falls over at 33.7 degrees
     path = jc.simulate.rollout(
         model, model.initial_state(), None, num_steps=100, stepper=jc.simulate.TimeStepping(), dt=0.005
     )
     assert not np.any(np.asarray(path.status) & ~np.uint32(jc.Status.UNTIMED))
-    assert abs(float(path.states.q[-1, 4:6] @ path.states.q[-1, 4:6])) < 1e-5  # half the tilt, squared
+    assert abs(float(path.states.q[-1, 4:6] @ path.states.q[-1, 4:6])) < 1e-20  # half the tilt, squared
+
+
+PRISM = " ".join(
+    f"{0.02 * np.cos(turn):.9f} {0.02 * np.sin(turn):.9f} {z}"
+    for z in (-0.03, 0.03)
+    for turn in np.arange(32) * np.pi / 16
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", ['type="cylinder" size=".02 .03"', 'type="mesh" mesh="prism"'])
+@pytest.mark.parametrize("floor", [PLANE, '<geom type="box" size="1 1 .1" pos="0 0 -.1"/>'])
+def test_a_round_body_that_fell_on_its_end_stands_still(shape, floor):
+    """The deepest point of the rim goes around it as the tilt changes; alone it would rock the body for ever."""
+    body = f'<body pos="0 0 .04" euler="1 .3 0"><freejoint/><geom {shape} mass=".1"/></body>'
+    mesh = f'<asset><mesh name="prism" vertex="{PRISM}"/></asset>'
+    model = jc.load_mjcf(f"<mujoco>{mesh}<worldbody>{floor}{body}</worldbody></mujoco>")
+    stepper = jc.simulate.Compliant()
+    path = jc.simulate.rollout(model, model.initial_state(), None, num_steps=150, stepper=stepper, dt=0.01)
+    assert not np.any(np.asarray(path.status))
+    np.testing.assert_allclose(path.states.v[-1], 0.0, atol=1e-7)
