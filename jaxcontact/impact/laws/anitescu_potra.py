@@ -271,10 +271,10 @@ def _sequential_one_sided(
     zero = jnp.zeros((nc, 1 + nt), v.dtype)
     start = _Blows(v, zero, status, jnp.zeros((), v.dtype))
     turns = visit_in_turn(visitor, start, jnp.asarray(order, jnp.int32), max_impacts)
-    taken = jnp.zeros(nc, bool).at[jnp.asarray(order)].set(True) & space.active
+    in_cycle = jnp.zeros(nc, bool).at[jnp.asarray(order)].set(True) & space.active
     v_plus, impulse, total, worst = turns.state
     rates = space.normal_rates(v_plus)
-    is_left, unfinished = taken & (jnp.abs(rates) <= border), jnp.any(taken & (rates < -slowest))
+    is_left, unfinished = in_cycle & (jnp.abs(rates) <= border), jnp.any(in_cycle & (rates < -slowest))
     jumps = turns.accumulates & jnp.any(is_left)
     v_plus = end_turns(v_plus, space.normal_rates(v), rates, is_left, jumps | unfinished)
     info = ImpactInfo(

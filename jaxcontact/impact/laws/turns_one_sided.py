@@ -63,12 +63,12 @@ def visit_in_turn(visitor: Visitor, start: PyTree, cycle: jax.Array, max_impacts
     """Visit the contacts of a cycle until none approaches, and none at a border may have to be visited."""
     faint = collision_tolerance(visitor.slowest.dtype) ** FAINT_DIGITS
     length, numbers = cycle.shape[0], jnp.arange(visitor.active.shape[0])
-    taken = jnp.zeros(visitor.active.shape, bool).at[cycle].set(True) & visitor.active
+    in_cycle = jnp.zeros(visitor.active.shape, bool).at[cycle].set(True) & visitor.active
 
     def running(turns: Turns) -> jax.Array:
         rates = visitor.rates(turns.state)
-        approaches = taken & (rates < -visitor.slowest)
-        left = taken & (rates <= visitor.border) & (numbers != turns.latest)
+        approaches = in_cycle & (rates < -visitor.slowest)
+        left = in_cycle & (rates <= visitor.border) & (numbers != turns.latest)
         return jnp.any(jnp.where(jnp.any(approaches), turns.count < max_impacts, left)) & (
             turns.place < max_impacts * length
         )
