@@ -282,6 +282,6 @@ def _sequential_one_sided(
         residual=worst,
         impulse=impulse,
         energy_ratio=energy_ratio(terms.M, v, v_plus),
-        num_iters=turns.count,
+        num_iters=turns.number,
     )
     return jnp.where(status != 0, v_in, v_plus), info

@@ -27,7 +27,7 @@ class Turns(NamedTuple):
     Attributes:
         state: of the law.
         place: position in the cycle of the next visit, counted on from cycle to cycle.
-        count: impacts of contacts that approach.
+        number: impacts of contacts that approach.
         latest: contact of the latest visit, -1 before.
         accumulates: () bool, whether impacts became so slow that infinitely many may follow.
         sequence: (max_impacts,) contacts that approached, in the order of their impacts, -1 after the last.
@@ -35,7 +35,7 @@ class Turns(NamedTuple):
 
     state: PyTree
     place: jax.Array
-    count: jax.Array
+    number: jax.Array
     latest: jax.Array
     accumulates: jax.Array
     sequence: jax.Array
@@ -69,7 +69,7 @@ def visit_in_turn(visitor: Visitor, start: PyTree, cycle: jax.Array, max_impacts
         rates = visitor.rates(turns.state)
         approaches = in_cycle & (rates < -visitor.slowest)
         left = in_cycle & (rates <= visitor.border) & (numbers != turns.latest)
-        return jnp.any(jnp.where(jnp.any(approaches), turns.count < max_impacts, left)) & (
+        return jnp.any(jnp.where(jnp.any(approaches), turns.number < max_impacts, left)) & (
             turns.place < max_impacts * length
         )
 
@@ -83,10 +83,10 @@ def visit_in_turn(visitor: Visitor, start: PyTree, cycle: jax.Array, max_impacts
         return Turns(
             state=jax.tree.map(lambda new, old: jnp.where(is_visited, new, old), after, turns.state),
             place=turns.place + 1,
-            count=turns.count + is_impact.astype(jnp.int32),
+            number=turns.number + is_impact.astype(jnp.int32),
             latest=jnp.where(is_visited, contact, turns.latest),
             accumulates=turns.accumulates | is_faint,
-            sequence=turns.sequence.at[jnp.where(is_impact, turns.count, max_impacts)].set(
+            sequence=turns.sequence.at[jnp.where(is_impact, turns.number, max_impacts)].set(
                 contact, mode="drop"
             ),
         )
