@@ -15,7 +15,6 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_whole
-from jaxcontact.batching.blas_threads import one_blas_thread
 from jaxcontact.batching.simd import simd
 from jaxcontact.compliant.step import rollout
 from jaxcontact.front_door import POSITIVE, checked
@@ -135,10 +134,9 @@ def robot_gait(
             if progress is not None:
                 progress(phase, i, point.cost, float(np.max(np.abs(point.residuals))))
 
-        with one_blas_thread():
-            return sequential_quadratic.minimise(
-                problem.evaluate, s, bounds, max_iters=max_iters, change=change, tol=NEARLY, progress=report
-            )
+        return sequential_quadratic.minimise(
+            problem.evaluate, s, bounds, max_iters=max_iters, change=change, tol=NEARLY, progress=report
+        )
 
     ends_of_search = []
     for bend in BENDS:
@@ -150,8 +148,7 @@ def robot_gait(
             break
     found = min(ends_of_search, key=lambda end: end.point.violation)
     problem.pushes = law
-    with one_blas_thread():
-        point = sequential_quadratic.restore(problem.evaluate, found.point, bounds, 0.1 * tol)
+    point = sequential_quadratic.restore(problem.evaluate, found.point, bounds, 0.1 * tol)
     pieces = jax.tree.map(jnp.asarray, problem.pieces(point.s))
     info = _account(model, pieces, order, speed)
     status = int(info.status) | problem.status
