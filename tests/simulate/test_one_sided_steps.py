@@ -10,7 +10,8 @@ import jaxcontact as jc
 DT, G = 1e-2, 9.81
 SIDED = jc.simulate.TimeStepping(corner="one_sided")
 SMOOTH = jc.simulate.TimeStepping()
-MODEL = jc.models.rocking_block()
+BLOCK = jc.models.rocking_block()
+MODEL = BLOCK.replace(params=BLOCK.params.replace(mu=0.0 * BLOCK.params.mu + 0.3))  # slides before it tips
 START = MODEL.initial_state().replace(q=jnp.array([0.0, 1.0, 0.0]), v=jnp.zeros(3))
 
 
@@ -33,37 +34,37 @@ def rates_and_differences(v, force, directions, h):
     moved = jax.vmap(lambda d: end_of(SMOOTH, v, force, h * d)[0])(directions)
     smooth = jax.vmap(lambda d: jax.jvp(lambda x: end_of(SMOOTH, v, force, x)[0], (zero,), (d,))[1])
     plain = end_of(SMOOTH, v, force, zero)[0]
-    return base, status, exact, (moved - plain) / h, smooth(directions)
+    return base, status, exact, (moved - plain[None]) / h, smooth(directions)
 
 
 @pytest.mark.long
 def test_steps_follow_their_one_sided_differences_from_a_gap_of_zero(rng):
-    """At rest, sliding, at the border of sticking and tipping: by q, v and forces; depth is removed."""
+    """At rest, sliding, at the border of sticking, and turned: by q, v and forces; depth is removed."""
     directions = jnp.asarray(rng.normal(size=(40, 9)) * np.array([1.0] * 6 + [100.0] * 3))
     mass = MODEL.params.mass[0]
     for v, force in (
-        ((0.0, 0.0, 0.0), (0.3, 0.0, 0.0)),
+        ((0.0, 0.0, 0.0), (0.2, 0.0, 0.0)),
         ((1.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
         ((0.0, 0.0, 0.0), (MODEL.params.mu[0], 0.0, 0.0)),
         ((0.0, 0.0, 0.0), (0.0, 0.0, 0.5)),
     ):
         numbers = jnp.array(v), mass * G * jnp.array(force)
-        base, status, exact, difference, smooth = rates_and_differences(*numbers, directions, 1e-9)
+        base, status, exact, difference, smooth = rates_and_differences(*numbers, directions, 1e-7)
         assert not np.any(status)
         size = 1.0 + np.max(np.abs(difference), axis=1, keepdims=True)
-        assert np.max(np.abs(exact - difference) / size) < 1e-5
+        assert np.max(np.abs(exact - difference) / size) < 2e-5
         assert np.max(np.abs(smooth - difference) / size) > 0.1  # one linear map would not do
         np.testing.assert_allclose(base, np.broadcast_to(base[0], base.shape), rtol=0, atol=0)
 
 
 @pytest.mark.long
-def test_a_block_that_only_grazes_has_a_note_and_one_poisoned_lane_stays_alone():
+def test_a_block_that_only_grazes_has_a_note_and_a_poisoned_lane_stays_alone():
     """Without weight a touch changes q by dt^2 / 2 times an acceleration as it begins to push."""
     lift = jnp.array([0.0, MODEL.params.mass[0] * G, 0.0])
-    directions = jnp.eye(9)[:4].at[2, 7].set(jnp.nan)
+    directions = jnp.eye(9)[:4]
     _, status, exact, _, _ = rates_and_differences(jnp.zeros(3), lift, directions, 1e-9)
     assert np.all(status == int(jc.Status.JUMP)) and np.all(np.isnan(exact))
-    lanes = jnp.ones((3, 3)).at[1].set(jnp.nan) * jnp.array([1.0, 0.0, 0.0])
+    lanes = jnp.zeros((3, 3)).at[:, 0].set(1.0).at[1].set(jnp.nan)
     rates = jax.jit(
         jax.vmap(
             lambda v: jax.jvp(
@@ -73,6 +74,8 @@ def test_a_block_that_only_grazes_has_a_note_and_one_poisoned_lane_stays_alone()
     )(lanes)
     np.testing.assert_array_equal(rates[0], rates[2])
     assert np.all(np.isfinite(rates[0]))
+    with pytest.raises(NotImplementedError, match="corner='smooth'"):
+        jax.jit(jax.grad(lambda x: end_of(SIDED, jnp.zeros(3), jnp.zeros(3), x)[0][4]))(jnp.zeros(9))
 
 
 @pytest.mark.long
@@ -96,7 +99,7 @@ def test_feet_that_share_loads_have_a_rate_only_in_directions_that_a_motion_has(
     assert np.all(np.isnan(rate([0.0, 1.0, 0.0])))
 
 
-def test_other_laws_loops_and_reverse_mode_are_refused_by_name():
+def test_other_laws_and_loops_are_refused_by_name():
     with pytest.raises(ValueError, match="impact: expected AnitescuPotra or Sequential with corner"):
         jc.simulate.TimeStepping(impact=jc.impact.Newton(restitution=0.5), corner="one_sided")
     sided = jc.impact.AnitescuPotra(corner="one_sided")
@@ -106,8 +109,6 @@ def test_other_laws_loops_and_reverse_mode_are_refused_by_name():
         jc.simulate.Variational(impact=sided)
     with pytest.raises(ValueError, match="corner: expected one of smooth, one_sided"):
         jc.simulate.TimeStepping(corner="sharp")
-    with pytest.raises(NotImplementedError, match="corner='smooth'"):
-        jax.grad(lambda x: end_of(SIDED, jnp.zeros(3), jnp.zeros(3), x)[0][4])(jnp.zeros(9))
     pendulum = "<body name='{}' pos='{} 0 1'><joint axis='0 1 0'/><geom size='.1'/></body>"
     loop = jc.load_mjcf(
         f"<mujoco><worldbody>{pendulum.format('a', 0)}{pendulum.format('b', 1)}</worldbody>"
