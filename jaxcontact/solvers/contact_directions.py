@@ -349,8 +349,8 @@ def impulse_rates(
     x = jnp.where(small.is_kept, x, 0.0)
     x = x - small.inverse @ (rates + small.full @ x)
     # Contacts that share loads may ask for what no motion has: one of them opens, and which, no load tells.
-    left, most = rates + small.full @ x, jnp.abs(rates) + jnp.abs(small.full) @ jnp.abs(x)
-    consistent = jnp.all(small.is_kept | (jnp.abs(left) <= border_size(most.dtype, jnp.max(most))))
+    left, magnitude = rates + small.full @ x, jnp.abs(rates) + jnp.abs(small.full) @ jnp.abs(x)
+    consistent = jnp.all(small.is_kept | (jnp.abs(left) <= border_size(magnitude.dtype, jnp.max(magnitude))))
     # Friction that begins with mu, at a contact that has none and does not slide, has no direction.
     begins = (mu == 0) & (by_mu != 0) & (load > 0) & jnp.all(tangent.grip == 0, axis=1) & solution.active
     change = view(tangent.span, x.reshape(nc, dim)).reshape(-1) + fixed
