@@ -28,7 +28,7 @@ from jaxcontact.impact.laws.contact_space import (
 )
 from jaxcontact.impact.laws.turns_one_sided import Visitor, end_turns, visit_in_turn
 from jaxcontact.precision import jit
-from jaxcontact.solvers.contact_directions import border_size
+from jaxcontact.solvers.contact_directions import border_size, without_rate
 from jaxcontact.solvers.friction_search import CoulombNewton
 from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
@@ -276,7 +276,8 @@ def _sequential_one_sided(
     rates = space.normal_rates(v_plus)
     is_left, unfinished = in_cycle & (jnp.abs(rates) <= border), jnp.any(in_cycle & (rates < -slowest))
     jumps = turns.accumulates & jnp.any(is_left)
-    v_plus = end_turns(v_plus, space.normal_rates(v), rates, is_left, jumps | unfinished)
+    v_plus = end_turns(v_plus, space.normal_rates(v), rates, is_left)
+    v_plus = without_rate(v_plus, jumps | unfinished)
     info = ImpactInfo(
         status=total | flag(unfinished, Status.UNTERMINATED) | flag(jumps, Status.JUMP),
         residual=worst,

@@ -30,7 +30,6 @@ class Turns(NamedTuple):
         number: impacts of contacts that approach.
         latest: contact of the latest visit, -1 before.
         accumulates: () bool, whether impacts became so slow that infinitely many may follow.
-        sequence: (max_impacts,) contacts that approached, in the order of their impacts, -1 after the last.
     """
 
     state: PyTree
@@ -38,7 +37,6 @@ class Turns(NamedTuple):
     number: jax.Array
     latest: jax.Array
     accumulates: jax.Array
-    sequence: jax.Array
 
 
 class Visitor(NamedTuple):
@@ -86,37 +84,30 @@ def visit_in_turn(visitor: Visitor, start: PyTree, cycle: jax.Array, max_impacts
             number=turns.number + is_impact.astype(jnp.int32),
             latest=jnp.where(is_visited, contact, turns.latest),
             accumulates=turns.accumulates | is_faint,
-            sequence=turns.sequence.at[jnp.where(is_impact, turns.number, max_impacts)].set(
-                contact, mode="drop"
-            ),
         )
 
-    none = jnp.full(max_impacts, -1, jnp.int32)
-    first = Turns(start, jnp.int32(0), jnp.int32(0), jnp.int32(-1), jnp.array(False), none)
+    first = Turns(start, jnp.int32(0), jnp.int32(0), jnp.int32(-1), jnp.array(False))
     return bounded_loop(running, visit, first, max_iters=max_impacts * length)
 
 
 @jax.custom_jvp
-def end_turns(
-    value: jax.Array, before: jax.Array, after: jax.Array, is_left: jax.Array, jumps: jax.Array
-) -> jax.Array:
-    """Return the value; its forward derivative is NaN if it `jumps`, or if impacts of the direction go on.
+def end_turns(value: jax.Array, before: jax.Array, after: jax.Array, is_left: jax.Array) -> jax.Array:
+    """Return the value; its forward derivative is NaN if impacts of the direction have not ended.
 
     Args:
         before: (nc,) normal velocities before the first impact.
         after: (nc,) normal velocities after the last one.
         is_left: (nc,) bool, contacts that must not approach.
-        jumps: () bool, whether there is no derivative.
     """
     return value
 
 
 @end_turns.defjvp
 def _end_turns_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    change, before, after = tangents[:3]
+    change, before, after, _ = tangents
     size = jnp.maximum(jnp.max(jnp.abs(before)), jnp.max(jnp.abs(after)))
     small = float(jnp.finfo(change.dtype).eps) ** BORDER_DIGITS
-    goes_on = jnp.any(primals[3] & ~(after >= -small * size)) | primals[4]
+    goes_on = jnp.any(primals[3] & ~(after >= -small * size))
     return end_turns(*primals), forward_only(
         jnp.where(goes_on, jnp.nan, change), reverse=REVERSE, second=SECOND
     )
