@@ -23,17 +23,23 @@ ROBOTS = {
 }
 
 
-def _gait(robot: str) -> Callable[[], dict[str, Any]]:
-    name, speed, duration = ROBOTS[robot]
+def load(robot: str) -> jc.Model:
+    """Read a robot of gymnasium."""
+    name = ROBOTS[robot][0]
     path = path_of("gymnasium", f"gymnasium/envs/mujoco/assets/{name}", FOLDER)
     if path is None:
         raise FileNotFoundError(f"{name}: unpack gymnasium of tests/robot_packages.txt into {FOLDER}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return jc.load_mjcf(path, planar=True, contacts="world")
+
+
+def _gait(robot: str) -> Callable[[], dict[str, Any]]:
+    _, speed, duration = ROBOTS[robot]
 
     def run() -> dict[str, Any]:
         begin = time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = jc.load_mjcf(path, planar=True, contacts="world")
+        model = load(robot)
         _, info = jc.optimize.robot_gait(model, speed=speed, duration=duration)
         return {
             "motions": info.evaluations,

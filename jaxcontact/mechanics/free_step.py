@@ -171,12 +171,7 @@ def take_free_step(
     Euler, and free joints keep their momentum; the other parts move by the free step.
     """
     system, turned = model.system, free.turned
-    parts = _parts(system)
-    if parts is None:
-        moved = jnp.broadcast_to(jnp.any(touched), touched.shape)
-    else:
-        member = jnp.asarray(parts[None] == np.unique(parts)[:, None], v.dtype)
-        moved = member.T @ (member @ touched.astype(v.dtype)) > 0
+    moved = moves_with(system, touched)
     rate = jnp.where(moved, v, free.rate)
     if turned is not None:
         v = turned.velocity_at_end(system.structure, v, free.ahead, dt)
@@ -187,6 +182,15 @@ def take_free_step(
             assert at_end is not None
             v = at_end.velocity_of_joints(v)
     return jnp.where(moved, v, free.v), rate
+
+
+def moves_with(system: System, touched: jax.Array) -> jax.Array:
+    """Find the velocities (nv,) of the parts of a mechanism that have one of `touched` (nv,)."""
+    parts = _parts(system)
+    if parts is None:
+        return jnp.broadcast_to(jnp.any(touched), touched.shape)
+    member = jnp.asarray(parts[None] == np.unique(parts)[:, None], jnp.float32)
+    return member.T @ (member @ touched.astype(member.dtype)) > 0
 
 
 def _parts(system: System) -> np.ndarray | None:

@@ -9,13 +9,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import Record
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_array, check_type
 from jaxcontact.mechanics.system import Model
-from jaxcontact.mechanics.tree import Tree, TreeParams, lineage
+from jaxcontact.mechanics.tree import Tree, lineage
 
 # Poses (T + 1, 7) of bodies by their names: position, m, quaternion; in the plane (T + 1, 3): x, z, angle.
 Mocap = Mapping[str, jax.Array]
+
+
+class MocapPoses(Record):
+    """The poses of the nm mocap bodies at T + 1 times.
+
+    Attributes:
+        position: (T + 1, nm, 3) m.
+        orientation: (T + 1, nm, 4) quaternion.
+    """
+
+    position: jax.Array
+    orientation: jax.Array
 
 
 class MocapRows(NamedTuple):
@@ -46,31 +59,49 @@ def mocap_rows(
 
     Derivative: exact by poses and dt.
     """
+    poses = mocap_poses(model, mocap, num_steps)
+    return None if poses is None else rows_of_poses(poses, dt, model.structure.dim)
+
+
+def mocap_poses(model: Model, mocap: Mocap | None, num_steps: int) -> MocapPoses | None:
+    """Check the poses of named bodies; return those of all mocap bodies, or None. Errors as `mocap_rows`."""
     if mocap is None:
         return None
     check_type("mocap", mocap, Mapping, '; expected such as {"table": poses}')
-    tree: Tree | None = model.structure.tree
-    bodies = () if tree is None else tree.mocap
-    names, dim = [model.structure.bodies[body] for body in bodies], model.structure.dim
-    if not bodies:
+    poses_in_file = still_poses(model)
+    if poses_in_file is None:
         raise ValueError("mocap: expected None, for the model has no mocap body that can move")
-    numbers: TreeParams = model.params.tree
-    dtype, places = numbers.position.dtype, np.array(bodies, int)
-    position = jnp.tile(numbers.position[places], (num_steps + 1, 1, 1))
-    orientation = jnp.tile(numbers.orientation[places], (num_steps + 1, 1, 1))
+    names, dim = [model.structure.bodies[body] for body in model.structure.tree.mocap], model.structure.dim
+    position = jnp.tile(poses_in_file.position, (num_steps + 1, 1, 1))
+    orientation = jnp.tile(poses_in_file.orientation, (num_steps + 1, 1, 1))
     for name, poses in mocap.items():
         if name not in names:
             raise ValueError(f"mocap: expected names of mocap bodies, {', '.join(names)}; got {name!r}")
         check_array(f"mocap[{name!r}]", poses, (num_steps + 1, 7 if dim == 3 else 3))
-        at, poses = names.index(name), jnp.asarray(poses, dtype)
+        at, poses = names.index(name), jnp.asarray(poses, position.dtype)
         if dim == 3:
             position = position.at[:, at].set(poses[:, :3])
             orientation = orientation.at[:, at].set(poses[:, 3:])
         else:  # an angle from x to z turns about -y
-            half, zero = 0.5 * poses[:, 2], jnp.zeros(num_steps + 1, dtype)
+            half, zero = 0.5 * poses[:, 2], jnp.zeros_like(poses[:, 2])
             position = position.at[:, at, ::2].set(poses[:, :2])
             turn = jnp.stack([jnp.cos(half), zero, -jnp.sin(half), zero], axis=1)
             orientation = orientation.at[:, at].set(turn)
+    return MocapPoses(position=position, orientation=orientation)
+
+
+def still_poses(model: Model) -> MocapPoses | None:
+    """Return the poses (nm, ...) that the mocap bodies have in the file; None without any."""
+    tree: Tree | None = model.structure.tree
+    if tree is None or not tree.mocap:
+        return None
+    places, numbers = np.array(tree.mocap, int), model.params.tree
+    return MocapPoses(position=numbers.position[places], orientation=numbers.orientation[places])
+
+
+def rows_of_poses(poses: MocapPoses, dt: jax.typing.ArrayLike, dim: int) -> MocapRows:
+    """Compute the motion in each step between poses."""
+    position, orientation = poses.position, poses.orientation
     linear = jnp.diff(position, axis=0) / dt
     turned = jax.vmap(jax.vmap(_turn))(orientation[:-1], orientation[1:]) / dt
     twist = jnp.concatenate([linear, turned], axis=2)
@@ -89,12 +120,18 @@ def apply_mocap(model: Model, row: MocapRows | None) -> Model:
     """Put the mocap bodies of a model at the poses of one step, with their velocities; None changes none."""
     if row is None:
         return model
+    moved = at_poses(model, MocapPoses(position=row.position, orientation=row.orientation))
+    return moved.replace(params=moved.params.replace(mocap_velocity=row.velocity))
+
+
+def at_poses(model: Model, poses: MocapPoses) -> Model:
+    """Put the mocap bodies of a model at poses (nm, ...), at rest."""
     places, numbers = np.array(model.structure.tree.mocap, int), model.params.tree
     numbers = numbers.replace(
-        position=numbers.position.at[places].set(row.position),
-        orientation=numbers.orientation.at[places].set(row.orientation),
+        position=numbers.position.at[places].set(poses.position),
+        orientation=numbers.orientation.at[places].set(poses.orientation),
     )
-    return model.replace(params=model.params.replace(tree=numbers, mocap_velocity=row.velocity))
+    return model.replace(params=model.params.replace(tree=numbers))
 
 
 def body_twists(

@@ -40,6 +40,8 @@ class MotionsInfo(Record):
     Attributes:
         misfit: sum of squares over the number of residuals that are not zero less that of the unknowns: 1 on
             average if the model is right and residuals are in units of their noise.
+        motion_misfits: (m,) the same of each motion alone, with its own numbers: one far above the others is
+            at a wrong minimum, as from a bad guess, or not of the model.
         lower, upper: ends of the 95 % intervals, cut at the bounds; the numbers of the motions vary along.
         covariance: (p, p) of the flat parameters (Huber's, by motion); NaN if the motions do not determine
             them.
@@ -54,6 +56,7 @@ class MotionsInfo(Record):
     """
 
     misfit: float
+    motion_misfits: np.ndarray
     lower: PyTree
     upper: PyTree
     covariance: np.ndarray
@@ -139,7 +142,8 @@ def identify_motions(
         for z in (np.maximum(point.x - spread, minima), np.minimum(point.x + spread, maxima), point.x)
     )
     return x, problem.per_motion(jnp.asarray(point.per_motion, float)), MotionsInfo(
-        misfit=float(misfits[best]), lower=lower, upper=upper, covariance=covariance, num_iters=num_iters,
+        misfit=float(misfits[best]), motion_misfits=problem.motion_misfits(point), lower=lower, upper=upper,
+        covariance=covariance, num_iters=num_iters,
         evaluations=problem.evaluations, at_bound=at_bound, ends=np.stack([end.x for end, _, _ in found]),
         misfits=misfits, statuses=statuses, status=statuses[best],
     )  # fmt: skip
@@ -219,9 +223,12 @@ class _Problem:
         )
 
     def misfit(self, point: _Point) -> float:
-        used = np.any(point.by_motion != 0.0, axis=-1) | (point.values != 0.0)
         unknowns = point.x.size + point.per_motion.size
-        return 2.0 * point.cost / max(int(used.sum()) - unknowns, 1)
+        return 2.0 * point.cost / max(int(_used(point).sum()) - unknowns, 1)
+
+    def motion_misfits(self, point: _Point) -> np.ndarray:
+        excess = _used(point).sum(axis=1) - point.per_motion.shape[1]
+        return np.asarray(np.sum(point.values**2, axis=1) / np.maximum(excess, 1))
 
     def search(self, point: _Point, max_steps: int, tol: float) -> tuple[_Point, int, int]:
         """Return the best point of the search, its number of steps and its status bits.
@@ -294,6 +301,11 @@ class _Problem:
         return total
 
 
+def _used(point: _Point) -> np.ndarray:
+    """Mark the residuals (m, r) that have a weight."""
+    return np.asarray(np.any(point.by_motion != 0.0, axis=-1) | (point.values != 0.0))
+
+
 def _gradient(point: _Point) -> tuple[np.ndarray, np.ndarray]:
     by_params = np.einsum("mrp,mr->p", point.by_params, point.values)
     return by_params, np.einsum("mrk,mr->mk", point.by_motion, point.values)
@@ -306,9 +318,9 @@ def _eliminated(point: _Point, damping: float) -> tuple[np.ndarray, np.ndarray, 
     per_motion = np.einsum("mrk,mrl->mkl", point.by_motion, point.by_motion)
     shared += np.diag(damping * np.diag(shared))
     scale = np.einsum("mkk->mk", per_motion)
-    per_motion += (
-        np.eye(per_motion.shape[1]) * (damping * scale + 1e-12 * scale.max(axis=1, keepdims=True))[:, None, :]
-    )
+    largest = scale.max(axis=1, keepdims=True)  # of a motion, 0 where its numbers have no effect
+    floor = np.where(largest > 0.0, 1e-12 * largest, 1.0)
+    per_motion += np.eye(per_motion.shape[1]) * (damping * scale + floor)[:, None, :]
     by_params, by_motion = _gradient(point)
     gains = np.linalg.solve(
         per_motion, np.concatenate([np.swapaxes(mixed, 1, 2), by_motion[..., None]], axis=2)

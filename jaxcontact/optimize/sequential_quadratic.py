@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxcontact._pytree import PyTree
+from jaxcontact.batching.blas_threads import one_blas_thread
 
 FIRST_RADIUS = 0.3  # largest change of a scaled variable in the first step
 LARGEST_RADIUS = 1.0  # as `FIRST_RADIUS`
@@ -58,6 +59,7 @@ class SearchEnd(NamedTuple):
 Evaluate = Callable[[np.ndarray], ProgramPoint]
 
 
+@one_blas_thread()
 def minimise(
     evaluate: Evaluate, s: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], *, max_iters: int,
     change: float, tol: float, progress: Callable[[int, ProgramPoint], None] | None = None,
@@ -119,6 +121,7 @@ def _rank(point: ProgramPoint, tol: float) -> tuple[float, float]:
     return (point.violation if point.violation > tol else 0.0), point.cost
 
 
+@one_blas_thread()
 def restore(
     evaluate: Evaluate, point: ProgramPoint, bounds: tuple[np.ndarray, np.ndarray], tol: float
 ) -> ProgramPoint:

@@ -6,7 +6,7 @@ Owns the backward recursion of Riccati along the linearised steps of a motion. P
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from jaxcontact.arguments import check_positive, check_rows
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.configuration import difference
+from jaxcontact.mechanics.mocap import MocapPoses, MocapRows, apply_mocap, rows_of_poses
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.linearize import linearize
@@ -125,17 +126,27 @@ def track(
     size = 2 * model.structure.num_velocities
     Q = _matrix("state_cost", state_cost, size)
     R = _matrix("control_cost", control_cost, inputs.shape[1])
-    return _regulator(max_periods if periodic else 0, model, trajectory.states, inputs, stepper, (Q, R), tol)
+    motion = _Motion(trajectory.states, inputs, trajectory.mocap)
+    return _regulator(max_periods if periodic else 0, model, motion, stepper, (Q, R), tol)
+
+
+class _Motion(NamedTuple):
+    """States of a motion (T + 1, ...), controls (T, nu), and poses (T + 1, ...) of mocap bodies or None."""
+
+    states: State
+    inputs: jax.Array
+    mocap: MocapPoses | None
 
 
 @functools.partial(jit, static_argnums=0)
 def _regulator(
-    max_periods: int, model: Model, states: State, inputs: jax.Array, stepper: Stepper,
+    max_periods: int, model: Model, motion: _Motion, stepper: Stepper,
     costs: tuple[jax.Array, jax.Array], tol: float | jax.Array,
 ) -> tuple[Tracking, TrackingInfo]:  # fmt: skip
     """Linearise the steps, and go backward over them once, or over periods until P settles."""
     (Q, R), periodic = costs, max_periods > 0
-    A, B, status = _linear_steps(model, states, inputs, stepper)
+    states, inputs, _ = motion
+    A, B, status = _linear_steps(model, motion, stepper)
 
     def backward(P: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         A, B = step
@@ -171,17 +182,17 @@ def _regulator(
     return policy, info
 
 
-def _linear_steps(
-    model: Model, states: State, inputs: jax.Array, stepper: Stepper
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _linear_steps(model: Model, motion: _Motion, stepper: Stepper) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Linearise every step of a motion; return A (T, n, n), B (T, n, nu) and all bits of their status."""
+    states, inputs, poses = motion
     dt = states.t[1] - states.t[0]
+    rows = None if poses is None else rows_of_poses(poses, dt, model.structure.dim)
 
-    def at_step(state: State, u: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        linear, info = linearize(model, state, u, stepper=stepper, dt=dt)
+    def at_step(state: State, u: jax.Array, row: MocapRows | None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        linear, info = linearize(apply_mocap(model, row), state, u, stepper=stepper, dt=dt)
         return linear.A, linear.B, info.status
 
-    A, B, statuses = jax.vmap(at_step)(jax.tree.map(lambda x: x[:-1], states), inputs)
+    A, B, statuses = jax.vmap(at_step)(jax.tree.map(lambda x: x[:-1], states), inputs, rows)
     return A, B, lax.reduce(statuses, jnp.uint32(0), lax.bitwise_or, (0,))
 
 

@@ -13,6 +13,7 @@ from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_array, check_number
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.configuration import difference, retract
+from jaxcontact.mechanics.mocap import Mocap, apply_mocap, mocap_rows
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import Stepper, StepperInfo
@@ -51,6 +52,7 @@ def linearize(
     stepper: Stepper,
     dt: float | jax.Array,
     order: int = 1,
+    mocap: Mocap | None = None,
 ) -> tuple[Linearization, StepperInfo]:
     """Differentiate one step by state and controls; return the matrices A and B and the info of the step.
 
@@ -63,6 +65,8 @@ def linearize(
         stepper: the method, such as `Compliant()`, without memory of earlier steps.
         dt: s.
         order: 1, or 2 for the second derivatives as well; not every stepper has them.
+        mocap: poses (2, 7) of named mocap bodies at the start and at the end of the step, in the plane
+            (2, 3), as in `compliant.step`; they stay as they are. `Compliant` has them.
 
     Returns:
         Linearization; the `StepperInfo` of the step.
@@ -81,7 +85,10 @@ def linearize(
         raise ValueError(f"order: expected 1 or 2, got {order!r}")
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
-    return _linearize(order, model, stepper, state, controls, dt)
+    rows = mocap_rows(model, mocap, dt, 1)
+    return _linearize(
+        order, apply_mocap(model, jax.tree.map(lambda x: x[0], rows)), stepper, state, controls, dt
+    )
 
 
 @functools.partial(jit, static_argnums=0)

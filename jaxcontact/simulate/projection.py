@@ -144,6 +144,11 @@ class _Search(NamedTuple):
 
 def nearest_configuration(model: Model, q: jax.Array) -> tuple[jax.Array, ProjectionInfo]:
     """Find the configuration nearest to q in the kinetic metric that meets all constraints; see `project`."""
+    return nearest_and_pushes(model, q)[:2]
+
+
+def nearest_and_pushes(model: Model, q: jax.Array) -> tuple[jax.Array, ProjectionInfo, jax.Array]:
+    """Find the nearest configuration and its info; return also which gaps and limits (nu,) push it out."""
     fixed, start = lax.stop_gradient((model.params, q))
     mass = mass_matrix(model.replace(params=fixed), start)
     inverse, pivot = small_dense.spd_inverse(mass)
@@ -182,7 +187,7 @@ def nearest_configuration(model: Model, q: jax.Array) -> tuple[jax.Array, Projec
     info = ProjectionInfo(
         status=status, residual=search.change, num_iters=search.tries, depth=depth, displacement=step
     )
-    return q_plus, info
+    return q_plus, info, (search.forces[held.shape[0] :] > 0) & (search.tries > 0)
 
 
 def _worst(held: jax.Array, gaps: jax.Array) -> jax.Array:

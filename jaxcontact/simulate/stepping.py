@@ -27,7 +27,14 @@ from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, count_steps
 from jaxcontact.front_door import POSITIVE, anything, checked
 from jaxcontact.mechanics.applied import applied_rows, apply_wrenches
-from jaxcontact.mechanics.mocap import MocapRows, apply_mocap, mocap_rows
+from jaxcontact.mechanics.mocap import (
+    MocapPoses,
+    MocapRows,
+    apply_mocap,
+    at_poses,
+    mocap_poses,
+    rows_of_poses,
+)
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.motion import Controls, Inputs, MotionSettings, as_inputs
@@ -83,10 +90,13 @@ def rollout(
     setup, steps = _set_up(model, state, stepper, inputs, num_steps, key)
     if checkpoint_every is not None:
         check_rows("checkpoint_every", checkpoint_every)
-    pushes = _pushes(model, inputs, dt, steps)
-    setup = setup._replace(pushes=pushes, end=_end(inputs.controls, num_steps, steps))
+    pushes, poses = _pushes(model, inputs, dt, steps)
+    end = _end(inputs.controls, num_steps, steps)
+    setup = setup._replace(pushes=pushes, end=end)
     rows, _ = _steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
-    return _trajectory(rows, state, stepper.closed(_moved_at_start(model, pushes.mocap), state))
+    if poses is not None and end is not None:
+        poses = jax.tree.map(lambda x: x[jnp.minimum(jnp.arange(steps + 1), end)], poses)
+    return _trajectory(rows, state, stepper.closed(_moved_at_start(model, poses), state), poses)
 
 
 @checked()
@@ -124,7 +134,7 @@ def run(
     steps = count_steps(motion.duration, dt, num_bytes=bytes_of(state))
     setup, _ = _set_up(model, state, stepper, acting, steps, key, exactly=True)
     setup = setup._replace(end=jnp.int32(steps))
-    pushes = _pushes(model, acting, dt, steps)
+    pushes, poses = _pushes(model, acting, dt, steps)
     parts = []
     for first in range(0, steps, CHUNK):
         size = min(CHUNK, steps - first)
@@ -138,7 +148,7 @@ def run(
         if run.progress is not None:
             run.progress(first + size, steps)
     rows_of_all = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    trajectory = _trajectory(rows_of_all, state, stepper.closed(_moved_at_start(model, pushes.mocap), state))
+    trajectory = _trajectory(rows_of_all, state, stepper.closed(_moved_at_start(model, poses), state), poses)
     return jax.tree.map(jnp.asarray, trajectory)
 
 
@@ -164,17 +174,18 @@ class _Pushes(NamedTuple):
     mocap: MocapRows | None
 
 
-def _pushes(model: Model, inputs: Inputs, dt: float | jax.Array, steps: int) -> _Pushes:
-    """Check wrenches and poses and return them by step."""
-    return _Pushes(applied_rows(model, inputs.applied, steps), mocap_rows(model, inputs.mocap, dt, steps))
+def _pushes(
+    model: Model, inputs: Inputs, dt: float | jax.Array, steps: int
+) -> tuple[_Pushes, MocapPoses | None]:
+    """Check wrenches and poses; return them by step, and the poses of all mocap bodies at T + 1 times."""
+    poses = mocap_poses(model, inputs.mocap, steps)
+    moving = None if poses is None else rows_of_poses(poses, dt, model.structure.dim)
+    return _Pushes(applied_rows(model, inputs.applied, steps), moving), poses
 
 
-def _moved_at_start(model: Model, mocap: MocapRows | None) -> Model:
+def _moved_at_start(model: Model, poses: MocapPoses | None) -> Model:
     """Put the mocap bodies of a model at their first poses."""
-    if mocap is None or not mocap.position.shape[0]:
-        return model
-    at_start = apply_mocap(model, jax.tree.map(lambda rows: rows[0], mocap))
-    return at_start.replace(params=at_start.params.replace(mocap_velocity=None))
+    return model if poses is None else at_poses(model, jax.tree.map(lambda rows: rows[0], poses))
 
 
 class _Setup(NamedTuple):
@@ -272,10 +283,11 @@ def _checkpointed_scan(
     )
 
 
-def _trajectory(rows: PyTree, start: State, closed: jax.Array) -> Trajectory:
+def _trajectory(rows: PyTree, start: State, closed: jax.Array, poses: MocapPoses | None) -> Trajectory:
     states, inputs, info = rows
     impacts = None if info.impacts is None else in_one_list(info.impacts)
-    return motion_record(start, closed, states, info.replace(impacts=None), impacts, inputs)
+    record = motion_record(start, closed, states, info.replace(impacts=None), impacts, inputs)
+    return record.replace(mocap=poses)
 
 
 def check_stepper(stepper: Stepper) -> None:

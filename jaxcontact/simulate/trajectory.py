@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxcontact._pytree import PyTree, Record
 from jaxcontact.io.records import load_record, save_record
+from jaxcontact.mechanics.mocap import MocapPoses
 from jaxcontact.mechanics.system import State
 from jaxcontact.status import Status
 
@@ -55,6 +56,8 @@ class Trajectory(Record):
         status: (T,) uint32 bits of `Status`, of each step.
         inputs: (T, nu) controls of each step; None if there were none.
         info: `StepperInfo` of each step; None if the method has none.
+        mocap: poses (T + 1, nm, ...) of the mocap bodies, position (3,) and orientation (4,), in the order of
+            the model; None if they stay at those of the file.
     """
 
     states: State
@@ -64,6 +67,7 @@ class Trajectory(Record):
     status: jax.Array
     inputs: jax.Array | None = None
     info: PyTree = None
+    mocap: MocapPoses | None = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trajectory to a `.npz` file; a write that fails leaves no partial file.

@@ -72,6 +72,18 @@ def _negative_part_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple) ->
     return negative_part(x, is_zero), forward_only(lower, reverse=REVERSE, second=SECOND)
 
 
+@jax.custom_jvp
+def without_rate(value: jax.Array, jumps: jax.Array) -> jax.Array:
+    """Return the value, whose forward derivative is NaN if it `jumps`."""
+    return value
+
+
+@without_rate.defjvp
+def _without_rate_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    change = forward_only(jnp.where(primals[1], jnp.nan, tangents[0]), reverse=REVERSE, second=SECOND)
+    return without_rate(*primals), change
+
+
 class _TangentProblem(NamedTuple):
     """What the rates y (nc, dim) of the impulses obey, by unknowns x and velocities v (nc, dim) of a contact.
 
@@ -313,7 +325,7 @@ def _one_sided_jvp(
 def impulse_rates(
     problem: tuple[jax.Array, jax.Array, jax.Array], solution: Solution, offset: jax.Array, by_mu: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Solve the tangent problem for the rates (r,) of impulses; return also whether there is a solution.
+    """Solve the tangent problem for the rates (r,) of impulses; return also whether they are a solution.
 
     Args:
         problem: delassus, rates and mu.
@@ -336,8 +348,11 @@ def impulse_rates(
     x, info = solve_coulomb(small.matrix, asked, friction, active=at_border, softness=solution.softness)
     x = jnp.where(small.is_kept, x, 0.0)
     x = x - small.inverse @ (rates + small.full @ x)
+    # Contacts that share loads may ask for what no motion has: one of them opens, and which, no load tells.
+    left, magnitude = rates + small.full @ x, jnp.abs(rates) + jnp.abs(small.full) @ jnp.abs(x)
+    consistent = jnp.all(small.is_kept | (jnp.abs(left) <= border_size(magnitude.dtype, jnp.max(magnitude))))
     # Friction that begins with mu, at a contact that has none and does not slide, has no direction.
     begins = (mu == 0) & (by_mu != 0) & (load > 0) & jnp.all(tangent.grip == 0, axis=1) & solution.active
     change = view(tangent.span, x.reshape(nc, dim)).reshape(-1) + fixed
     solved = (info.status & jnp.uint32(int(Status.FAILURES))) == 0
-    return change, solved & ~jnp.any(begins)
+    return change, solved & consistent & ~jnp.any(begins)

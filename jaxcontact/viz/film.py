@@ -7,11 +7,13 @@ function is `film_of`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
+from jaxcontact.mechanics.mocap import MocapPoses, still_poses
 from jaxcontact.mechanics.system import Model, System
 from jaxcontact.simulate import Trajectory
 from jaxcontact.viz.palette import OUTCOMES
@@ -72,13 +74,15 @@ def film_of(
         if ghosts is None:
             ghosts = trajectory
         trajectory, q, t = _select_world(trajectory, 0), q[0], t[0]
+    poses = _mocap_poses(trajectory, model, q)
     if not np.all(np.isfinite(q)):
         bad = int(np.flatnonzero(~np.all(np.isfinite(q), axis=-1))[0])
         raise ValueError(f"trajectory: expected finite states, row {bad} is not")
     last = len(q) - 1
     count = min(last, max(1, math.ceil(float(t[-1] - t[0]) * rate - 1e-9)))
     rows = np.unique(np.round(np.linspace(0, last, count + 1)).astype(int))
-    scene, frames = scene_of(model), frames_of(model, q[rows])
+    scene = scene_of(model)
+    frames = frames_of(model, q[rows], mocap=_map(poses, lambda x: x[rows]))
     along = _sum_impulses(trajectory, t, rows, scene)
     impulse = np.einsum("tcf,tcfd->tcd", along, frames.axes)
     strong = np.linalg.norm(impulse, axis=-1)
@@ -111,8 +115,6 @@ def _check_states(name: str, trajectory: object, system: System) -> tuple[np.nda
 
 
 def _select_world(trajectory: Trajectory, index: int) -> Trajectory:
-    import jax
-
     world: Trajectory = jax.tree.map(lambda leaf: leaf[index], trajectory)
     return world
 
@@ -138,12 +140,12 @@ def _select_ghosts(
     motions = ghosts if isinstance(ghosts, Mapping) else {"": ghosts}
     if not 1 <= len(motions) <= len(OUTCOMES):
         raise ValueError(f"ghosts: expected 1 to {len(OUTCOMES)} names, got {len(motions)}")
-    shown = [
-        _select_times(*_check_states(f"ghosts[{name!r}]" if name else "ghosts", motion, model.system), t)
-        for name, motion in motions.items()
-    ]
-    q, finite = (np.concatenate(parts) for parts in zip(*shown, strict=True))
-    frames = frames_of(model, q[finite], contacts=False)
+    shown = []
+    for name, motion in motions.items():
+        every, times = _check_states(f"ghosts[{name!r}]" if name else "ghosts", motion, model.system)
+        shown.append(_select_times((every, _mocap_poses(motion, model, every)), times, t))
+    (q, poses), finite = jax.tree.map(lambda *parts: np.concatenate(parts), *shown)
+    frames = frames_of(model, q[finite], contacts=False, mocap=_map(poses, lambda x: x[finite]))
     is_named = isinstance(ghosts, Mapping)
     if is_named:
         number = np.repeat(np.arange(len(shown)), [len(good) for _, good in shown])[finite]
@@ -155,15 +157,36 @@ def _select_ghosts(
     return Ghosts(frames, groups, int(np.sum(~finite)), is_named)
 
 
-def _select_times(q: np.ndarray, times: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Select states (worlds, pictures, nq) at the times of the pictures; return which worlds are finite."""
-    if q.ndim == 2:
-        q, times = q[None], times[None]
-    at = [
-        np.clip(np.searchsorted(world_times, t - 1e-9 * (t[-1] - t[0])), 0, len(world_times) - 1)
-        for world_times in times
-    ]
-    return np.stack([q[k, rows] for k, rows in enumerate(at)]), np.all(np.isfinite(q), axis=(1, 2))
+def _mocap_poses(trajectory: Trajectory, model: Model, q: np.ndarray) -> MocapPoses | None:
+    """Return the poses of the mocap bodies of a motion with q (..., nq); None for a model without any."""
+    poses = trajectory.mocap
+    if poses is None:
+        shape = q.shape[:-1]
+        return _map(still_poses(model), lambda x: np.broadcast_to(x, (*shape, *x.shape)))
+    return _map(poses, np.asarray)
+
+
+def _map(poses: MocapPoses | None, function: Callable[[np.ndarray], np.ndarray]) -> MocapPoses | None:
+    """Apply a function to the arrays of poses."""
+    mapped: MocapPoses | None = jax.tree.map(function, poses)
+    return mapped
+
+
+def _select_times(
+    path: tuple[np.ndarray, MocapPoses | None], times: np.ndarray, t: np.ndarray
+) -> tuple[tuple[np.ndarray, MocapPoses | None], np.ndarray]:
+    """Select q and poses (worlds, pictures, ...) at the times of the pictures; return also finite worlds."""
+    if times.ndim == 1:
+        path, times = jax.tree.map(lambda x: x[None], path), times[None]
+    at = np.stack(
+        [
+            np.clip(np.searchsorted(world_times, t - 1e-9 * (t[-1] - t[0])), 0, len(world_times) - 1)
+            for world_times in times
+        ]
+    )
+    worlds = np.arange(len(at))[:, None]
+    selected: tuple[np.ndarray, MocapPoses | None] = jax.tree.map(lambda x: np.asarray(x)[worlds, at], path)
+    return selected, np.all(np.isfinite(path[0]), axis=(1, 2))
 
 
 def _group_by_name(names: tuple[str, ...], number: np.ndarray) -> tuple[Group, ...]:

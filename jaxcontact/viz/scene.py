@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxcontact import geometry
 from jaxcontact._pytree import PyTree
+from jaxcontact.mechanics.mocap import MocapPoses, at_poses
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model, Params, Structure
 from jaxcontact.mechanics.tree import WORLD, Tree
@@ -93,20 +94,26 @@ def scene_of(model: Model) -> Scene:
     return Scene(structure.dim, structure.bodies, tuple(parts), tuple(planes), joints, structure.num_contacts)
 
 
-def frames_of(model: Model, q: PyTree, *, contacts: bool = True) -> Frames:
-    """Compute frames at configurations q (..., nq), by one vmap of the kinematics, optionally of contacts."""
+def frames_of(model: Model, q: PyTree, *, contacts: bool = True, mocap: MocapPoses | None = None) -> Frames:
+    """Compute frames at configurations q (..., nq), by one vmap of the kinematics, optionally of contacts.
+
+    `mocap` are poses (..., nm, 3 or 4) of the mocap bodies; None is those of the file.
+    """
     shape = np.shape(q)[:-1]
-    flat = _places(model, contacts, np.reshape(np.asarray(q), (-1, np.shape(q)[-1])))
+    flat_q, poses = jax.tree.map(
+        lambda x: np.reshape(np.asarray(x), (-1, *np.shape(x)[len(shape) :])), (q, mocap)
+    )
+    flat = _places(model, contacts, flat_q, poses)
     return Frames(*(np.asarray(x).reshape(*shape, *x.shape[1:]) for x in flat))
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _places(model: Model, contacts: bool, q: jax.Array) -> tuple[jax.Array, ...]:
+def _places(model: Model, contacts: bool, q: jax.Array, poses: MocapPoses | None) -> tuple[jax.Array, ...]:
     structure = model.structure
     dim, pairs = structure.dim, structure.pairs if contacts else ()
 
-    def one(q: jax.Array) -> tuple[jax.Array, ...]:
-        positions, turns = body_frames(model, q)
+    def one(q: jax.Array, poses: MocapPoses | None) -> tuple[jax.Array, ...]:
+        positions, turns = body_frames(model if poses is None else at_poses(model, poses), q)
         centres = positions
         if structure.tree is not None:
             centres = positions + geometry.products(turns, _flat(structure, model.params.tree.com))
@@ -118,7 +125,7 @@ def _places(model: Model, contacts: bool, q: jax.Array) -> tuple[jax.Array, ...]
         axes = jnp.concatenate([touch.normal[:, None], touch.tangents], axis=1)
         return positions, turns, centres, touch.point, axes
 
-    return jax.vmap(one)(q)
+    return jax.vmap(one)(q, poses)
 
 
 def _flat(structure: Structure, points: PyTree) -> PyTree:

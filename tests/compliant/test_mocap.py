@@ -218,3 +218,101 @@ def test_motion_that_is_not_supported_is_named():
         jc.compliant.rollout(
             carrying, carrying.initial_state(), jnp.zeros((STEPS, 1)), dt=DT, mocap={"base": poses_of()}
         )
+
+
+FEW = 8
+PLANAR = "<joint type='slide' axis='1 0 0'/><joint type='slide' axis='0 0 1'/>"
+
+
+def lifted(speed, steps=FEW):
+    """A ball on a table that is lifted, as a plane model, its start and poses (x, z, angle) of the table."""
+    model = jc.load_mjcf(on_table(BALL, PLANAR), planar=True)
+    z = speed * DT * jnp.arange(steps + 1)
+    return model, model.initial_state(), jnp.stack([0.0 * z, z - 0.05, 0.0 * z], axis=1)
+
+
+def rolled(speed, num_steps=FEW):
+    model, start, poses = lifted(speed)
+    inputs = jc.simulate.Inputs(jnp.zeros((FEW, 2)), mocap={"table": poses})
+    stepper = jc.simulate.Compliant()
+    return jc.simulate.rollout(model, start, inputs, stepper=stepper, dt=DT, num_steps=num_steps)
+
+
+@pytest.mark.long
+def test_a_step_on_a_table_that_moves_is_linearised_there():
+    model, start, poses = lifted(0.5)
+    pair, stepper = {"table": poses[3:5]}, jc.simulate.Compliant()
+    start = jax.tree.map(lambda rows: rows[3], rolled(0.5).states)
+    linear, info = jc.linearize(model, start, jnp.zeros(2), stepper=stepper, dt=DT, mocap=pair)
+    assert info.status == 0
+    after = jc.compliant.step(model, start, jnp.zeros(2), dt=DT, mocap=pair)[0]
+    np.testing.assert_allclose(linear.state.q, after.q, rtol=0, atol=1e-12)
+
+    def end(v):
+        return np.asarray(jc.compliant.step(model, start.replace(v=v), jnp.zeros(2), dt=DT, mocap=pair)[0].v)
+
+    change = 1e-6 * jnp.array([0.0, 1.0])
+    slope = (end(start.v + change) - end(start.v - change)) / 2e-6
+    np.testing.assert_allclose(linear.A[2:, 3], slope, rtol=0, atol=1e-6)
+    still, _ = jc.linearize(model, start, jnp.zeros(2), stepper=stepper, dt=DT)  # the table is lower there
+    assert np.max(np.abs(still.A - linear.A)) > 0.1
+    with pytest.raises(ValueError, match="mocap: expected None"):
+        jc.linearize(model, start, jnp.zeros(2), stepper=jc.simulate.TimeStepping(), dt=DT, mocap=pair)
+    # Feedback along the motion knows where the table is; its last gain is that of the last step.
+    motion = rolled(0.5)
+    policy, info = jc.optimize.track(
+        model, motion, stepper=stepper, state_cost=jnp.ones(4), control_cost=1e-3 * jnp.ones(2)
+    )
+    assert info.status == 0
+    last = jax.tree.map(lambda rows: rows[-2], motion.states)
+    linear, _ = jc.linearize(model, last, jnp.zeros(2), stepper=stepper, dt=DT, mocap={"table": poses[-2:]})
+    A, B = linear.A, linear.B
+    gain = np.linalg.solve(1e-3 * np.eye(2) + B.T @ B, B.T @ A)
+    np.testing.assert_allclose(policy.gains[-1], gain, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.long
+def test_pictures_files_and_worlds_have_the_table_where_it_is(tmp_path):
+    from jaxcontact.viz.film import film_of
+
+    model, start, poses = lifted(0.5)
+    motion = rolled(0.5)
+    np.testing.assert_allclose(motion.mocap.position[:, 0, 2], poses[:, 1])
+    motion.save(tmp_path / "motion.npz")
+    loaded = jc.simulate.Trajectory.load(tmp_path / "motion.npz")
+    table = model.structure.bodies.index("table")
+    for shown in (motion, loaded):
+        film = film_of(shown, model, None, 1.0 / DT)
+        np.testing.assert_allclose(film.frames.positions[:, table, 1], poses[:, 1])
+        np.testing.assert_allclose(film.frames.positions[:, 1 - table, 1], motion.states.q[:, 1] + 0.1)
+    speeds = jnp.array([0.5, -0.2])
+    worlds = jax.vmap(rolled)(speeds)
+    film = film_of(worlds, model, None, 1.0 / DT)
+    heights = film.ghosts.frames.positions[:, :, table, 1]
+    np.testing.assert_allclose(heights, np.outer(speeds, DT * np.arange(FEW + 1)) - 0.05, atol=1e-15)
+    film = film_of(motion, model, {"still": motion.replace(mocap=None)}, 1.0 / DT)  # as in the file
+    np.testing.assert_allclose(film.ghosts.frames.positions[0, :, table, 1], -0.05)
+    jc.viz.animate(motion, model, tmp_path / "motion.html")
+    # A motion that ends early keeps the table at its last pose.
+    early = jax.jit(lambda n: rolled(0.5, n))(3)
+    np.testing.assert_allclose(early.mocap.position[3:, 0, 2], poses[3, 1])
+    inputs = jc.simulate.Inputs(jnp.zeros((FEW, 2)), mocap={"table": poses})
+    settings = jc.simulate.MotionSettings(
+        stepper=jc.simulate.Compliant(), duration=FEW * DT, dt=DT, controls=inputs
+    )
+    many = jc.simulate.ensemble(model, start, settings, num_worlds=2)
+    for world in range(2):
+        np.testing.assert_allclose(many.states.q[world], motion.states.q[-1], rtol=0, atol=1e-12)
+    alone = jc.simulate.run(model, start, settings)
+    np.testing.assert_allclose(alone.mocap.position, motion.mocap.position)
+
+
+@pytest.mark.long
+def test_a_motion_of_the_table_is_found_that_lifts_a_ball_as_far_as_asked():
+    @jax.jit
+    def cost(speed):
+        return 1e4 * (rolled(speed[0]).states.q[-1, 1] - 0.01) ** 2
+
+    speed, info = jc.optimize.trajectory(cost, jnp.array([0.4]), num_steps=20)
+    assert info.cost < 1e-6
+    assert 0.2 < speed[0] < 0.3  # the ball rises by 10 mm in 40 ms, and bounces by little

@@ -69,6 +69,19 @@ def test_a_wrong_minimum_is_named_and_another_start_leaves_it(rng):
     assert info.misfits[0] == pytest.approx(alone.misfit)
 
 
+def test_the_motion_at_a_wrong_minimum_is_told_from_the_others(rng):
+    """Phases of waves; the third is guessed where the wave fades, and runs off."""
+
+    def waves(params, own, data):
+        return (params["size"] * jnp.sin(7.0 * TIMES[None] + own) * jnp.exp(-(own**2)) - data) / NOISE
+
+    data = jnp.asarray(np.sin(7.0 * np.asarray(TIMES)) + NOISE * rng.normal(size=(4, 21)))
+    guesses = jnp.zeros((4, 1)).at[2].set(2.5)
+    _, _, info = jc.optimize.identify_motions(waves, {"size": 1.0}, guesses, data)
+    assert info.motion_misfits.shape == (4,) and info.motion_misfits[2] > 100
+    assert np.all(np.delete(info.motion_misfits, 2) < 3) and info.status & int(jc.Status.INACCURATE)
+
+
 def test_a_minimum_at_a_kink_has_its_status():
     """(a - 1/2)^2 + (|a - 1| + 1)^2 has its minimum at the kink a = 1."""
 

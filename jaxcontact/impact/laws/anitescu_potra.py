@@ -7,7 +7,7 @@ Lam_t in -mu Lam_n Unit_D(J_t v+); Halm & Posa, eq (31). Entry `sequential`: one
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +23,12 @@ from jaxcontact.impact.laws.contact_space import (
     approaching,
     contact_space,
     energy_ratio,
+    mass_norm,
     slowest_approach,
 )
+from jaxcontact.impact.laws.turns_one_sided import Visitor, end_turns, visit_in_turn
 from jaxcontact.precision import jit
+from jaxcontact.solvers.contact_directions import border_size, without_rate
 from jaxcontact.solvers.friction_search import CoulombNewton
 from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
@@ -33,6 +36,8 @@ from jaxcontact.terms import ContactTerms
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+
+BORDER_TO_SLOWEST = 2.0  # in units of the slowest approach that counts; no contact is between both
 
 
 @checked(num_directions=check_sides, corner=check_corner)
@@ -113,7 +118,7 @@ def _anitescu_potra(
     return jnp.where(bad, v_in, v_plus), info
 
 
-@checked(max_impacts=check_rows, num_directions=check_sides)
+@checked(max_impacts=check_rows, num_directions=check_sides, corner=check_corner)
 def sequential(
     terms: ContactTerms,
     v: Float[jax.Array, " nv"],
@@ -122,6 +127,7 @@ def sequential(
     max_impacts: int,
     num_directions: int | None = None,
     clearance: Float[jax.Array, " nc"] | Float[jax.Array, "nc nt+1"] | None = None,
+    corner: str = "smooth",
 ) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve single inelastic impacts one after the other until no contact approaches.
 
@@ -135,6 +141,8 @@ def sequential(
         max_impacts: largest number of single impacts.
         num_directions: as `anitescu_potra`.
         clearance: (nc,) as `anitescu_potra`.
+        corner: as `anitescu_potra`. "one_sided" visits contacts that neither approach nor separate in their
+            turn: in the order of a cycle the outcome is continuous there.
 
     Returns:
         v_plus (nv,) and ImpactInfo; info.num_iters counts the single impacts.
@@ -146,12 +154,16 @@ def sequential(
         `anitescu_potra`.
 
     Derivative: through the modes of every single impact; the sequence is piecewise constant. Without an
-        approaching contact v_plus is v, and the derivative is the identity.
+        approaching contact v_plus is v, and the derivative is the identity. With `corner="one_sided"` that of
+        the direction, forward only; NaN if its impacts do not end within max_impacts cycles. Where impacts
+        accumulate, and thus end between two modes, there is none: JUMP and NaN.
     """
     inputs.check(terms, v)
     cycle = inputs.check_order("order", order, terms.phi.shape[0])
     inputs.check_count("max_impacts", max_impacts)
     inputs.check_clearance(clearance, terms)
+    if corner == "one_sided":
+        return _sequential_one_sided(terms, v, cycle, int(max_impacts), num_directions, clearance)
     return _sequential(terms, v, cycle, int(max_impacts), num_directions, clearance)
 
 
@@ -182,17 +194,10 @@ def _sequential(
         needed = jnp.any(near)
         where = (place + jnp.min(ahead)) % length
         contact = cycle[where]
-        single = jax.tree.map(lambda leaf: leaf[contact][None], (terms.J_n, terms.J_t, terms.mu))
-        terms_of_contact = ContactTerms(
-            M=terms.M,
-            J_n=single[0],
-            J_t=single[1],
-            phi=jnp.zeros(1, v.dtype),
-            mu=single[2],
-            active=needed[None],
-        )
         contact_clearance = None if clearance is None else clearance[contact][None]
-        v_next, info = _anitescu_potra(terms_of_contact, v, num_directions, None, contact_clearance)
+        v_next, info = _anitescu_potra(
+            _one_contact(terms, contact, needed), v, num_directions, None, contact_clearance
+        )
         return (
             jnp.where(needed, v_next, v),
             jnp.where(needed, (where + 1) % length, place),
@@ -212,5 +217,72 @@ def _sequential(
         impulse=impulse,
         energy_ratio=energy_ratio(terms.M, v, v_plus),
         num_iters=count,
+    )
+    return jnp.where(status != 0, v_in, v_plus), info
+
+
+def _one_contact(terms: ContactTerms, contact: jax.Array, active: jax.Array) -> ContactTerms:
+    """Return the terms of a single contact, which touches."""
+    J_n, J_t, mu = jax.tree.map(lambda leaf: leaf[contact][None], (terms.J_n, terms.J_t, terms.mu))
+    return ContactTerms(M=terms.M, J_n=J_n, J_t=J_t, phi=jnp.zeros_like(mu), mu=mu, active=active[None])
+
+
+class _Blows(NamedTuple):
+    """Velocity (nv,), impulses (nc, 1 + nt), status and residual after some single impacts."""
+
+    v: jax.Array
+    impulse: jax.Array
+    status: jax.Array
+    worst: jax.Array
+
+
+@functools.partial(jit, static_argnums=(2, 3, 4))
+def _sequential_one_sided(
+    terms: ContactTerms,
+    v: jax.Array,
+    order: tuple[int, ...],
+    max_impacts: int,
+    num_directions: int | None,
+    clearance: jax.Array | None = None,
+) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
+    v_in = v
+    terms, v, status = inputs.prepare(terms, v)
+    clearance, trouble = inputs.prepare_clearance(clearance)
+    status = status | trouble
+    space = contact_space(terms, clearance)
+    slowest = slowest_approach(space, v)
+    unit = border_size(v.dtype, jnp.ones((), v.dtype))
+    size = jnp.maximum(mass_norm(terms.M, lax.stop_gradient(v)), BORDER_TO_SLOWEST * jnp.max(slowest) / unit)
+    border = jnp.full_like(slowest, border_size(v.dtype, size))
+
+    def strike(blows: _Blows, contact: jax.Array) -> _Blows:
+        contact_clearance = None if clearance is None else clearance[contact][None]
+        single = contact_space(_one_contact(terms, contact, terms.active[contact]), contact_clearance)
+        after, impulse, worst, bits = settle_one_sided(single, blows.v, num_directions, size=size)
+        return _Blows(
+            after,
+            blows.impulse.at[contact].add(single.scale * impulse),
+            blows.status | bits,
+            jnp.maximum(blows.worst, worst),
+        )
+
+    nc, nt, _ = terms.J_t.shape
+    visitor = Visitor(lambda blows: space.normal_rates(blows.v), strike, space.active, slowest, border)
+    zero = jnp.zeros((nc, 1 + nt), v.dtype)
+    start = _Blows(v, zero, status, jnp.zeros((), v.dtype))
+    turns = visit_in_turn(visitor, start, jnp.asarray(order, jnp.int32), max_impacts)
+    in_cycle = jnp.zeros(nc, bool).at[jnp.asarray(order)].set(True) & space.active
+    v_plus, impulse, total, worst = turns.state
+    rates = space.normal_rates(v_plus)
+    is_left, unfinished = in_cycle & (jnp.abs(rates) <= border), jnp.any(in_cycle & (rates < -slowest))
+    jumps = turns.accumulates & jnp.any(is_left)
+    v_plus = end_turns(v_plus, space.normal_rates(v), rates, is_left)
+    v_plus = without_rate(v_plus, jumps | unfinished)
+    info = ImpactInfo(
+        status=total | flag(unfinished, Status.UNTERMINATED) | flag(jumps, Status.JUMP),
+        residual=worst,
+        impulse=impulse,
+        energy_ratio=energy_ratio(terms.M, v, v_plus),
+        num_iters=turns.number,
     )
     return jnp.where(status != 0, v_in, v_plus), info

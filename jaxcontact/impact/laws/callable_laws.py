@@ -63,7 +63,7 @@ class AnitescuPotra(Record):
         )
 
 
-@checked(max_impacts=check_rows, num_directions=check_sides)
+@checked(max_impacts=check_rows, num_directions=check_sides, corner=check_corner)
 class Sequential(Record):
     """Single inelastic impacts one after the other, Coulomb friction; see `sequential`.
 
@@ -71,11 +71,13 @@ class Sequential(Record):
         order: cycle of contact indices; None is 0, 1, 2, ...
         max_impacts: largest number of single impacts.
         num_directions: None for the circular friction cone, or its number of sides in space.
+        corner: derivative between two modes, "smooth" or "one_sided".
     """
 
     order: tuple[int, ...] | None = static(default=None)
     max_impacts: int = static(default=64)
     num_directions: int | None = static(default=None)
+    corner: str = static(default="smooth")
 
     def __call__(
         self,
@@ -87,7 +89,9 @@ class Sequential(Record):
     ) -> tuple[jax.Array, ImpactInfo]:
         """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
         order = tuple(range(terms.phi.shape[0])) if self.order is None else self.order
-        options: dict[str, Any] = {"max_impacts": self.max_impacts, "num_directions": self.num_directions}
+        options: dict[str, Any] = {
+            "max_impacts": self.max_impacts, "num_directions": self.num_directions, "corner": self.corner,
+        }  # fmt: skip
         return sequential(terms, v, order, clearance=clearance, **options)
 
 
@@ -113,23 +117,26 @@ class Newton(Record):
         return newton(terms, v, restitution=self.restitution, **options)
 
 
-@checked(restitution=check_fraction, num_directions=check_sides)
+@checked(restitution=check_fraction, num_directions=check_sides, corner=check_corner)
 class Poisson(Record):
     """All contacts at once, Poisson's restitution of impulses, Coulomb friction; see `poisson`.
 
     Attributes:
         restitution: e in 0..1, a number or (nc,).
         num_directions: None for the circular friction cone, or its number of sides in space.
+        corner: derivative between two modes, "smooth" or "one_sided".
     """
 
     restitution: float | jax.Array
     num_directions: int | None = static(default=None)
+    corner: str = static(default="smooth")
 
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, ImpactInfo]:
         """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
-        return poisson(terms, v, restitution=self.restitution, num_directions=self.num_directions)
+        options: dict[str, Any] = {"num_directions": self.num_directions, "corner": self.corner}
+        return poisson(terms, v, restitution=self.restitution, **options)
 
 
 @checked(restitution=check_fraction, rates=check_not_negative, max_events=check_rows)
@@ -200,21 +207,23 @@ class Propagative(Record):
         )
 
 
-@checked()
+@checked(corner=check_corner)
 class Plastic(Record):
     """The feasible velocity nearest to v in the kinetic metric, without friction; see `plastic`.
 
     Attributes:
         unilateral: contacts push only; else they glue.
+        corner: derivative between two modes, "smooth" or "one_sided".
     """
 
     unilateral: bool = static(default=True)
+    corner: str = static(default="smooth")
 
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, PropagateInfo]:
         """Resolve the impact; return v_plus (nv,) and PropagateInfo. `key` is not used."""
-        return plastic(terms, v, unilateral=self.unilateral)
+        return plastic(terms, v, unilateral=self.unilateral, corner=self.corner)
 
 
 def pressing_law(law: Law) -> Law:
@@ -226,8 +235,7 @@ def pressing_law(law: Law) -> Law:
     if isinstance(law, AnitescuPotra | Sequential):
         return law
     if isinstance(law, Newton | Poisson):
-        corner = law.corner if isinstance(law, Newton) else "smooth"
-        return AnitescuPotra(num_directions=law.num_directions, corner=corner)
+        return AnitescuPotra(num_directions=law.num_directions, corner=law.corner)
     if isinstance(law, Routh):
         return law if law.restitution is None else law.replace(restitution=None)
     return AnitescuPotra()

@@ -5,6 +5,8 @@ Entry `settle`, which takes `solve_by_pivoting` for a cone of sides. In the plan
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -19,7 +21,7 @@ from jaxcontact.impact.laws.contact_space import (
 )
 from jaxcontact.impact.laws.outcome_of_modes import outcome
 from jaxcontact.impact.laws.pivoting import solve_by_pivoting
-from jaxcontact.solvers.contact_directions import Solution, has_jump, one_sided_impulse
+from jaxcontact.solvers.contact_directions import Solution, border_size, has_jump, one_sided_impulse
 from jaxcontact.solvers.friction_newton import FrictionInfo, solve_coulomb
 from jaxcontact.solvers.friction_search import COULOMB_NEWTON, CoulombNewton
 from jaxcontact.solvers.lcp import Lemke
@@ -68,11 +70,20 @@ def settle(
 
 
 def settle_one_sided(
-    space: ContactSpace, v: jax.Array, num_directions: int | None, solver: Lemke | CoulombNewton | None = None
+    space: ContactSpace,
+    v: jax.Array,
+    num_directions: int | None,
+    *,
+    impulse_min: jax.Array | None = None,
+    solver: Lemke | CoulombNewton | None = None,
+    size: jax.Array | None = None,
 ) -> Settled:
     """Solve the law as `settle`, with the circular cone; JUMP tells that there is no derivative.
 
-    Derivative: one-sided, forward, first order, by space and v; NaN with JUMP.
+    Args:
+        size: the root of energy with which impulses and velocities are compared; None is |v|_M.
+
+    Derivative: one-sided, forward, first order, by space, v and impulse_min; NaN with JUMP.
 
     Raises:
         ValueError: a cone of sides in space.
@@ -81,12 +92,25 @@ def settle_one_sided(
         raise ValueError(
             f"num_directions: expected None with corner='one_sided' in space, got {num_directions}"
         )
-    _, impulse, worst, status = lax.stop_gradient(settle(space, v, num_directions, solver=solver))
-    softness = lax.stop_gradient(space.scale**2)
-    solution = Solution(impulse, space.active, mass_norm(space.mass, v), softness)
-    problem = space.delassus, space.rates(v), space.mu
-    jumps = has_jump(*problem, solution)
-    impulse = one_sided_impulse(*problem, jumps, solution)
+    solved = settle(space, v, num_directions, impulse_min=impulse_min, solver=solver)
+    _, impulse, worst, status = lax.stop_gradient(solved)
+    size = mass_norm(space.mass, v) if size is None else size
+    problem = _FrictionProblem(
+        space.delassus, space.rates(v), space.mu, space.active, lax.stop_gradient(space.scale**2)
+    )
+    if impulse_min is not None:
+        small = border_size(v.dtype, size)
+        has_floor = (impulse_min > small) | (space.normal_rates(v) <= small)
+        problem = _add_companions(problem, impulse_min)
+        problem = problem._replace(active=problem.active & jnp.append(space.active, has_floor))
+        impulse = lax.stop_gradient(_divide_load(impulse, impulse_min))
+    fixed = lax.stop_gradient((problem.active, size, problem.softness))
+    solution = Solution(impulse, *fixed)
+    numbers = problem.W, problem.q, problem.mu
+    jumps = has_jump(*numbers, solution)
+    impulse = one_sided_impulse(*numbers, jumps, solution)
+    if impulse_min is not None:
+        impulse = impulse[: space.scale.shape[0]] + impulse[space.scale.shape[0] :]
     return v + space.response @ impulse, impulse, worst, status | flag(jumps, Status.JUMP)
 
 
@@ -115,18 +139,43 @@ def circular_outcome(
 def _solve_above(
     space: ContactSpace, u: jax.Array, impulse_min: jax.Array, settings: CoulombNewton
 ) -> tuple[jax.Array, FrictionInfo]:
-    """Solve for impulses (r,) with normal parts of at least `impulse_min`, and friction by all of them.
-
-    Each contact has a companion with the same motion, whose own row sets its normal impulse to the minimum.
-    """
-    nc, rows = space.mu.shape[0], 1 + space.num_tangents
-    normal = jnp.arange(nc * rows) % rows == 0
-    tangential = jnp.where(normal[:, None], 0.0, space.delassus)
-    companion = tangential + jnp.diag(normal.astype(u.dtype))
-    W = jnp.block([[space.delassus, space.delassus], [tangential, companion]])
-    floor = jnp.zeros_like(u).at[::rows].set(impulse_min)
-    q = jnp.concatenate([u, jnp.where(normal, -floor, u)])
-    mu, active = jnp.tile(space.mu, 2), jnp.tile(space.active, 2)
-    softness = jnp.tile(space.scale**2, 2)
+    """Solve for impulses (r,) with normal parts of at least `impulse_min`, and friction by all of them."""
+    W, q, mu, active, softness = _add_companions(
+        _FrictionProblem(space.delassus, u, space.mu, space.active, space.scale**2), impulse_min
+    )
     both, info = solve_coulomb(W, q, mu, active=active, settings=settings, softness=softness)
-    return both[: nc * rows] + both[nc * rows :], info
+    return both[: u.shape[0]] + both[u.shape[0] :], info
+
+
+class _FrictionProblem(NamedTuple):
+    """The arguments of `solve_coulomb`."""
+
+    W: jax.Array
+    q: jax.Array
+    mu: jax.Array
+    active: jax.Array
+    softness: jax.Array
+
+
+def _add_companions(problem: _FrictionProblem, impulse_min: jax.Array) -> _FrictionProblem:
+    """Add a companion to each contact, with the same motion, whose normal impulse is the minimum (nc,)."""
+    W, q, *others = problem
+    rows = q.shape[0] // impulse_min.shape[0]
+    normal = jnp.arange(q.shape[0]) % rows == 0
+    tangential = jnp.where(normal[:, None], 0.0, W)
+    companion = tangential + jnp.diag(normal.astype(q.dtype))
+    floor = jnp.zeros_like(q).at[::rows].set(impulse_min)
+    return _FrictionProblem(
+        jnp.block([[W, W], [tangential, companion]]),
+        jnp.concatenate([q, jnp.where(normal, -floor, q)]),
+        *(jnp.tile(x, 2) for x in others),
+    )
+
+
+def _divide_load(impulse: jax.Array, impulse_min: jax.Array) -> jax.Array:
+    """Divide impulses (r,) among contacts and companions; return (2 r,), friction in proportion to loads."""
+    lam = impulse.reshape(impulse_min.shape[0], -1)
+    load = lam[:, 0]
+    fraction = jnp.where(load > 0, jnp.minimum(impulse_min / jnp.where(load > 0, load, 1.0), 1.0), 0.0)
+    lower = fraction[:, None] * lam
+    return jnp.concatenate([lam - lower, lower]).reshape(-1)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_number, check_rows
+from jaxcontact.arguments import check_corner, check_number, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import energy_ratio, mass_norm
@@ -23,6 +23,7 @@ from jaxcontact.impact.laws.reflections import (
     Normals,
     Order,
     normals,
+    one_sided_stop,
     reflect,
     share,
     stop,
@@ -149,9 +150,9 @@ def _propagate(
     return _outcome(terms, v_in, v, unit_normals, impulse, speed, status, sequence)
 
 
-@checked()
+@checked(corner=check_corner)
 def plastic(
-    terms: ContactTerms, v: Float[jax.Array, " nv"], *, unilateral: bool = True
+    terms: ContactTerms, v: Float[jax.Array, " nv"], *, unilateral: bool = True, corner: str = "smooth"
 ) -> tuple[Float[jax.Array, " nv"], PropagateInfo]:
     """Find the perfectly plastic outcome: the feasible velocity nearest to v in the kinetic metric.
 
@@ -162,27 +163,37 @@ def plastic(
     Args:
         terms: contact terms, nc contacts; friction plays no part.
         v: (nv,) velocity before the impact.
+        corner: the derivative where a contact just closes. "smooth": with the set of closed contacts held
+            fixed. "one_sided": `jax.jvp` is that of the direction, not linear in it, by v and terms.
 
     Returns:
         v_plus (nv,) and PropagateInfo.
 
     Raises:
-        ValueError, TypeError: shapes, dtypes and known bad values.
+        ValueError, TypeError: shapes, dtypes and known bad values; `corner="one_sided"` of contacts that
+            glue, whose outcome jumps where one stops to approach.
+        NotImplementedError: `corner="one_sided"` in reverse mode, or for a second derivative.
 
     Status: as `propagate`.
 
-    Derivative: by v and terms, with the set of closed contacts held fixed.
+    Derivative: by v and terms, with the set of closed contacts held fixed, or one-sided.
     """
     inputs.check(terms, v)
-    return _plastic(terms, v, unilateral)
+    if corner == "one_sided" and not unilateral:
+        raise ValueError("corner: expected 'smooth' with unilateral=False, got 'one_sided'")
+    return _plastic(terms, v, unilateral, corner)
 
 
-@functools.partial(jit, static_argnames=("unilateral",))
-def _plastic(terms: ContactTerms, v: jax.Array, unilateral: bool) -> tuple[jax.Array, PropagateInfo]:
+@functools.partial(jit, static_argnames=("unilateral", "corner"))
+def _plastic(
+    terms: ContactTerms, v: jax.Array, unilateral: bool, corner: str
+) -> tuple[jax.Array, PropagateInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
     unit_normals, speed = normals(terms, v), mass_norm(terms.M, v)
     impulse, stop_status = stop(unit_normals, speed, unilateral)
+    if corner == "one_sided":
+        impulse = one_sided_stop(unit_normals, speed, impulse)
     no_sequence = jnp.full(1, -1, jnp.int32)
     return _outcome(terms, v_in, v, unit_normals, impulse, speed, status | stop_status, no_sequence)
 

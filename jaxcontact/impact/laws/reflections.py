@@ -20,6 +20,7 @@ from jaxcontact.arguments import check_array
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
+from jaxcontact.solvers.contact_directions import Solution, one_sided_impulse
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
 
@@ -255,6 +256,22 @@ def stop(unit_normals: Normals, speed: jax.Array, unilateral: bool) -> tuple[jax
         jnp.where(both_touch, unit_normals.gram, jnp.diag(jnp.where(touching, 0.0, 1.0)))
     )
     return inverse @ jnp.where(touching, -unit_normals.rate, 0.0), jnp.uint32(0)
+
+
+def one_sided_stop(unit_normals: Normals, speed: jax.Array, stops: jax.Array) -> jax.Array:
+    """Return the impulses x (nc,) of the unilateral plastic impact, with their one-sided derivative.
+
+    It is the contact problem without friction, whose tangents do not move.
+    """
+    nc, dtype = stops.shape[0], stops.dtype
+    normal = 2 * jnp.arange(nc)
+    delassus = jnp.zeros((2 * nc, 2 * nc), dtype).at[normal[:, None], normal[None]].set(unit_normals.gram)
+    rates = jnp.zeros(2 * nc, dtype).at[normal].set(unit_normals.rate)
+    fixed = lax.stop_gradient((stops, unit_normals.active, speed))
+    solution = Solution(
+        jnp.zeros(2 * nc, dtype).at[normal].set(fixed[0]), *fixed[1:], jnp.ones(2 * nc, dtype)
+    )
+    return one_sided_impulse(delassus, rates, jnp.zeros(nc, dtype), jnp.array(False), solution)[::2]
 
 
 def share(unit_normals: Normals, bounces: jax.Array, stops: jax.Array, restitution: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxcontact.arguments import check_corner, check_number, check_sides
 from jaxcontact.front_door import checked
@@ -71,13 +72,14 @@ def newton(
     return _newton(terms, v, jnp.asarray(restitution, v.dtype), num_directions, corner)
 
 
-@checked(restitution=check_number, num_directions=check_sides)
+@checked(restitution=check_number, num_directions=check_sides, corner=check_corner)
 def poisson(
     terms: ContactTerms,
     v: Float[jax.Array, " nv"],
     *,
     restitution: float | Float[jax.Array, ""] | Float[jax.Array, " nc"],
     num_directions: int | None = None,
+    corner: str = "smooth",
 ) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Resolve all contacts at once by Poisson's law: expansion gives e times the impulse of compression.
 
@@ -85,11 +87,11 @@ def poisson(
     begins with its velocity: lam_n >= e lam_n of compression, more only if a contact would else approach,
     0 <= lam_n - e lam_n' perp J_n v_plus >= 0, with Coulomb friction by lam_n on J_t v_plus.
 
-    Args, Returns, Raises, Status, Derivative: as `newton`, without `corner`; `info.impulse` is their sum.
+    Args, Returns, Raises, Status, Derivative: as `newton`; `info.impulse` is the sum of both phases.
     """
     inputs.check(terms, v)
     check_restitution(terms, restitution)
-    return _poisson(terms, v, jnp.asarray(restitution, v.dtype), num_directions)
+    return _poisson(terms, v, jnp.asarray(restitution, v.dtype), num_directions, corner)
 
 
 def check_restitution(terms: ContactTerms, restitution: float | jax.Array) -> None:
@@ -136,20 +138,25 @@ def _at_border(terms: ContactTerms, rate: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.abs(unit * rate) <= border_size(v.dtype, mass_norm(terms.M, v))
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jit, static_argnums=(3, 4))
 def _poisson(
-    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None
+    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None, corner: str
 ) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
     terms, v, e, bad = _prepare(terms, v, restitution)
     space = contact_space(terms)
-    compressed, first, worst, first_status = settle(space, v, num_directions)
-    stored = e * jnp.maximum(first[:: 1 + space.num_tangents], 0.0)
-    v_plus, second, last, second_status = settle(space, compressed, num_directions, impulse_min=stored)
+    solve = settle
+    if corner == "one_sided":  # compression may end at rest
+        solve = functools.partial(settle_one_sided, size=mass_norm(terms.M, v))
+    compressed, first, worst, first_status = solve(space, v, num_directions)
+    load = first[:: 1 + space.num_tangents]
+    stored = e * (load - lax.stop_gradient(jnp.minimum(load, 0.0)))
+    v_plus, second, last, second_status = solve(space, compressed, num_directions, impulse_min=stored)
     # Relative to the speed before the impact, because compression may end at rest.
     last = last * _speed_unit(terms, compressed) / _speed_unit(terms, v)
     worst = jnp.maximum(worst, last)
-    second_status = jnp.where(last <= residual_limit(v.dtype), jnp.uint32(0), second_status)
+    note = second_status & jnp.uint32(int(Status.JUMP))
+    second_status = jnp.where(last <= residual_limit(v.dtype), note, second_status)
     status = bad | first_status | second_status
     return _answer(terms, space, (v_in, v, v_plus), first + second, (status, bad, worst))
 

@@ -17,11 +17,12 @@ from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance, mass_norm
 from jaxcontact.mechanics.configuration import retract
-from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
+from jaxcontact.mechanics.free_step import FreeStep, free_step, moves_with, take_free_step
 from jaxcontact.mechanics.motion_equations import kinematics_of
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.projection import constraint_values, held_rows
 from jaxcontact.simulate.steppers.dry_joints import dry_rows, with_dry_joints
+from jaxcontact.simulate.steppers.one_sided_step import is_grazed
 from jaxcontact.solvers.roots import Bracket, illinois
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, touch_tolerance, unilateral_terms
@@ -69,11 +70,12 @@ class _Path(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """The law of strikes, that of contacts that press, and the key of the step or None."""
+    """The law of strikes, that of contacts that press, the key of the step or None, and its derivative."""
 
     strike: Law
     press: Law
     key: jax.Array | None
+    is_one_sided: bool = False
 
 
 def no_answer(v: jax.Array, impulse: jax.Array) -> Answer:
@@ -137,7 +139,14 @@ def press(
     touched = touched_velocities(asked[0], info.impulse)[:nv]
     if held is not None:
         touched = touched | jnp.any(held != 0.0, axis=0)
-    return Answer(v[:nv], info.impulse[:nu], info.status, info.residual, info.num_iters), touched
+    answer = Answer(v[:nv], info.impulse[:nu], info.status, info.residual, info.num_iters)
+    if laws.is_one_sided:
+        # A part that only grazes moves as if free; pushed, however little, as by backward Euler.
+        grazed = is_grazed(asked[0], asked[2], asked[1], v, info.impulse)
+        grazes = touched_velocities(asked[0], jnp.broadcast_to(grazed[:, None] * 1.0, info.impulse.shape))
+        jumps = jnp.any(moves_with(model.system, grazes[:nv]) & ~moves_with(model.system, touched))
+        answer = answer._replace(status=answer.status | flag(jumps, Status.JUMP))
+    return answer, touched
 
 
 def touched_velocities(terms: ContactTerms, impulse: jax.Array) -> jax.Array:

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_rows
+from jaxcontact.arguments import check_corner, check_rows
 from jaxcontact.front_door import checked
-from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, law_as_pytree, pressing_law
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, Sequential, law_as_pytree, pressing_law
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
 from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix, mass_matrix_at
@@ -25,10 +25,11 @@ from jaxcontact.simulate.projection import (
     constraint_values,
     held_rows,
     least_penetration,
-    nearest_configuration,
+    nearest_and_pushes,
 )
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
+from jaxcontact.simulate.steppers.one_sided_step import gap_or_zero, one_sided_removal
 from jaxcontact.simulate.steppers.strikes import (
     Answer,
     Laws,
@@ -36,6 +37,7 @@ from jaxcontact.simulate.steppers.strikes import (
     step_at_once,
     step_with_strikes,
 )
+from jaxcontact.solvers.contact_directions import without_rate
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import contact_gaps, touch_tolerance, unilateral_terms
 from jaxcontact.terms.closed_loops import project_velocity
@@ -53,7 +55,7 @@ class SteppingMemory(NamedTuple):
     number: jax.Array
 
 
-@checked(max_strikes=check_rows)
+@checked(max_strikes=check_rows, corner=check_corner)
 class TimeStepping(Record):
     """Steps of fixed length under an impact law; Stewart & Trinkle (1996), Anitescu & Potra (1997).
 
@@ -81,10 +83,14 @@ class TimeStepping(Record):
         impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
         max_strikes: largest number of strikes of a step at times of their own; a further one comes at the
             time of the last.
+        corner: the derivative where a contact is between two modes, or a gap is zero. "smooth": that of the
+            modes taken. "one_sided": `jax.jvp` is that of the modes into which the direction leads, for
+            `AnitescuPotra` and `Sequential`, and models without loops.
 
     Raises:
         TypeError: a law that is no callable.
-        ValueError: max_strikes < 1.
+        ValueError: max_strikes < 1; `corner="one_sided"` with another law, or a model with loops.
+        NotImplementedError: `corner="one_sided"` in reverse mode, or for a second derivative.
 
     Status: the bits of the laws and of `jc.project`; UNTIMED, a note, for a strike after `max_strikes`
         others in one step, up to a step early; PENETRATION for a step
@@ -93,14 +99,24 @@ class TimeStepping(Record):
 
     Derivative: of the contact modes of each step, by state, params, controls and the numbers of the law,
         forward and reverse, also by the times of strikes. A strike that is UNTIMED has the derivative of the
-        time of the last one.
+        time of the last one. With `corner="one_sided"` that of the direction, forward only; where a part of
+        the mechanism only grazes, its step jumps by the order of dt^2 as it is pushed: JUMP and NaN.
     """
 
     impact: Law = AnitescuPotra()
     max_strikes: int = static(default=3)
+    corner: str = static(default="smooth")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
+        law = law_as_pytree(self.impact, "impact")
+        if self.corner == "one_sided":
+            if not isinstance(law, AnitescuPotra | Sequential):
+                expected = "AnitescuPotra or Sequential with corner='one_sided'"
+                raise ValueError(f"impact: expected {expected}, got {type(law).__name__}")
+            law = law.replace(corner="one_sided")
+        elif getattr(law, "corner", "smooth") == "one_sided":
+            raise ValueError("corner: expected 'one_sided' as that of the law, got 'smooth'")
+        object.__setattr__(self, "impact", law)
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> SteppingMemory:
@@ -111,6 +127,8 @@ class TimeStepping(Record):
         """
         check_mechanism(model, state)
         check_no_penetration(model, state)
+        if self.corner == "one_sided" and held_rows(model, state.q) is not None:
+            raise ValueError("corner: expected 'smooth' for a model with loops, got 'one_sided'")
         return SteppingMemory(key=key, number=jnp.int32(0))
 
     @all_digits
@@ -133,7 +151,11 @@ class TimeStepping(Record):
         """Make one step; `info.details` is the `ProjectionInfo` of the depth that was removed."""
         key = None if memory.key is None else jax.random.fold_in(memory.key, memory.number)
         moved, update = self._move(model, state, tau, key, jnp.asarray(dt, state.q.dtype))
-        q, removed = nearest_configuration(model, moved.q)
+        q, removed, pushes = nearest_and_pushes(model, moved.q)
+        if self.corner == "one_sided":
+            q = one_sided_removal(model, q, pushes)
+            jumps = (update.status & jnp.uint32(int(Status.JUMP))) != 0
+            q, moved = without_rate(q, jumps), moved.replace(v=without_rate(moved.v, jumps))
         then = State(q=q, v=moved.v, t=state.t + dt)
         if (held := held_rows(model, q)) is not None:
             then = then.replace(v=project_velocity(mass_matrix(model, q), held, then.v))
@@ -164,8 +186,10 @@ class TimeStepping(Record):
             return State(q=q, v=free.v, t=state.t + dt), none._replace(status=status)
         terms, drift = unilateral_terms(model, state)
         deep = flag(jnp.any(terms.phi < -least_penetration(state.q)), Status.PENETRATION)
-        terms = terms.replace(phi=jnp.maximum(terms.phi, 0.0))
-        laws = Laws(self.impact, pressing_law(self.impact), key)
+        is_one_sided = self.corner == "one_sided"
+        gaps = gap_or_zero(terms.phi, state.q) if is_one_sided else jnp.where(terms.phi < 0, 0.0, terms.phi)
+        terms = terms.replace(phi=gaps)
+        laws = Laws(self.impact, pressing_law(self.impact), key, is_one_sided)
         if laws.press is laws.strike:
             then, answer = step_at_once(laws, model, state, (terms, drift), tau, dt)
         else:

@@ -60,7 +60,11 @@ class Variational(Record):
 
     def __post_init__(self) -> None:
         if self.impact is not None:
-            object.__setattr__(self, "impact", law_as_pytree(self.impact, "impact"))
+            law = law_as_pytree(self.impact, "impact")
+            if getattr(law, "corner", "smooth") == "one_sided":
+                instead = "take EventDriven(corner='one_sided')"
+                raise ValueError(f"impact: expected a law with corner='smooth', got 'one_sided'; {instead}")
+            object.__setattr__(self, "impact", law)
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> MotionMemory:

@@ -13,7 +13,7 @@ SIDED = jc.impact.AnitescuPotra(corner="one_sided")
 BOUNCING = jc.impact.Newton(restitution=0.5, corner="one_sided")
 
 
-def make_impact(kinds, tangents, seed=0):
+def make_impact(kinds, tangents, seed=0, mu=MU):
     """An impact that ends in given modes and borders of them: terms, v, v_plus."""
     rng = np.random.default_rng(seed)
     nc, nv = len(kinds), len(kinds) * (1 + tangents) + 1
@@ -31,11 +31,11 @@ def make_impact(kinds, tangents, seed=0):
             "slides or opens": (0.0, 0.0, 0.8),
             "at rest": (0.0, 0.0, 0.0),
         }[kind]
-        lam[c], u[c] = np.append(load, friction * MU * load * way), np.append(kind == "opens", slip * way)
+        lam[c], u[c] = np.append(load, friction * mu * load * way), np.append(kind == "opens", slip * way)
     jacobian = rows.reshape(-1, nv)
     v_plus = np.linalg.lstsq(jacobian, u.ravel(), rcond=None)[0]
     v = v_plus - np.linalg.solve(mass, jacobian.T @ lam.ravel())
-    return make_terms(mass, rows, MU), jnp.asarray(v), v_plus
+    return make_terms(mass, rows, mu), jnp.asarray(v), v_plus
 
 
 def make_terms(mass, rows, mu):
@@ -170,7 +170,11 @@ def test_sides_other_words_and_laws_without_the_keyword_are_refused_by_name():
         jc.impact.anitescu_potra(terms, v, num_directions=4, corner="one_sided")
     with pytest.raises(ValueError, match="corner: expected one of smooth, one_sided"):
         jc.impact.AnitescuPotra(corner="sharp")
-    for law in (jc.impact.Sequential, jc.impact.Poisson, jc.impact.Propagative, jc.impact.Routh):
+    with pytest.raises(ValueError, match="num_directions: expected None with corner"):
+        jc.impact.Sequential(num_directions=4, corner="one_sided")(terms, v)
+    with pytest.raises(ValueError, match="corner: expected 'smooth' with unilateral=False"):
+        jc.impact.Plastic(unilateral=False, corner="one_sided")(terms, v)
+    for law in (jc.impact.Propagative, jc.impact.Routh, jc.impact.Energetic, jc.impact.Chain):
         with pytest.raises(TypeError, match="corner"):
             law(corner="one_sided")
 
@@ -183,3 +187,88 @@ def test_one_poisoned_lane_leaves_the_others_alone():
     rates = both(lanes)[1]
     np.testing.assert_array_equal(rates[0], rates[2])
     assert np.all(np.isfinite(rates[0]))
+
+
+EXPANDING = jc.impact.Poisson(restitution=0.6, corner="one_sided")
+IN_TURN = jc.impact.Sequential(corner="one_sided")
+PLASTIC = jc.impact.Plastic(corner="one_sided")
+OTHERS = [
+    (EXPANDING, ("sticks or slides", "opens"), MU),
+    (EXPANDING, ("slides or opens", "at rest"), MU),
+    (IN_TURN, ("sticks or slides", "opens"), MU),
+    (IN_TURN, ("sticks", "slides or opens"), MU),
+    (IN_TURN, ("slides", "at rest"), MU),
+    (PLASTIC, ("sticks", "at rest"), 0.0),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tangents", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("law", "kinds", "mu"), OTHERS, ids=str)
+def test_laws_in_phases_and_in_turn_follow_their_one_sided_differences(law, kinds, mu, tangents, rng):
+    terms, v, _ = make_impact(kinds, tangents, mu=mu)
+    directions = jnp.asarray(rng.normal(size=(200, v.shape[0])))
+    _, status, exact, difference = rates_and_differences(law, terms, v, {}, directions, 1e-5)
+    assert status == 0
+    error = np.max(np.abs(exact - difference), axis=1) / (1.0 + np.max(np.abs(difference), axis=1))
+    assert np.quantile(error, 0.95) < 1e-5
+    assert np.max(error) < 5e-3
+    smooth = jax.jacfwd(lambda v: law.replace(corner="smooth")(terms, v)[0])(v)
+    assert np.max(np.abs(directions @ smooth.T - exact)) > 0.1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mass", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("tangents", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_friction_that_stops_a_mass_as_its_expansion_ends(tangents, mass, rng):
+    """A point lands at 1 m/s and slides at mu (1 + e) m/s, or at mu, at which compression ends."""
+    e, rows = 0.6, np.eye(1 + tangents)[None]
+    terms = make_terms(mass * np.eye(1 + tangents), rows, MU)
+    directions = jnp.asarray(rng.normal(size=(200, 1 + tangents)))
+    for sliding in (MU * (1.0 + e), MU):
+        v = jnp.zeros(1 + tangents).at[:2].set(jnp.array([-1.0, sliding]))
+        _, status, exact, difference = rates_and_differences(EXPANDING, terms, v, {}, directions, 1e-4)
+        assert status == 0
+        np.testing.assert_allclose(exact, difference, rtol=0, atol=2e-4 if tangents == 2 else 1e-6)
+        if sliding == MU:
+            continue
+        # Slower, it stops, and faster, it keeps the difference.
+        left = directions[:, 1] + MU * (1.0 + e) * directions[:, 0]
+        np.testing.assert_allclose(exact[:, 1], jnp.maximum(left, 0.0), rtol=0, atol=1e-9)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("law", [EXPANDING, IN_TURN, PLASTIC], ids=str)
+def test_contacts_at_rest_follow_the_law_itself_of_any_law(law, rng):
+    model = jc.models.rocking_block()
+    terms = jc.contact_terms(model, model.initial_state())
+    directions = jnp.asarray(rng.normal(size=(50, 3)))
+
+    def rates(v, direction):
+        return jax.jvp(lambda v: law(terms, v), (v,), (direction,))
+
+    lanes = jnp.zeros((50, 3)).at[7].set(jnp.nan)  # one of them poisoned
+    (_, info), (exact, _) = jax.jit(jax.vmap(rates))(lanes, directions)
+    good = np.arange(50) != 7
+    assert not np.any(info.status[good])
+    outcomes = jax.jit(jax.vmap(lambda d: law.replace(corner="smooth")(terms, d)[0]))(directions)
+    np.testing.assert_allclose(exact[good], outcomes[good], atol=1e-9)
+    with pytest.raises(NotImplementedError, match="corner='smooth'"):
+        jax.grad(lambda v: law(terms, v)[0][0])(jnp.zeros(3))
+
+
+@pytest.mark.long
+def test_impacts_in_turn_that_accumulate_between_two_modes_have_a_note_and_no_number():
+    """Feet strike in turn, ever slower, each with friction that turns the body onto the other one."""
+    rng = np.random.default_rng(5)
+    found = 0
+    for _ in range(20):
+        root, rows = rng.normal(size=(5, 5)), rng.normal(size=(2, 2, 5))
+        terms = make_terms(root @ root.T / 5 + np.eye(5), rows, 0.8)
+        v = jnp.asarray(rng.normal(size=5))
+        law = jc.impact.Sequential(max_impacts=200, corner="one_sided")
+        (_, info), (rates, _) = jax.jvp(lambda v, law=law, terms=terms: law(terms, v), (v,), (v,))
+        jumps = bool(info.status & int(jc.Status.JUMP))
+        assert jumps == bool(jnp.any(jnp.isnan(rates)))
+        found += jumps
+    assert found
