@@ -230,9 +230,11 @@ def touch_couple(couple: Couple, has_round: bool = True) -> tuple[jax.Array, jax
     region = region._replace(valid=region.valid & ~jnp.any(coincide, axis=1))
     exact = jnp.maximum(EXACT, 16.0 * float(jnp.finfo(size.dtype).eps)) * size
     is_unique = _is_unique(fixed, jax.lax.stop_gradient(normal), exact)
-    middle = jnp.mean(region.place, axis=0)
-    opposite = _opposite_corners(couple, (normal, axes, origin), parts, middle, tolerance)
-    place, height_a, height_b, valid = _balanced(region, opposite, is_unique)
+    if has_round or max(len(vertices) for vertices in fixed[:2]) > DIRECTIONS:
+        middle = jnp.mean(region.place, axis=0)
+        opposite = _opposite_corners(couple, (normal, axes, origin), parts, middle, tolerance)
+        region = _balanced(region, opposite, is_unique)
+    place, height_a, height_b, valid = region
     excess = height_a - height_b - nearest.gap
     level = LEVEL / SIDEWAYS * tolerance
     # Of parts that are nearly parallel a corner may be all but as deep, and far from the nearest points.

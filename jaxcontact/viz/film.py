@@ -41,7 +41,7 @@ class Ghosts(NamedTuple):
 
     @property
     def has_shares(self) -> bool:
-        """Whether the groups say something: they have names, or they are several, most of many worlds."""
+        """Tell whether the groups say something: they have names, or are several, most of many worlds."""
         return self.is_named or 1 < len(self.groups) < sum(len(group.worlds) for group in self.groups) / 2
 
 
