@@ -26,7 +26,7 @@ from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import BILATERAL, ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
-from jaxcontact.terms.constraints import check_sizes, constraint_terms_at
+from jaxcontact.terms.constraints import Coming, check_sizes, constraint_terms_at
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -55,7 +55,9 @@ def assemble_all(
     else:
         M = mass_matrix_at(model, state.q, kinematics)
         terms, _ = constraint_terms_at(model, state, kinematics)
-    return _problem(model, state, tau, dt, M, terms, kinematics)
+    h = jnp.asarray(dt, state.q.dtype)
+    free = free_step(model, state, tau, h, M, kinematics)
+    return _problem(model, state, free, h, terms), free
 
 
 def assemble_nearest(
@@ -64,30 +66,23 @@ def assemble_nearest(
     """Assemble a step that sees the nearest contacts alone; return its free step and which those are."""
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
-    terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts)
-    assert nearest is not None
     M = mass_matrix_at(model, state.q, kinematics)
-    problem, free = _problem(model, state, tau, dt, M, terms, kinematics)
+    h = jnp.asarray(dt, state.q.dtype)
+    free = free_step(model, state, tau, h, M, kinematics)
+    terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts, Coming(h, free.v))
+    assert nearest is not None
+    problem = _problem(model, state, free, h, terms)
     selection = selection_of(terms.kind, nearest)
     return problem.replace(material=material_of(problem.material, selection)), free, selection
 
 
-def _problem(
-    model: Model,
-    state: State,
-    tau: jax.Array,
-    dt: float | jax.Array,
-    M: PyTree,
-    terms: ConstraintTerms,
-    kinematics: PyTree,
-) -> tuple[Problem, FreeStep]:
+def _problem(model: Model, state: State, free: FreeStep, h: jax.Array, terms: ConstraintTerms) -> Problem:
+    """Put the constraints of a step beside its free motion."""
     if model.params.material is None:
         raise ValueError("params.material: expected a compliant.Material, got None")
-    h = jnp.asarray(dt, state.q.dtype)
-    free = free_step(model, state, tau, h, M, kinematics)
     # Rows turn with the bodies: those of the middle of the step give the mean rate of a gap.
     terms = terms.replace(gdot_v=0.5 * terms.gdot_v)
-    problem = Problem(
+    return Problem(
         M=free.M,
         v=free.ahead,
         f=free.push / h,
@@ -96,7 +91,6 @@ def _problem(
         dt=h,
         start=state.v,
     )
-    return problem, free
 
 
 def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:

@@ -1,9 +1,11 @@
 """Contact geometry: shapes, candidate pairs, gaps and contact frames, all differentiable."""
 
+from jaxcontact.geometry.cores import extents as extents
 from jaxcontact.geometry.frames import products as products
 from jaxcontact.geometry.frames import rows as rows
 from jaxcontact.geometry.frames import tangent_frame as tangent_frame
 from jaxcontact.geometry.pairs import Candidates as Candidates
+from jaxcontact.geometry.pairs import NearPairs as NearPairs
 from jaxcontact.geometry.pairs import candidates as candidates
 from jaxcontact.geometry.pairs import check_pair as check_pair
 from jaxcontact.geometry.pairs import check_shape as check_shape

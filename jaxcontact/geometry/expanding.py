@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.geometry.frames import across, dot, unit
 from jaxcontact.geometry.support import Couple, support
 
@@ -113,10 +114,10 @@ def _horizon(
     return jnp.where(is_disc, visible, alone), starts, end.astype(jnp.int32)
 
 
-def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tuple[Hull, Summit]:
+def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tuple[Hull, Summit, jax.Array]:
     """Find the place of the hull nearest to the origin, and add the support point over it as point `count`.
 
-    The hull does not change if that point gains nothing, or if its arrays are full.
+    The hull does not change if that point gains nothing, or if its arrays are full: return also if it grew.
     """
     eps = float(jnp.finfo(size.dtype).eps)
     corners = hull.points[hull.faces]
@@ -155,7 +156,7 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
         (hull.alive & ~visible) | fills,
     )
     triangles = hull.vertices[hull.faces[face]], hull.vertices[hull.faces[lowest]]
-    return grown, Summit(-dot(normal, point), normal, *triangles)
+    return grown, Summit(-dot(normal, point), normal, *triangles), gains
 
 
 def expand(couple: Couple, size: jax.Array) -> Summit:
@@ -169,11 +170,14 @@ def expand(couple: Couple, size: jax.Array) -> Summit:
     rounding = 4.0 * jnp.finfo(size.dtype).eps * size
     summit = Summit(-jnp.inf * jnp.ones_like(size), jnp.zeros_like(start.points[0]), triangle, triangle)
 
-    def grow(count: jax.Array, carry: tuple[Hull, Summit]) -> tuple[Hull, Summit]:
-        hull, best = carry
-        grown, summit = _grow(couple, size, jnp.asarray(count, jnp.int32), hull)
+    def grow(carry: tuple[jax.Array, Hull, Summit, jax.Array]) -> tuple[jax.Array, Hull, Summit, jax.Array]:
+        count, hull, best, _ = carry
+        grown, summit, grew = _grow(couple, size, count, hull)
         # Of equal places the last has the triangle that the hull ends with.
         is_better = summit.gap > best.gap - rounding
-        return grown, jax.tree.map(lambda new, old: jnp.where(is_better, new, old), summit, best)
+        best = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), summit, best)
+        return count + 1, grown, best, grew
 
-    return jax.lax.fori_loop(4, 5 + STEPS, grow, (start, summit))[1]
+    carry = jnp.int32(4), start, summit, jnp.asarray(True)
+    best: Summit = bounded_loop(lambda carry: carry[3], grow, carry, max_iters=STEPS + 1)[2]
+    return best

@@ -14,8 +14,6 @@ from jaxcontact.algebra.selection import smallest
 from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
 from jaxcontact.geometry.frames import dot, frames_of, owners, pose_in_body, products, rows, turned
-from jaxcontact.geometry.hulls import touch_half_space
-from jaxcontact.geometry.manifold import CONTACTS, touch_couple
 from jaxcontact.geometry.polytopes import (
     Polytope,
     Topology,
@@ -25,7 +23,6 @@ from jaxcontact.geometry.polytopes import (
 )
 from jaxcontact.geometry.separation import reach, segments_apart, separate, touch_polytopes
 from jaxcontact.geometry.shapes import Constants, Cylinder, Ellipsoid, HalfSpace, Shape
-from jaxcontact.geometry.support import Core, Couple, bound_gap, cores_in_bodies, place_core
 
 
 class PlacedBodies(NamedTuple):
@@ -84,7 +81,7 @@ def polytopes_on_polytopes(
     """Compute the contacts of pairs of polytopes, all of the same two topologies."""
     a = world.polytopes(first)
     b = world.polytopes(second)
-    return _flat(jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(a, b))
+    return flattened(jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(a, b))
 
 
 def nearest_polytopes(
@@ -115,108 +112,14 @@ def nearest_polytopes(
     gap = jnp.where(touches, jax.lax.stop_gradient(jax.vmap(reach)(a, b)), separation)
     nearest_gaps = nearest_contacts[2]
     gaps = jnp.broadcast_to(gap[:, None], (len(first), nearest_gaps.shape[1])).at[index].set(nearest_gaps)
-    return index, _flat(nearest_contacts), gaps.ravel(), jnp.any(touches.at[index].set(False))
-
-
-class _Cores(NamedTuple):
-    """Cores in the axes of their bodies, with the frames of those; axis 0 is the pair."""
-
-    core: Core
-    radius: jax.Array
-    position: jax.Array
-    orientation: jax.Array
-
-
-def _cores(world: PlacedBodies, shapes: Sequence[Any], count: int) -> _Cores:
-    distinct = list(dict.fromkeys(shapes))
-    index = [distinct.index(shape) for shape in shapes]
-    cores, radii = cores_in_bodies(distinct, count, world.constants, world.positions.dtype)
-    frames = frames_of(owners(shapes, world.bodies), world.positions, world.orientations)
-    return _Cores(jax.tree.map(lambda leaf: rows(leaf, index), cores), rows(radii, index), *frames)
-
-
-def cores_on_cores(
-    world: PlacedBodies,
-    first: Sequence[Shape],
-    second: Sequence[tuple[Shape, bool]],
-    count_a: int,
-    count_b: int,
-) -> Rows:
-    """Compute the contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
-    a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
-    return _touch_all(a, b, jnp.asarray(np.array([swap for _, swap in second])), _has_round(first, second))
-
-
-def nearest_cores(
-    world: PlacedBodies,
-    first: Sequence[Shape],
-    second: Sequence[tuple[Shape, bool]],
-    count_a: int,
-    count_b: int,
-    count: int,
-) -> tuple[jax.Array, Rows, jax.Array, jax.Array]:
-    """Compute the contacts of the `count` pairs of convex shapes with the smallest bounds.
-
-    Returns as `nearest_polytopes`, with the bound of a pair as its separation: a pair left out whose bound is
-    not positive counts as touching. The bound, from `bound_gap`, is at most the signed distance.
-    """
-    a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
-    swapped = jnp.asarray(np.array([swap for _, swap in second]))
-    bound = jax.vmap(_bound)(*jax.lax.stop_gradient((a, b)))
-    index = smallest(bound, count)
-    near_a, near_b = jax.tree.map(lambda leaf: leaf[index], (a, b))
-    nearest_contacts = _touch_all(near_a, near_b, swapped[index], _has_round(first, second))
-    gaps = jnp.broadcast_to(bound[:, None], (len(first), CONTACTS))
-    gaps = gaps.at[index].set(nearest_contacts[2].reshape(-1, CONTACTS))
-    touches = (bound <= 0.0).at[index].set(False)
-    return index, nearest_contacts, gaps.ravel(), jnp.any(touches)
-
-
-def _bound(a: _Cores, b: _Cores) -> jax.Array:
-    """Compute a lower bound of the signed distance of two cores with their balls."""
-    between = a.orientation.T @ (b.position - a.position)
-    core_b = place_core(b.core, between, a.orientation.T @ b.orientation)
-    couple = Couple(a.core.vertices, core_b.vertices, jnp.stack([a.core.ellipsoid, core_b.ellipsoid]))
-    return bound_gap(couple, a.orientation.T @ b.orientation) - a.radius - b.radius
-
-
-def _has_round(first: Sequence[Shape], second: Sequence[tuple[Shape, bool]]) -> bool:
-    """Test whether a cylinder or ellipsoid is among the shapes of pairs."""
-    return any(isinstance(shape, Cylinder | Ellipsoid) for shape in (*first, *(b for b, _ in second)))
-
-
-def _touch_all(a: _Cores, b: _Cores, swapped: jax.Array, has_round: bool) -> Rows:
-    """Compute the contacts of pairs of cores, in the order of the shapes that the caller gave."""
-    contacts = jax.vmap(lambda x, y: _touch_cores(x, y, has_round))(a, b)
-    points_a, points_b, gaps, normals = _flat(contacts)
-    swaps = jnp.repeat(swapped, CONTACTS)[:, None]
-    return (
-        jnp.where(swaps, points_b, points_a),
-        jnp.where(swaps, points_a, points_b),
-        gaps,
-        jnp.where(swaps, -normals, normals),
-    )
-
-
-def _touch_cores(a: _Cores, b: _Cores, has_round: bool) -> Rows:
-    """Compute the contacts of one pair in the axes of the first body, so that its place does not matter."""
-    turn = a.orientation.T
-    core_b = place_core(b.core, turn @ (b.position - a.position), turn @ b.orientation)
-    couple = Couple(a.core.vertices, core_b.vertices, jnp.stack([a.core.ellipsoid, core_b.ellipsoid]))
-    point_a, point_b, gap, normal = touch_couple(couple, has_round)
-    return (
-        a.position[None] + (point_a - a.radius * normal) @ turn,
-        a.position[None] + (point_b + b.radius * normal) @ turn,
-        gap - a.radius - b.radius,
-        normal @ turn,
-    )
+    return index, flattened(nearest_contacts), gaps.ravel(), jnp.any(touches.at[index].set(False))
 
 
 def _swap(contacts: Rows) -> Rows:
     return contacts[1], contacts[0], contacts[2], -contacts[3]
 
 
-def _flat(contacts: PyTree) -> Rows:
+def flattened(contacts: PyTree) -> Rows:
     """Reshape (pairs, contacts, ...) to (pairs * contacts, ...)."""
     point, point_b, phi, normal = (column.reshape(-1, *column.shape[2:]) for column in contacts)
     return point, point_b, phi, normal
@@ -268,17 +171,6 @@ def balls_on_round(
     return _swap(contacts) if swapped else contacts
 
 
-def hulls_on_planes(
-    world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace], count: int
-) -> Rows:
-    """Compute the contacts of hulls of many corners with half-spaces."""
-    normal, offset = planes_of(planes, world.constants, world.positions.dtype)
-    hulls = _cores(world, shapes, count)
-    return _flat(
-        jax.vmap(touch_half_space)(hulls.core.vertices, hulls.position, hulls.orientation, normal, offset)
-    )
-
-
 def round_on_planes(
     world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type
 ) -> Rows:
@@ -293,4 +185,4 @@ def round_on_planes(
     point = solids.origin[:, None] + turned(solids.axes, local)
     phi = dot(normal[:, None], point) - offset[:, None]
     normals = jnp.broadcast_to(normal[:, None], point.shape)
-    return _flat((point, point - phi[..., None] * normals, phi, normals))
+    return flattened((point, point - phi[..., None] * normals, phi, normals))

@@ -20,13 +20,14 @@ import numpy as np
 from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count
 from jaxcontact.front_door import checked
-from jaxcontact.geometry import groups
+from jaxcontact.geometry import cores, groups
 from jaxcontact.geometry.balls import RING_POINTS, Balls, Rows, num_balls, place_balls
 from jaxcontact.geometry.frames import rows, tangent_frame
 from jaxcontact.geometry.hulls import MANY_CORNERS
 from jaxcontact.geometry.manifold import CONTACTS
 from jaxcontact.geometry.polytopes import topology
 from jaxcontact.geometry.shapes import (
+    CONVEX,
     PLANAR,
     SPATIAL,
     WORLD,
@@ -52,14 +53,13 @@ if TYPE_CHECKING:
 BALLS = (Point, Points, Disc, Sphere)
 POLYTOPES = (Capsule, Box, Polygon, ConvexMesh)
 ROUND = (Cylinder, Ellipsoid)
-CONVEX = (Capsule, Box, ConvexMesh, Cylinder, Ellipsoid)  # pairs of these without a closed form
 FEWEST_MESHES = 4  # pairs of two kinds that get their contacts; few links of a robot come near one another
 
 
 class Candidates(NamedTuple):
     """Candidate contacts of a mechanism at one configuration; axis 0 is the contact.
 
-    There are nc candidates; k of them are computed, all without `max_pairs`.
+    There are nc candidates; k of them are computed, all without `near_pairs`.
     """
 
     body_a: tuple[int, ...]  # (nc,) body index, WORLD for the world
@@ -70,7 +70,7 @@ class Candidates(NamedTuple):
     normal: jax.Array  # (k, dim)
     gaps: jax.Array  # (nc,) gaps of all, m
     place: jax.Array | None  # (k,) int32, indices of the computed among all; None if all are computed
-    left_out: jax.Array  # bool, True if `max_pairs` left out a pair that touches
+    left_out: jax.Array  # bool, True if `near_pairs` left out a pair that touches
 
     @property
     def tangents(self) -> jax.Array:
@@ -247,8 +247,8 @@ _COMPUTE: dict[Family, Callable[..., Rows]] = {
     Family.POLYTOPES: groups.polytopes_on_polytopes,
     Family.BALL_ROUND: groups.balls_on_round,
     Family.ROUND_PLANE: groups.round_on_planes,
-    Family.HULL_PLANE: groups.hulls_on_planes,
-    Family.CONVEX: groups.cores_on_cores,
+    Family.HULL_PLANE: cores.hulls_on_planes,
+    Family.CONVEX: cores.cores_on_cores,
 }
 
 
@@ -297,20 +297,34 @@ def _gather(
 
 
 def _most_pairs(
-    dim: int, family: Family | None, first: PyTree, second: PyTree, max_pairs: int | None
+    dim: int, family: Family | None, first: PyTree, second: PyTree, near_pairs: NearPairs | None
 ) -> int | None:
     """Choose the number of pairs of a family and two kinds that get their contacts; None for all."""
+    if near_pairs is None:
+        return None
+    max_pairs = near_pairs.limit
     if family is Family.CONVEX:
         is_mesh = isinstance(first, ConvexMesh) or isinstance(second[0], ConvexMesh)
-        return max(FEWEST_MESHES, max_pairs // 4) if is_mesh and max_pairs is not None else max_pairs
+        return max(FEWEST_MESHES, max_pairs // 4) if is_mesh else max_pairs
     capsules = isinstance(first, Capsule) and isinstance(second, Capsule)
     # in the plane the distance of two capsules costs as much as their contacts
-    if max_pairs is None or family is not Family.POLYTOPES or (capsules and dim == 2):
+    if family is not Family.POLYTOPES or (capsules and dim == 2):
         return None
     return 2 * max_pairs if capsules else max_pairs
 
 
-@checked(max_pairs=check_count)
+class NearPairs(NamedTuple):
+    """The pairs of convex shapes that get their contacts: so many of the nearest, within reach.
+
+    They are `limit` pairs of the same two kinds, of capsules in space twice as many, most of which make one
+    contact. Of shapes without a closed form no pair that is farther apart than `reach`, m, gets its contacts.
+    """
+
+    limit: int
+    reach: jax.Array | float | None = None
+
+
+@checked()
 def candidates(
     dim: int,
     bodies: tuple[str, ...],
@@ -319,9 +333,9 @@ def candidates(
     positions: Float[jax.Array, "nb dim"],
     orientations: Float[jax.Array, "nb dim dim"],
     constants: Constants,
-    max_pairs: int | None = None,
+    near_pairs: NearPairs | None = None,
 ) -> Candidates:
-    """Compute the gaps and frames of the candidate contacts, in the order of `pairs`; see `max_pairs`.
+    """Compute the gaps and frames of the candidate contacts, in the order of `pairs`; see `near_pairs`.
 
     The order of the contacts within a pair depends on the shapes. Balls: balls of a by balls of b. Polytopes:
     vertices of a, vertices of b, edges of a by edges of b. On a half-space: the corners or ends; for a
@@ -332,10 +346,9 @@ def candidates(
     Args:
         positions: (nb, dim) world positions of the body origins, m.
         orientations: (nb, dim, dim) body-to-world rotation matrices.
-        max_pairs: largest number of pairs of convex shapes of the same two kinds that get their contacts;
-            twice as many for capsules in space, most of which make one contact. The nearest pairs get them.
-            The contacts of the other pairs have only a gap: the distance of the two shapes or a lower bound
-            of it, and for two polytopes that touch or overlap a length larger than both.
+        near_pairs: which pairs of convex shapes get their contacts, None for all. The contacts of the other
+            pairs have only a gap: the distance of the two shapes or a lower bound of it, and for two
+            polytopes that touch or overlap a length larger than both.
     """
     ball_shapes: dict[str, None] = {}
     for a, b in pairs:
@@ -351,10 +364,14 @@ def candidates(
     places: list[np.ndarray] = []
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)
-        pair_limit = _most_pairs(dim, family, first[0], second[0], max_pairs)
+        pair_limit = _most_pairs(dim, family, first[0], second[0], near_pairs)
         if pair_limit is not None and len(members) > pair_limit:
-            nearest = groups.nearest_cores if family is Family.CONVEX else groups.nearest_polytopes
-            found = nearest(world, first, second, kind[0], kind[1], pair_limit)
+            assert near_pairs is not None
+            if family is Family.CONVEX:
+                limits = pair_limit, near_pairs.reach
+                found = cores.nearest_cores(world, first, second, kind, limits)
+            else:
+                found = groups.nearest_polytopes(world, first, second, kind[0], kind[1], pair_limit)
             chosen, group_rows, gaps, touching_missed = found
             left_out = left_out | touching_missed
         else:

@@ -162,6 +162,7 @@ Shape = (
 Constants = Mapping[str, Any]  # the named numbers of a mechanism: arrays of any shape
 PLANAR = (Disc, Polygon)  # shapes of the plane alone
 SPATIAL = (Sphere, Cylinder, Ellipsoid, ConvexMesh)  # shapes of space alone
+CONVEX = (Capsule, Box, ConvexMesh, Cylinder, Ellipsoid)  # in space pairs of these, without a closed form
 NUMBERS = ("size", "at", "radius", "offset", "rotation", "ends", "half_length", "semi_axes", "vertices")
 WORLD = -1  # index that stands for the world in a list of body indices
 ON_HULL = 1e-9  # of the size; rounding may put a corner of a hull this deep inside it, not deeper

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.geometry.frames import dot, pose_in_body, unit
+from jaxcontact.geometry.frames import across, dot, pose_in_body, unit
 from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Cylinder, Ellipsoid, Shape
 
 FLAT_ROUNDING = 64.0  # in units of rounding: sine of the tilt below which a direction is the axis of a disc
@@ -114,15 +114,29 @@ def gap_along(couple: Couple, direction: jax.Array) -> jax.Array:
     return nearest_a - farthest_b - jnp.sum(round_support(couple.ellipsoids, direction)[1])
 
 
-def bound_gap(couple: Couple, axes_b: jax.Array) -> jax.Array:
-    """Compute the largest gap of two cores along the axes of both and the line of their centres.
+def boxes_around(
+    shapes: Sequence[Shape], constants: Constants, dtype: jax.typing.DTypeLike
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Compute boxes around shapes in their bodies: centres (n, 3), axes (n, 3, 3) as rows, half sizes (n, 3).
 
-    It is at most the signed distance. The couple is in the axes of a; the columns of `axes_b` are those of b.
+    The axes are those of the shape, of a capsule its own, of a mesh those of its body.
     """
     boxes = []
-    for vertices in couple[:2]:
-        boxes.append(0.5 * (jnp.min(vertices, axis=0) + jnp.max(vertices, axis=0)))
-    line, _ = unit(boxes[0] - boxes[1], jnp.zeros_like(boxes[0]).at[2].set(1.0))
-    axes = jnp.concatenate([jnp.eye(3, dtype=line.dtype), axes_b.T])
-    directions = jnp.concatenate([line[None], axes, -axes])
-    return jnp.max(jax.vmap(lambda direction: gap_along(couple, direction))(directions))
+    for shape in shapes:
+        core, radius = core_in_body(shape, constants, dtype)
+        if isinstance(shape, Capsule):
+            last_axis = jnp.zeros(3, dtype).at[2].set(1.0)
+            along, _ = unit(core.vertices[1] - core.vertices[0], last_axis)
+            beside = across(along)
+            axes = jnp.stack([along, beside, jnp.cross(along, beside)])
+        elif isinstance(shape, ConvexMesh):
+            axes = jnp.eye(3, dtype=dtype)
+        else:
+            axes = pose_in_body(shape, 3, constants, dtype)[1].T
+        places = dot(core.vertices[:, None], axes[None])
+        lower, upper = jnp.min(places, axis=0), jnp.max(places, axis=0)
+        columns = dot(core.ellipsoid.T[:, None], axes[None])
+        half = 0.5 * (upper - lower) + jnp.sqrt(jnp.sum(columns**2, axis=0)) + radius
+        boxes.append((0.5 * (lower + upper) @ axes, axes, half))
+    centres, axes, halves = (jnp.stack(column) for column in zip(*boxes, strict=True))
+    return centres, axes, halves

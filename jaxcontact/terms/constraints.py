@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxcontact import geometry
 from jaxcontact._pytree import PyTree, Record
@@ -167,14 +168,21 @@ def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[Constr
 
 @functools.partial(jit, static_argnums=3)
 def constraint_terms_at(
-    model: Model, state: State, kinematics: PyTree, max_contacts: int | None = None
+    model: Model,
+    state: State,
+    kinematics: PyTree,
+    max_contacts: int | None = None,
+    coming: Coming | None = None,
 ) -> tuple[ConstraintTerms, Nearest | None]:
-    """Compute `constraint_terms` from the kinematics at q; with `max_contacts`, compute `nearest_terms`."""
+    """Compute `constraint_terms` from the kinematics at q; with `max_contacts`, compute `nearest_terms`.
+
+    Of a step that is `coming` only contacts that may close in it have rows; the others keep a gap.
+    """
     structure, dtype = model.structure, state.q.dtype
     (G, phi, gdot_v), kind, dry = joint_rows(model, state, kinematics)
     nearest, mu, found_by, num_joint_rows = None, jnp.zeros(0, dtype), None, phi.shape[0]
     if structure.num_contacts:
-        moving_contacts, found = contacts_in_motion(model, state, kinematics, max_contacts)
+        moving_contacts, found = contacts_in_motion(model, state, kinematics, max_contacts, coming)
         mu = contacts.friction(model, dtype)
         if max_contacts is not None:
             nearest, moving_contacts = _nearest(moving_contacts, found, max_contacts)
@@ -204,6 +212,13 @@ def constraint_terms_at(
     return terms, nearest
 
 
+class Coming(NamedTuple):
+    """A step that is to be made: its length, s, and the velocity (nv,) at its end without contacts."""
+
+    dt: jax.Array
+    velocity: jax.Array
+
+
 class _Moving(NamedTuple):
     """Contacts with their rates: bodies, places and rates of the places, and the motion of all bodies."""
 
@@ -215,20 +230,50 @@ class _Moving(NamedTuple):
 
 
 def contacts_in_motion(
-    model: Model, state: State, kinematics: PyTree, max_contacts: int | None = None
+    model: Model,
+    state: State,
+    kinematics: PyTree,
+    max_contacts: int | None = None,
+    coming: Coming | None = None,
 ) -> tuple[_Moving, geometry.Candidates]:
     """Find the candidate contacts with their rates, and return also all data of the candidates.
 
     The geometry is evaluated once. Two polytopes that meet mostly make two contacts or more, so half of
-    `max_contacts` pairs are enough; of capsules `place` takes twice as many.
+    `max_contacts` pairs are enough; of capsules `place` takes twice as many. Of a step that is `coming`, only
+    pairs that may meet in it get their contacts.
     """
     motions = frames_moved(model, contacts.motion_and_rate(model, state.q, state.v, kinematics))
     motion, motion_rate = computed_once(motions, in_batches=False)
-    pairs = None if max_contacts is None else (max_contacts + 1) // 2
-    place = functools.partial(contacts.place, model, max_pairs=pairs)
+    near_pairs = None
+    if max_contacts is not None:
+        reach = None if coming is None else _reach(model, state, kinematics, motion, coming)
+        near_pairs = geometry.NearPairs((max_contacts + 1) // 2, reach)
+    place = functools.partial(contacts.place, model, near_pairs=near_pairs)
     places, place_rates, found = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
     places, place_rates = computed_once((places, place_rates), in_batches=False)
     return _Moving(contacts.bodies_of(model.system), places, place_rates, motion, motion_rate), found
+
+
+def _reach(
+    model: Model, state: State, kinematics: PyTree, motion: FrameMotion, coming: Coming
+) -> jax.Array | None:
+    """Bound by how much the distance of two bodies falls in a step, m; None where forces act across open gaps.
+
+    Both move as fast as the fastest point does at its start or, without contacts, at its end.
+    """
+    material, structure = model.params.material, model.structure
+    if structure.dim == 2:
+        return None
+    if material is not None and (material.smoothing is not None or material.potential is not None):
+        return None
+    extents = jnp.stack(geometry.extents(structure.bodies, structure.shapes, model.params.constants))
+    at_end = contacts.motion_and_rate(model, state.q, coming.velocity, kinematics)[0]
+    speeds = [
+        jnp.linalg.norm(x.velocity, axis=1) + extents * jnp.linalg.norm(x.turning, axis=(1, 2))
+        for x in lax.stop_gradient((motion, at_end))
+    ]
+    margin = 0.0 if model.params.margin is None else jnp.max(model.params.margin)
+    return 2.0 * coming.dt * jnp.max(jnp.stack(speeds)) + margin
 
 
 def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:

@@ -54,13 +54,13 @@ def place(
     model: Model,
     positions: jax.Array,
     orientations: jax.Array,
-    max_pairs: int | None = None,
+    near_pairs: geometry.NearPairs | None = None,
 ) -> tuple[Places, geometry.Candidates]:
     """Find the contacts of bodies with these frames; return their places, and all data of the candidates."""
     structure = model.structure
     candidates = geometry.candidates(
         structure.dim, structure.bodies, structure.shape_table, structure.pairs,
-        positions, orientations, model.params.constants, max_pairs,
+        positions, orientations, model.params.constants, near_pairs,
     )  # fmt: skip
     if model.params.margin is not None:
         margin = jnp.asarray(model.params.margin, candidates.phi.dtype)

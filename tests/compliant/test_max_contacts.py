@@ -151,8 +151,8 @@ def test_far_pairs_of_polytopes_are_not_looked_at_closely():
         turns = jnp.broadcast_to(jnp.eye(2), (3, 2, 2))
         row = jnp.stack([places, jnp.zeros(3)], axis=1)
         return [
-            geometry.candidates(2, names, shapes, pairs, row, turns, constants, max_pairs)
-            for max_pairs in (None, 1)
+            geometry.candidates(2, names, shapes, pairs, row, turns, constants, near_pairs)
+            for near_pairs in (None, geometry.NearPairs(1))
         ]
 
     every, few = found(jnp.array([0.0, 0.21, 0.45]))
@@ -183,8 +183,8 @@ def test_far_pairs_of_capsules_are_known_by_their_distance():
         }
         turns = jnp.broadcast_to(jnp.eye(3), (6, 3, 3))
         return [
-            geometry.candidates(3, names, shapes, pairs, places, turns, constants, max_pairs)
-            for max_pairs in (None, 2)
+            geometry.candidates(3, names, shapes, pairs, places, turns, constants, near_pairs)
+            for near_pairs in (None, geometry.NearPairs(2))
         ]
 
     rng = np.random.default_rng(3)

@@ -113,7 +113,7 @@ def candidates():
     return {
         "dim": structure.dim, "bodies": structure.bodies, "shapes": structure.shape_table,
         "pairs": structure.pairs, "positions": positions, "orientations": orientations,
-        "constants": params.constants, "max_pairs": None,
+        "constants": params.constants, "near_pairs": None,
     }  # fmt: skip
 
 
