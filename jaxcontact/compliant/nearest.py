@@ -90,11 +90,15 @@ def info_of_all(info: StepInfo, selection: Selection, loose: jax.Array | None) -
     candidates = phi.shape[0]
     singles = selection.equalities + selection.limits
     before = jnp.concatenate([jnp.zeros(singles - selection.dry, phi.dtype), phi])
+    near, held = selection.nearest.near, singles - selection.dry
+    gap = jnp.concatenate([info.gap[:held], jnp.where(near, info.gap[held:], phi[index])])
     return info.replace(
         status=info.status | flag(selection.nearest.overflow, Status.OVERFLOW),
         lam=jnp.zeros(selection.num_rows, phi.dtype).at[selection.rows].set(info.lam),
-        gap=before.at[selection.constraints].set(info.gap),
-        slip=jnp.zeros((candidates, selection.axes - 1), phi.dtype).at[index].set(info.slip),
-        seen=jnp.zeros(candidates, bool).at[index].set(True),
+        gap=before.at[selection.constraints].set(gap),
+        slip=jnp.zeros((candidates, selection.axes - 1), phi.dtype)
+        .at[index]
+        .set(jnp.where(near[:, None], info.slip, 0.0)),
+        seen=jnp.zeros(candidates, bool).at[index].set(near),
         stretch=None if loose is None else loose.at[index].set(info.stretch),
     )

@@ -95,13 +95,13 @@ def nearest_cores(
     second: Sequence[tuple[Shape, bool]],
     counts: Sequence[int],
     limits: tuple[int, jax.Array | float | None],
-) -> tuple[jax.Array, Rows, jax.Array, jax.Array]:
+) -> tuple[tuple[jax.Array, Rows, jax.Array, jax.Array], jax.Array]:
     """Compute the contacts of the pairs of convex shapes with the smallest bounds.
 
     `counts` are the numbers of vertices of the cores, `limits` the number of pairs and their reach, m.
     Returns as `nearest_polytopes`, with the bound of a pair as its separation: a pair left out whose bound is
-    not positive counts as touching. So does a pair that counts and is farther than `reach`, m, keep its bound
-    as the gap of a contact without a place.
+    not positive counts as touching. A pair farther apart than its reach keeps its bound, too, as the gap of a
+    contact without a place; returns also which contacts have a place.
     """
     (kinds_a, of_a), (kinds_b, of_b) = _numbered(first), _numbered([shape for shape, _ in second])
     a, b = _cores(world, kinds_a, counts[0]), _cores(world, kinds_b, counts[1])
@@ -122,7 +122,8 @@ def nearest_cores(
     gaps = jnp.broadcast_to(bound[:, None], (len(first), CONTACTS))
     gaps = gaps.at[index].set(nearest_contacts[2].reshape(-1, CONTACTS))
     touches = (bound <= 0.0).at[index].set(False)
-    return index, nearest_contacts, gaps.ravel(), jnp.any(touches)
+    found = index, nearest_contacts, gaps.ravel(), jnp.any(touches)
+    return found, jnp.repeat(is_near, CONTACTS)
 
 
 class _Pair(NamedTuple):
@@ -144,7 +145,9 @@ def _touch_near(a: _Cores, b: _Cores, pairs: _Pair, has_round: bool, is_known: b
     def far(pair: _Pair, a: _Cores, b: _Cores) -> Rows:
         gaps = jnp.full(CONTACTS, pair.bound + pair.size).at[0].set(pair.bound)
         up = jnp.zeros((CONTACTS, 3), gaps.dtype).at[:, 2].set(1.0)
-        return jnp.zeros_like(up), jnp.zeros_like(up), gaps, up
+        # With the origins of the bodies as points it does not close faster than they move.
+        origin_a, origin_b = a.position[pair.first], b.position[pair.second]
+        return jnp.broadcast_to(origin_a, up.shape), jnp.broadcast_to(origin_b, up.shape), gaps, up
 
     def in_turn(pairs: _Pair, a: _Cores, b: _Cores) -> Rows:
         def one(_: None, pair: _Pair) -> tuple[None, Rows]:

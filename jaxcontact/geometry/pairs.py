@@ -71,6 +71,7 @@ class Candidates(NamedTuple):
     gaps: jax.Array  # (nc,) gaps of all, m
     place: jax.Array | None  # (k,) int32, indices of the computed among all; None if all are computed
     left_out: jax.Array  # bool, True if `near_pairs` left out a pair that touches
+    near: jax.Array  # (k,) bool, False for a contact without a place, of a pair out of reach
 
     @property
     def tangents(self) -> jax.Array:
@@ -359,24 +360,26 @@ def candidates(
     if ball_shapes:
         balls = place_balls(dim, bodies, shapes, tuple(ball_shapes), positions, orientations, constants)
     world = groups.PlacedBodies(dim, bodies, positions, orientations, constants, balls)
-    rows_of_groups, gaps_of_groups, left_out = [], [], jnp.asarray(False)
+    rows_of_groups, gaps_of_groups, near_of_groups, left_out = [], [], [], jnp.asarray(False)
     computed: list[PyTree] = []  # places of the contacts that are computed, by group
     places: list[np.ndarray] = []
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)
         pair_limit = _most_pairs(dim, family, first[0], second[0], near_pairs)
-        if pair_limit is not None and len(members) > pair_limit:
-            assert near_pairs is not None
-            if family is Family.CONVEX:
-                limits = pair_limit, near_pairs.reach
-                found = cores.nearest_cores(world, first, second, kind, limits)
-            else:
-                found = groups.nearest_polytopes(world, first, second, kind[0], kind[1], pair_limit)
-            chosen, group_rows, gaps, touching_missed = found
-            left_out = left_out | touching_missed
+        found: tuple[jax.Array | None, Rows, jax.Array, jax.Array]
+        if family is Family.CONVEX and near_pairs is not None and pair_limit is not None:
+            limits = min(pair_limit, len(members)), near_pairs.reach
+            found, near = cores.nearest_cores(world, first, second, kind, limits)
+        elif pair_limit is not None and len(members) > pair_limit:
+            found = groups.nearest_polytopes(world, first, second, kind[0], kind[1], pair_limit)
+            near = jnp.ones(found[1][2].shape, bool)
         else:
-            chosen, group_rows = None, _COMPUTE[family](world, first, second, *kind)
-            gaps = group_rows[2]
+            group_rows = _COMPUTE[family](world, first, second, *kind)
+            found = None, group_rows, group_rows[2], jnp.asarray(False)
+            near = jnp.ones(group_rows[2].shape, bool)
+        chosen, group_rows, gaps, touching_missed = found
+        left_out = left_out | touching_missed
+        near_of_groups.append(near)
         rows_of_groups.append(group_rows)
         gaps_of_groups.append(gaps)
         of_members = np.add.outer(np.array(starts), np.arange(gaps.shape[0] // len(members))).astype(np.int32)
@@ -386,6 +389,7 @@ def candidates(
     columns = [jnp.concatenate(column) for column in zip(*rows_of_groups, strict=True)]
     all_computed = all(isinstance(group, np.ndarray) for group in computed)
     point, point_b, phi, normal = (rows(column, order) if all_computed else column for column in columns)
+    near = jnp.concatenate(near_of_groups)
     body_a, body_b = contact_bodies(dim, bodies, shapes, pairs)
     return Candidates(
         body_a=body_a,
@@ -397,4 +401,5 @@ def candidates(
         gaps=rows(jnp.concatenate(gaps_of_groups), order),
         place=None if all_computed else jnp.concatenate(computed),
         left_out=left_out,
+        near=near[np.array(order)] if all_computed else near,
     )

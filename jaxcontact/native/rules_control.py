@@ -52,7 +52,7 @@ def _flat(arrays: list[Numbers]) -> list[int]:
 def _as_arrays(numbers: list[int], like: list[Any]) -> list[Numbers]:
     """Reshape a list of numbers to arrays of the shapes of `like`."""
     ends = np.cumsum([math.prod(array.shape) for array in like]).tolist()
-    starts = [0, *ends[:-1]]
+    starts = [0, *ends][: len(ends)]
     return [
         np.array(numbers[a:b], np.int64).reshape(array.shape)
         for a, b, array in zip(starts, ends, like, strict=True)

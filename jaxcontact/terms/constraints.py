@@ -50,11 +50,13 @@ class Nearest(Record):
         index: (k,) numbers of the selected contacts in the list of candidates, ascending.
         phi: (nc,) gaps of all candidates, m.
         overflow: bool, True if a candidate that is not selected touches.
+        near: (k,) bool, False for a selected contact of a pair that cannot meet in the step.
     """
 
     index: jax.Array
     phi: jax.Array
     overflow: jax.Array
+    near: jax.Array
 
 
 @checked()
@@ -257,7 +259,7 @@ def contacts_in_motion(
 def _reach(
     model: Model, state: State, kinematics: PyTree, motion: FrameMotion, coming: Coming
 ) -> jax.Array | None:
-    """Bound by how much the distance of two bodies falls in a step, m; None where forces act across open gaps.
+    """Bound by how much the distance of two bodies falls in a step, m; None if forces act across open gaps.
 
     Both move as fast as the fastest point does at its start or, without contacts, at its end.
     """
@@ -289,7 +291,8 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
         lambda leaf: leaf[chosen], (moving_contacts.places, moving_contacts.place_rates)
     )
     touching = jnp.sum(phi <= touch_tolerance(moving_contacts.places.point))
-    nearest = Nearest(index=index, phi=found.gaps, overflow=found.left_out | (touching > count))
+    overflow = found.left_out | (touching > count)
+    nearest = Nearest(index=index, phi=found.gaps, overflow=overflow, near=found.near[chosen])
     return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 
 

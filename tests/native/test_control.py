@@ -84,6 +84,14 @@ def test_scans_read_and_write_rows(small_programs):
 
 
 @pytest.mark.float32
+def test_a_map_carries_nothing(small_programs):
+    def function(x, rows):
+        return lax.map(lambda row: lax.cond(row[0] > x, lambda: row * x, lambda: -row), rows)
+
+    close(function, REAL, np.random.default_rng(0).normal(size=(9, 6, 2)), rtol=1e-12)
+
+
+@pytest.mark.float32
 def test_loops_around_loops_with_rows(small_programs):
     def function(n, x):
         def turn(carry, row):

@@ -1,0 +1,109 @@
+"""A step that gives contacts to near pairs alone moves as one that gives contacts to all."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from jaxcontact import geometry
+from jaxcontact.geometry.cores import _bounds, _Boxes, boxes_around
+from jaxcontact.mechanics.motion_equations import body_frames
+
+SHAPES = (
+    'type="cylinder" size=".03 .05"',
+    'type="box" size=".02 .05 .04" euler="20 30 0" pos=".03 0 0"',
+)
+BODIES = "".join(f'<body><freejoint/><geom {shape} density="1000"/></body>' for shape in SHAPES)
+FILE = f"<mujoco><option gravity='0 0 -9.81'/><worldbody>{BODIES}</worldbody></mujoco>"
+ALL, FEWER = 9, 8  # contacts of a step; the pair makes nine
+
+
+@pytest.fixture(scope="module")
+def model():
+    return jc.load_mjcf(FILE)
+
+
+def scattered(rng, model, apart, speed):
+    """Two bodies at random places within `apart`, m, with random attitudes and speeds."""
+    turns = rng.normal(size=(2, 4))
+    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+    q = np.concatenate([apart * rng.uniform(-1, 1, (2, 3)), turns], axis=1).ravel()
+    return model.initial_state().replace(q=jnp.asarray(q), v=jnp.asarray(speed * rng.normal(size=12)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def step(max_contacts, model, state, dt):
+    settings = jc.compliant.Settings(max_contacts=max_contacts)
+    return jc.compliant.step(model, state, jnp.zeros(12), dt=dt, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("apart", "speed", "dt"), [(0.06, 0.3, 0.004), (0.15, 30.0, 0.005), (0.06, 0.0, 1e-4)]
+)
+def test_it_moves_as_with_all_contacts(model, rng, apart, speed, dt):
+    pushed = 0
+    for _ in range(20):
+        state = scattered(rng, model, apart, speed)
+        (expected, every), (found, info) = (step(count, model, state, dt) for count in (ALL, FEWER))
+        assert not info.status & jc.Status.OVERFLOW
+        np.testing.assert_allclose(found.v, expected.v, rtol=0, atol=1e-7 * (1.0 + abs(expected.v).max()))
+        pushed += bool(jnp.any(every.lam != 0.0))
+    assert pushed > 2
+
+
+def test_a_bound_is_never_above_the_distance(model, rng):
+    structure, constants = model.structure, model.params.constants
+    shapes = [structure.shape_table[name] for name in dict.fromkeys(n for p in structure.pairs for n in p)]
+    boxes = boxes_around(shapes, constants, float)
+    first, second = (
+        np.array([shapes.index(structure.shape_table[p[k]]) for p in structure.pairs]) for k in (0, 1)
+    )
+
+    @jax.jit
+    def bound_and_distance(state):
+        positions, turns = body_frames(model, state.q)
+        owner = np.array([structure.bodies.index(shape.body) for shape in shapes])
+        placed = _Boxes(
+            positions[owner] + jnp.einsum("nij,nj->ni", turns[owner], boxes[0]),
+            jnp.einsum("nij,nkj->nki", turns[owner], boxes[1]),
+            boxes[2],
+        )
+        bound, _ = _bounds(*(_Boxes(*(leaf[k] for leaf in placed)) for k in (first, second)))
+        gaps = geometry.candidates(
+            3, structure.bodies, structure.shape_table, structure.pairs, positions, turns, constants
+        ).gaps
+        return bound, jnp.min(gaps.reshape(len(first), -1), axis=1)
+
+    for _ in range(100):
+        bound, distance = bound_and_distance(scattered(rng, model, 0.15, 0.0))
+        assert np.all(bound <= distance + 1e-12)
+
+
+def test_a_pair_out_of_reach_is_not_seen_and_keeps_a_bound_as_its_gap(model, rng):
+    state = scattered(rng, model, 0.0, 0.1)
+    places = jnp.array([[0.0, 0, 0], [1.0, 0, 0]])
+    state = state.replace(q=state.q.reshape(2, 7).at[:, :3].set(places).ravel())
+    _, info = step(FEWER, model, state, 0.004)
+    assert not info.seen.any()
+    assert np.all((info.gap > 0.7) & (info.gap < 3.0))
+
+
+def test_worlds_in_lanes_move_as_by_xla(model, rng):
+    states = [scattered(rng, model, 0.06, 0.3) for _ in range(5)]
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    expected = [step(FEWER, model, state, 0.004)[0].v for state in states]
+    found = jc.simd(lambda state: step(FEWER, model, state, 0.004)[0].v, nan=False)(batch)
+    np.testing.assert_allclose(found, jnp.stack(expected), rtol=0, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_it_has_the_slope_of_a_step_with_all_contacts(model, rng):
+    state = scattered(rng, model, 0.08, 0.3)
+    slopes = [
+        jax.grad(lambda q, count=count: jnp.sum(step(count, model, state.replace(q=q), 0.004)[0].q))(state.q)
+        for count in (ALL, FEWER)
+    ]
+    np.testing.assert_allclose(slopes[1], slopes[0], rtol=0, atol=1e-6 * (1.0 + abs(slopes[0]).max()))
