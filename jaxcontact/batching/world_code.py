@@ -1,4 +1,4 @@
-"""What a function tells and asks `jc.simd`: `compiles_one_world`, `runs_seldom`."""
+"""What a function asks and tells its compiler: `compiles_one_world`, `takes_one_at_a_time`, `runs_seldom`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ def compiles_one_world() -> jax.Array:
     return _one_world.bind()
 
 
+def takes_one_at_a_time(x: jax.Array) -> jax.Array:
+    """Return a bool, True where a program takes one world after another; a branch on it costs nothing.
+
+    That is so in the program of `jc.simd`, and in XLA's for a CPU unless x has an axis of a batch: there a
+    branch that is not taken costs no time.
+    """
+    answer: jax.Array = _in_turn.bind(x)
+    return answer
+
+
 def runs_seldom(x: jax.Array) -> jax.Array:
     """Return x, and say that few runs come to the body of the loop or branch in which x is made.
 
@@ -41,6 +51,23 @@ mlir.register_lowering(_one_world, mlir.lower_fun(lambda: jax.numpy.asarray(Fals
 
 @registry.rule(_one_world.name)
 def _true(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> Any:
+    return program.constants(np.asarray(True))
+
+
+_in_turn = Primitive("takes_one_at_a_time")
+_in_turn.def_impl(lambda x: jax.numpy.asarray(True))
+_in_turn.def_abstract_eval(lambda x: ShapedArray((), np.dtype(bool)))
+batching.primitive_batchers[_in_turn] = lambda *_: (jax.numpy.asarray(False), None)
+for platform, answer in ((None, False), ("cpu", True)):
+    mlir.register_lowering(
+        _in_turn,
+        mlir.lower_fun(lambda x, answer=answer: jax.numpy.asarray(answer), multiple_results=False),
+        platform=platform,
+    )
+
+
+@registry.rule(_in_turn.name)
+def _one_after_another(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> Any:
     return program.constants(np.asarray(True))
 
 

@@ -1,7 +1,8 @@
 """Contacts of pairs of convex shapes by their support functions: of all pairs, or of the nearest in turn.
 
 A box around each shape bounds the distance of a pair from below. The nearest pairs get their contacts if
-their bounds are within `reach`; on a CPU one pair follows the other, and a pair beyond reach costs nothing.
+their bounds are within `reach`. Where one world is computed at a time one pair follows the other, and a pair
+beyond reach costs nothing.
 Entries: `cores_on_cores`, `nearest_cores`.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra.selection import smallest
-from jaxcontact.batching.platforms import choose
+from jaxcontact.batching.world_code import takes_one_at_a_time
 from jaxcontact.geometry.balls import Rows, planes_of
 from jaxcontact.geometry.frames import dot, frames_of, owners, rows, turned
 from jaxcontact.geometry.groups import PlacedBodies, flattened
@@ -137,7 +138,7 @@ class _Pair(NamedTuple):
 
 
 def _touch_near(a: _Cores, b: _Cores, pairs: _Pair, has_round: bool, is_known: bool) -> Rows:
-    """Compute the contacts (k, 9, ...) of pairs of the shapes a and b, in turn on a CPU."""
+    """Compute the contacts (k, 9, ...) of pairs of the shapes a and b."""
 
     def near(pair: _Pair, a: _Cores, b: _Cores) -> Rows:
         return _touch(a.at(pair.first), b.at(pair.second), has_round)
@@ -161,7 +162,7 @@ def _touch_near(a: _Cores, b: _Cores, pairs: _Pair, has_round: bool, is_known: b
 
         return jax.vmap(one)(pairs)
 
-    contacts: Rows = choose(pairs, a, b, cpu=in_turn, other=at_once)
+    contacts: Rows = lax.cond(takes_one_at_a_time(pairs.first), in_turn, at_once, pairs, a, b)
     return contacts
 
 
