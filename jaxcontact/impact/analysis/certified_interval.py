@@ -126,7 +126,9 @@ def bounds(
     programs = ImpulsePrograms(terms, np.asarray(v, float), fitted)
     outer = [-programs.maximise(-covector), programs.maximise(covector)]
     reached = [v_low, v_high]
-    for side, sign in enumerate((-1.0, 1.0) if num_steps is not None else ()):
+    for side, sign in enumerate((-1.0, 1.0)):
+        if num_steps is None:
+            break
         value, v_plus = programs.maximise_in_steps(sign * covector, num_steps, NODES)
         outer[side] = sign * min(sign * outer[side], value)
         if v_plus is not None and not sign * inner[side] > sign * float(covector @ v_plus):

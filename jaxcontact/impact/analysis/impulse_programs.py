@@ -52,12 +52,12 @@ class ImpulsePrograms:
         slips = np.einsum("i,kt,itr->ikr", mu, self.fan, self.tangents)
         self.pushes = (self.normals[:, None] + slips).reshape(-1, len(self.basis)).T
         self.keeps_contact = law.restitution is None or not np.any(np.asarray(law.restitution))
-        rows_before, limits = self._energy_box()
+        always, limits = self._energy_box()
         if self.keeps_contact:
             more = [*self._normal_conditions(), *self._slip_conditions()]
-            rows_before = np.vstack([rows_before, *(row for row, _ in more)])
+            always = np.vstack([always, *(row for row, _ in more)])
             limits = np.append(limits, [limit for _, limit in more])
-        self.rows, self.limits = rows_before, limits  # hold at all times
+        self.rows, self.limits = always, limits  # hold at all times
         self.cuts, self.cut_limits = (
             np.zeros((0, len(self.rows[0]))),
             np.zeros(0),
@@ -155,8 +155,8 @@ class ImpulsePrograms:
             for border in self._borders():
                 growth, before = border @ tangent @ self.pushes, float(border @ tangent @ self.start)
                 grown = np.abs(growth)
-                own = slice(i * sides, (i + 1) * sides)  # a corner pulls on the side that it opposes
-                grown[own] = np.maximum(0.0, -np.sign(self.fan @ border) * growth[own])
+                corners = slice(i * sides, (i + 1) * sides)  # a corner pulls on the side that it opposes
+                grown[corners] = np.maximum(0.0, -np.sign(self.fan @ border) * growth[corners])
                 conditions += [(s * growth - grown, abs(before) - s * before) for s in (1.0, -1.0)]
         return conditions
 
@@ -195,7 +195,7 @@ class ImpulsePrograms:
         largest = [
             np.array([self._maximise_impulse(row) for row in rows]) for rows in (of_contact, np.eye(n))
         ]
-        if not all(np.all(np.isfinite(each)) for each in largest):
+        if not all(np.all(np.isfinite(limits)) for limits in largest):
             raise ValueError(
                 "num_steps: expected None where the friction cone is not pointed, as impulses have no bound"
             )
