@@ -50,6 +50,7 @@ from benchmarks import (
     stability,
     steppers_compared,
     tie,
+    trot,
 )
 
 
@@ -101,6 +102,7 @@ def main() -> int:
         *robust_landings.CASES,
         *identify_tosses.CASES,
         *tie.CASES,
+        *trot.CASES,
         *motion.CASES,
         *stability.CASES,
     ]

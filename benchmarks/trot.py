@@ -1,7 +1,7 @@
 """A trot of Unitree's go1 from a feedback policy of few numbers, by gradient through compliant steps.
 
 `control` places four feet in turn, corrects their places by the velocity and attitude of the trunk, and holds
-the joints by PD gains. `train` descends along windows of three strides, each from where the last one ended.
+the joints by PD gains. `descend` goes down along windows of three strides, each from where the last one ended.
 Beside it CMA-ES (pip package `cma`) with as many motions, and the found policy in MuJoCo.
 """
 
@@ -26,10 +26,8 @@ SPEED = 0.5  # m/s, commanded in the search
 SHANK = 0.213  # m, length of a thigh and of a shank
 HIP = (0.1881, 0.04675, 0.08)  # m, hip from the trunk along x and y, leg from the hip along y
 FOOT = 0.023  # m, radius
-FRONT, LEFT = (
-    np.array([1.0, 1.0, -1.0, -1.0]),
-    np.array([-1.0, 1.0, -1.0, 1.0]),
-)  # FR, FL, RR, RL as in the file
+FRONT = np.array([1.0, 1.0, -1.0, -1.0])  # legs FR, FL, RR, RL as in the file
+LEFT = np.array([-1.0, 1.0, -1.0, 1.0])
 SHIFT = np.array([0.0, 0.5, 0.5, 0.0])  # of the phase; diagonal legs swing together
 
 # name: (start, scale of the search, lower and upper bound)
@@ -218,7 +216,7 @@ def programs() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def descend(seed: int, descents: int = DESCENTS, report: Any = None) -> np.ndarray:
-    """Find numbers by Adam along the mean gradient of all worlds, of each a gradient of length 1 at most."""
+    """Find numbers by Adam along the mean of the gradients of all worlds, each shortened to length 1."""
     import optax
 
     worlds, x = Worlds(seed), np.zeros(len(NUMBERS))
