@@ -56,9 +56,9 @@ CLEAR = 0.02  # m, a foot above the ground at the middle of its swing
 STEPS = 150  # of a stride
 STRIDES, COUNTED = 3, 2  # of a window, and how many of them cost
 SETTLING, JUDGED = 5, 10  # strides from the stance to the course that is judged
-WORLDS, DESCENTS, RATE = 8, 80, 0.3  # of a search; the rate is that of Adam, in parts of `SCALE`
+WORLDS, DESCENTS, RATE = 8, 80, 0.4  # of a search; the rate is that of Adam, in parts of `SCALE`
 SHAKEN = 0.15  # m/s and rad/s, standard deviation of the changes of the trunk's velocity before a window
-FALLEN = 0.15  # m, height of a trunk that has fallen
+FALLEN = 0.12  # m, height of a trunk that has fallen
 HIGHER = 0.01  # m, above the stance of the file, whose feet are in the ground
 PUSH, PUSHES = 0.3, 8  # m/s to either side, times within a stride
 
@@ -220,7 +220,7 @@ def descend(seed: int, descents: int = DESCENTS, report: Any = None) -> np.ndarr
     import optax
 
     worlds, x = Worlds(seed), np.zeros(len(NUMBERS))
-    optimizer = optax.adam(optax.cosine_decay_schedule(RATE, descents))
+    optimizer = optax.adam(optax.cosine_decay_schedule(RATE, descents), b1=0.8, b2=0.9)
     memory = optimizer.init(x)
     for number in range(descents):
         numbers = START + SCALE * x
@@ -235,8 +235,8 @@ def descend(seed: int, descents: int = DESCENTS, report: Any = None) -> np.ndarr
     return START + SCALE * x
 
 
-def search_by_cma(motions: int, seed: int, repeats: int = 2) -> np.ndarray:
-    """Find numbers by CMA-ES with so many motions, `repeats` a candidate; worlds follow the best of them."""
+def search_by_cma(motions: int, seed: int, spread: float = 0.5, repeats: int = 1) -> np.ndarray:
+    """Find numbers by CMA-ES with so many motions, `repeats` of each candidate; worlds follow the best one."""
     import cma
 
     worlds = Worlds(seed)
@@ -244,7 +244,7 @@ def search_by_cma(motions: int, seed: int, repeats: int = 2) -> np.ndarray:
         "seed": seed + 1, "verbose": -9, "maxfevals": motions // repeats,
         "bounds": [list((LOWEST - START) / SCALE), list((HIGHEST - START) / SCALE)],
     }  # fmt: skip
-    search = cma.CMAEvolutionStrategy(np.zeros(len(NUMBERS)), 0.5, options)
+    search = cma.CMAEvolutionStrategy(np.zeros(len(NUMBERS)), spread, options)
     while not search.stop():
         candidates = search.ask()
         starts = (np.tile(each[:repeats], (len(candidates), 1)) for each in worlds.shaken())
