@@ -1,7 +1,7 @@
 """A trot of Unitree's go1 from a feedback policy of few numbers, by gradient through compliant steps.
 
 `control` places four feet in turn, corrects their places by the velocity and attitude of the trunk, and holds
-the joints by PD gains. `descend` goes down along windows of three strides, each from where the last one ended.
+the joints by PD gains. `descend` goes down along windows of three strides, each from where the last ended.
 Beside it CMA-ES (pip package `cma`) with as many motions, and the found policy in MuJoCo.
 """
 
@@ -51,6 +51,10 @@ NUMBERS = {
     "damping": (0.8, 0.2, 0.2, 2.0),  # N m s/rad
 }
 START, SCALE, LOWEST, HIGHEST = (np.array(column) for column in zip(*NUMBERS.values(), strict=True))
+FOUND = np.array([  # by `descend(0)`
+    0.6, 0.2395, 0.0431, 1.0562, -0.0304, -0.0532, 0.0432, 0.015, 0.0864, 0.1668, 0.0, 0.6054, 0.0535, 0.0716,
+    0.0147, 93.721, 1.1735,
+])  # fmt: skip
 GAIN = 35.0  # N m/rad, of the servos of the file
 CLEAR = 0.02  # m, a foot above the ground at the middle of its swing
 STEPS = 150  # of a stride
@@ -236,7 +240,7 @@ def descend(seed: int, descents: int = DESCENTS, report: Any = None) -> np.ndarr
 
 
 def search_by_cma(motions: int, seed: int, spread: float = 0.5, repeats: int = 1) -> np.ndarray:
-    """Find numbers by CMA-ES with so many motions, `repeats` of each candidate; worlds follow the best one."""
+    """Find numbers by CMA-ES with so many motions, `repeats` a candidate; worlds follow the best one."""
     import cma
 
     worlds = Worlds(seed)
@@ -296,53 +300,64 @@ class Contact(NamedTuple):
 STIFF = Contact(ALL_CONTACTS, 5e-4, 1e-3)  # the least time constant that MuJoCo allows
 
 
-def in_mujoco(
+class Path(NamedTuple):
+    """States after each step, and power of the joints during it, W."""
+
+    q: np.ndarray
+    v: np.ndarray
+    power: np.ndarray
+
+
+def path_in_mujoco(
     numbers: np.ndarray, contact: Contact, *, speed: float = SPEED, push: float = 0.0, pushed: float = 0.0
-) -> Course:
+) -> Path:
     """Let the robot go as `judge` does, in MuJoCo, pushed after a number of strides."""
     import mujoco
 
-    mj, dt, period = copy.copy(load(contact.contacts)[0]), contact.dt, numbers[0]
+    mj, dt = copy.copy(load(contact.contacts)[0]), contact.dt
     mj.opt.timestep, mj.opt.cone = dt, mujoco.mjtCone.mjCONE_ELLIPTIC
     mj.geom_solref[:, 0] = contact.time_constant
-    data, x = mujoco.MjData(mj), 0.0
+    data = mujoco.MjData(mj)
     data.qpos[:] = stance()
-    steps, first = (round(count * period / dt) for count in (SETTLING + JUDGED, SETTLING))
-    weight = float(mj.body_subtreemass[0] * np.linalg.norm(mj.opt.gravity))
-    power, sway, lowest = 0.0, 0.0, np.inf
-    for number in range(steps):
-        if number == round(pushed * period / dt):
+    rows = []
+    for number in range(round((SETTLING + JUDGED) * numbers[0] / dt)):
+        if number == round(pushed * numbers[0] / dt):
             data.qvel[1] += push
-        if number == first:
-            x, power, sway = data.qpos[0], 0.0, 0.0
         data.ctrl[:] = control(np, numbers, speed, data.time, data.qpos, data.qvel)
         before = data.qvel[6:].copy()
         mujoco.mj_step(mj, data)
-        power += np.sum(np.abs(data.actuator_force * 0.5 * (before + data.qvel[6:])))
-        sway += data.qvel[1] ** 2 + np.sum(data.qvel[3:6] ** 2)
-        lowest = min(lowest, data.qpos[2])
-    counted = steps - first
-    return Course(
-        (data.qpos[0] - x) / (counted * dt), power / (counted * weight * speed), np.sqrt(sway / counted),
-        np.nan, attitude(np, data.qpos)[2], lowest, 1.0,
-    )  # fmt: skip
+        power = np.sum(np.abs(data.actuator_force * 0.5 * (before + data.qvel[6:])))
+        rows.append((data.qpos.copy(), data.qvel.copy(), power))
+    return Path(*map(np.array, zip(*rows, strict=True)))
+
+
+def course_of(path: Path, dt: float, weight: float) -> dict[str, float]:
+    """Return speed and cost of transport over the strides that count, and the least height of the trunk."""
+    first = round(len(path.q) * SETTLING / (SETTLING + JUDGED))
+    speed = (path.q[-1, 0] - path.q[first, 0]) / (dt * (len(path.q) - 1 - first))
+    return {
+        "speed": float(speed),
+        "cost of transport": float(np.mean(path.power[first:]) / (weight * speed)),
+        "lowest": float(np.min(path.q[:, 2])),
+    }
 
 
 def beside_mujoco(numbers: np.ndarray) -> dict[str, Any]:
-    """Compare the robot in MuJoCo, with contacts of the file and stiff ones, also pushed."""
-    figures: dict[str, Any] = {}
+    """Describe the robot in MuJoCo, with contacts of the file and stiff ones, also pushed."""
+    mj, figures = load()[0], {}
+    weight = float(mj.body_subtreemass[0] * np.linalg.norm(mj.opt.gravity))
+    times = SETTLING + 1 + np.arange(PUSHES) / PUSHES
     for name, contact in (("MuJoCo", Contact()), ("MuJoCo, stiff, all contacts", STIFF)):
-        course = in_mujoco(numbers, contact)
-        times = SETTLING + 1 + np.arange(PUSHES) / PUSHES
+        course = course_of(path_in_mujoco(numbers, contact), contact.dt, weight)
         pushed = [
-            in_mujoco(numbers, contact, push=push, pushed=when) for when in times for push in (PUSH, -PUSH)
-        ]
-        stands = [each.lowest > FALLEN for each in pushed]
+            course_of(path_in_mujoco(numbers, contact, push=push, pushed=when), contact.dt, weight)
+            for when in times for push in (PUSH, -PUSH)
+        ]  # fmt: skip
+        stands = sum(each["lowest"] > FALLEN for each in pushed)
+        figures |= {f"{name}: {key}": value for key, value in course.items()}
         figures |= {
-            f"{name}: speed": float(course.speed),
-            f"{name}: cost of transport": float(course.transport * SPEED / course.speed),
-            f"{name}: lowest": float(course.lowest),
-            f"{name}: pushed, of them upright": f"{sum(stands)} of {len(stands)}",
+            f"{name}: pushed, of them upright": f"{stands} of {len(pushed)}",
+            f"{name}: pushed, speed from": min(each["speed"] for each in pushed),
         }
     return figures
 
