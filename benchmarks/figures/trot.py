@@ -92,7 +92,7 @@ def main() -> None:
         axes.axvline(0.0, color="0.6", linestyle=":")
         axes.set_xlabel("strides after a push of 0.3 m/s to the left")
         axes.set_ylabel(f"speed {name}, m/s, mean of a stride")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper right")
     figure.savefig(TARGET, dpi=80)
 
 
