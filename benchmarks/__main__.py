@@ -51,6 +51,7 @@ from benchmarks import (
     stability,
     steppers_compared,
     tie,
+    trot,
 )
 
 
@@ -103,6 +104,7 @@ def main() -> int:
         *robust_landings.CASES,
         *identify_tosses.CASES,
         *tie.CASES,
+        *trot.CASES,
         *motion.CASES,
         *stability.CASES,
     ]
