@@ -50,7 +50,7 @@ class ImpulsePrograms:
         self.speed = float(np.linalg.norm(start))
         self.start = start / (self.speed or 1.0)
         slips = np.einsum("i,kt,itr->ikr", mu, self.fan, self.tangents)
-        self.pushes = (self.normals[:, None] + slips).reshape(-1, len(self.basis)).T
+        self.pushes = (self.normals[:, None] + slips).reshape(count * len(self.fan), len(self.basis)).T
         self.keeps_contact = law.restitution is None or not np.any(np.asarray(law.restitution))
         always, limits = self._energy_box()
         if self.keeps_contact:

@@ -103,6 +103,13 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match="num_steps: expected None for a law with restitution"):
         law = jc.impact.Routh(impulse_step=20.0, restitution=0.5)
         jc.impact.bounds(terms, v, law, jnp.ones(2), num_starts=2, num_iters=0, num_steps=1)
+    jammed = terms.replace(
+        J_n=jnp.array([[0.0, 1.0], [0.0, -1.0]]), J_t=jnp.ones((2, 1, 2)), phi=jnp.zeros(2), mu=jnp.zeros(2),
+        active=jnp.ones(2, bool),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="num_steps: expected None where the friction cone is not pointed"):
+        law = jc.impact.Routh(impulse_step=20.0)
+        jc.impact.bounds(jammed, v, law, jnp.ones(2), num_starts=2, num_iters=0, num_steps=1)
     with pytest.raises(ValueError, match="num_iters"):
         jc.impact.bounds(terms, v, jc.impact.Routh(), jnp.ones(2), num_iters=-1)
 
@@ -118,6 +125,12 @@ def test_units_and_rest_change_nothing():
     small = ImpulsePrograms(terms.replace(M=1e6 * terms.M), 1e-3 * np.asarray(v), law).maximise(row)
     np.testing.assert_allclose(small, 1e-3 * usual, rtol=1e-6)
     assert ImpulsePrograms(terms, np.zeros(6), law).maximise(row) == 0.0
+    in_steps = ImpulsePrograms(terms, np.asarray(v), law).maximise_in_steps(row, 2, 10_000).value
+    heavy = ImpulsePrograms(terms.replace(M=1e6 * terms.M), 1e-3 * np.asarray(v), law)
+    np.testing.assert_allclose(heavy.maximise_in_steps(row, 2, 10_000).value, 1e-3 * in_steps, rtol=1e-6)
+    immobile = terms.replace(J_n=0.0 * terms.J_n, J_t=0.0 * terms.J_t)
+    unchanged = ImpulsePrograms(immobile, np.asarray(v), law)
+    np.testing.assert_allclose(unchanged.maximise_in_steps(row, 2, 100).value, row @ v)
 
 
 @pytest.mark.parametrize(("contacts", "nt", "seed"), [(2, 1, 0), (3, 1, 1), (2, 2, 2)])
@@ -156,22 +169,37 @@ def test_three_steps_of_the_compass_gait_end_where_orders_do():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "number"), [("half_cheetah", 2**20), ("planar_walker", 2**13)])
-def test_samples_of_few_steps_lie_inside(name, number):
-    """Those with up to three steps."""
+@pytest.mark.parametrize(
+    ("name", "number", "steps"),
+    [("half_cheetah", 2**20, 3), ("planar_walker", 2**13, 3), ("quadruped", 2**13, 2)],
+)
+def test_samples_of_few_steps_lie_inside(name, number, steps):
+    """Those with up to so many steps, of the law's scale and of four times that."""
     model = getattr(jc.models, name)()
     state = model.initial_state()
     if name == "half_cheetah":
         state, _ = jc.place_on_ground(model, state, contacts=["hind_foot", "fore_foot"])
         state = state.replace(v=jnp.zeros(9).at[jnp.array([0, 1])].set(jnp.array([0.5, -1.0])))
+    if name == "quadruped":
+        state = state.replace(v=jnp.zeros(18).at[jnp.array([0, 2])].set(jnp.array([0.5, -1.0])))
     terms = jc.contact_terms(model, state)
     terms = terms.take(np.flatnonzero(terms.active))
-    law = jc.impact.Routh(max_steps=16)
-    samples = jc.impact.sample(terms, state.v, law, num_samples=number)
-    few = (np.asarray(samples.status) == 0) & (np.asarray(samples.num_iters) <= 3)
-    assert np.sum(few) > 0.05 * number
-    programs = ImpulsePrograms(terms, np.asarray(state.v), fitted_law(terms, state.v, law))
-    for direction in np.concatenate([terms.J_n, terms.J_t[:, 0]]):
-        values = np.asarray(samples.v_plus)[few] @ direction
-        low, high = (sign * programs.maximise_in_steps(sign * direction, 3, 10_000).value for sign in (-1, 1))
+    selection = "lemke" if name == "quadruped" else "all"
+    law = jc.impact.Routh(max_steps=16, selection=selection, num_directions=4)
+    fitted = fitted_law(terms, state.v, law)
+    v_plus = []
+    for impulse_step in (fitted.impulse_step[0], 4.0 * fitted.impulse_step[0]):
+        samples = jc.impact.sample(
+            terms, state.v, law.replace(impulse_step=float(impulse_step)), num_samples=number
+        )
+        few = (np.asarray(samples.status) == 0) & (np.asarray(samples.num_iters) <= steps)
+        v_plus.append(np.asarray(samples.v_plus)[few])
+    assert len(v_plus[1]) > 0.05 * number
+    programs = ImpulsePrograms(terms, np.asarray(state.v), fitted)
+    rows = terms.J_n[:1] if name == "quadruped" else jnp.concatenate([terms.J_n, terms.J_t[:, 0]])
+    for direction in np.asarray(rows):
+        values = np.concatenate(v_plus) @ direction
+        low, high = (
+            sign * programs.maximise_in_steps(sign * direction, steps, 10_000).value for sign in (-1, 1)
+        )
         assert low <= values.min() and values.max() <= high
