@@ -1,7 +1,7 @@
 """`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`, `python -m benchmarks robots`.
 
 On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound bytes and FLOPs give.
-Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`,
+Of impacts in space also `python -m benchmarks missed_outcomes`, `missed_steps` and `polygon_sides`,
 of motion `python -m benchmarks scenes` and `python -m benchmarks steppers_compared`,
 of random problems against independent oracles `python -m benchmarks fuzz [--minutes N] [--seed S]`,
 of friction problems `python -m benchmarks friction`, of loops `python -m benchmarks fixed_iterations`,
@@ -35,6 +35,7 @@ from benchmarks import (
     lanes,
     lcp,
     missed_outcomes,
+    missed_steps,
     motion,
     own_optimiser,
     polygon_sides,
@@ -50,6 +51,7 @@ from benchmarks import (
     stability,
     steppers_compared,
     tie,
+    trot,
 )
 
 
@@ -69,6 +71,7 @@ def main() -> int:
         "gpu": gpu,
         "lanes": lanes,
         "missed_outcomes": missed_outcomes,
+        "missed_steps": missed_steps,
         "polygon_sides": polygon_sides,
         "scenes": scenes,
         "steppers_compared": steppers_compared,
@@ -101,6 +104,7 @@ def main() -> int:
         *robust_landings.CASES,
         *identify_tosses.CASES,
         *tie.CASES,
+        *trot.CASES,
         *motion.CASES,
         *stability.CASES,
     ]

@@ -67,13 +67,14 @@ class Robot:
     dt: float = DT
 
 
-def _packaged(name: str) -> Any:
+def packaged(robot: str | tuple[tuple[str, str], str]) -> Any:
+    """Compile a robot of another package, by its name in the tests or as ((package, folder), file)."""
     import pytest
 
     from tests.helpers import package_robots
 
     try:
-        return package_robots.compiled(package_robots.WHOLE[name])
+        return package_robots.compiled(package_robots.WHOLE[robot] if isinstance(robot, str) else robot)
     except pytest.skip.Exception as missing:
         raise ImportError(str(missing)) from None
 
@@ -112,8 +113,8 @@ ROBOTS = (
     Robot("half_cheetah", lambda: robots.file_of("half_cheetah"), planar=True),
     Robot("quadruped", lambda: robots.file_of("quadruped"), keyframe="stand"),
     Robot("ant", lambda: robots.file_of("ant")),
-    Robot("go1", functools.partial(_packaged, "playground go1"), keyframe="home"),
-    Robot("humanoid", functools.partial(_packaged, "gymnasium humanoid"), max_contacts=16),
+    Robot("go1", functools.partial(packaged, "playground go1"), keyframe="home"),
+    Robot("humanoid", functools.partial(packaged, "gymnasium humanoid"), max_contacts=16),
     Robot("heap of 16 boxes", lambda: _heap(16), max_contacts=80),
     Robot("rocking block", _rocking_block, keyframe="start", planar=True, steps=1000, dt=0.001),
     Robot("compass gait", lambda: COMPASS_GAIT, keyframe="start", planar=True, steps=1000, dt=0.001),

@@ -152,8 +152,8 @@ def simultaneous(cases: Cases, mu: jax.Array) -> jax.Array:
 
 def soft_cube(side: Any, mu: Any, stiffness: Any, damping: Any) -> jc.Params:
     """The cube with springs and dampers at its corners."""
-    law = jc.compliant.Material(stiffness=stiffness, damping=damping, friction_damping=jnp.array(1e3))
-    return cube(side, mu).replace(law=law)
+    material = jc.compliant.Material(stiffness=stiffness, damping=damping, friction_damping=jnp.array(1e3))
+    return cube(side, mu).replace(material=material)
 
 
 def fall(params: jc.Params, q: jax.Array, v: jax.Array, steps: int) -> jc.State:

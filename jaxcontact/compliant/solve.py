@@ -118,11 +118,11 @@ def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[ja
     """Give the solution (x, p) the derivatives of its equations by the problem."""
 
     def residual(problem: Problem, at: PyTree) -> tuple[jax.Array, jax.Array]:
-        return cone_program.residuals(_conditions(problem, cone), *at)[:2]
+        return cone_program.residuals(_conditions(problem, cone), at[0], at[1], solved=True)[:2]
 
     def correct(problem: Problem, at: PyTree, misfits: PyTree) -> tuple[jax.Array, jax.Array]:
         program = _conditions(problem, cone)
-        response = cone_program.residuals(program, *at)[2]
+        response = cone_program.residuals(program, at[0], at[1], solved=True)[2]
         hessian = cone_program.hessian(program, response)
         invert: Callable[[jax.Array], jax.Array]
         if isinstance(hessian, BlockTridiagonal):

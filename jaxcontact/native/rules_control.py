@@ -258,18 +258,17 @@ def _turn_by_turn(
     ops, length = program.ops, p["length"]
     counter = ops.new(COUNTER, (), program.index_kind, None, True)
     flat = [row.reshape(length, -1) for row in rows]
-    tables = [None if not row.size else _table_of_rows(program, row) for row in flat]
+    places = [_places_of_rows(program, row) for row in flat]
 
-    def read(row: Numbers, table: Table | None, shape: tuple[int, ...]) -> Numbers:
+    def read(row: Numbers, places: dict[int, _Place], shape: tuple[int, ...]) -> Numbers:
         numbers = row[0].tolist()
-        if table is not None:
-            for k in np.flatnonzero((row != row[:1]).any(0)).tolist():
-                numbers[k] = ops.new(FROM_ROW, (), table.kind, (counter, table, k, row.shape[1]))
+        for k, (table, first, step) in places.items():
+            numbers[k] = ops.new(FROM_ROW, (), table.kind, (counter, table, first, step))
         return np.array(numbers, np.int64).reshape(shape)
 
     def turn(cells: list[Numbers]) -> tuple[list[Numbers], Any, bool]:
-        places = zip(flat, tables, rows, strict=True)
-        row_numbers = [read(numbers, table, row.shape[1:]) for numbers, table, row in places]
+        columns = zip(flat, places, rows, strict=True)
+        row_numbers = [read(numbers, found, row.shape[1:]) for numbers, found, row in columns]
         outputs = program.run(p["jaxpr"], [*fixed, *cells, *row_numbers])
         return outputs[: p["num_carry"]], outputs[p["num_carry"] :], True
 
@@ -286,6 +285,29 @@ def _turn_by_turn(
     return [*_after(program, body, carry), *stacked]
 
 
-def _table_of_rows(program: Interpreter, row: Numbers) -> Table | None:
-    """Make a table of the rows; return None if all iterations read the same row."""
-    return None if (row == row[:1]).all() else program.table(row)
+_Place = tuple[Table, int, int]  # a table, the place of a number in it, and the step from row to row
+
+
+def _places_of_rows(program: Interpreter, rows: Numbers) -> dict[int, _Place]:
+    """Find where a loop reads each column (length, columns) that differs between iterations.
+
+    Columns that an earlier loop wrote stay in its tables; others are copied into one table.
+    """
+    differ = np.flatnonzero((rows != rows[:1]).any(0)).tolist()
+    found = {k: _place_in_table(program, rows[:, k].tolist()) for k in differ}
+    copied = [k for k, place in found.items() if place is None]
+    if copied:
+        table = program.table(rows[:, copied])
+        found |= {k: (table, at, len(copied)) for at, k in enumerate(copied)}
+    return {k: place for k, place in found.items() if place is not None}
+
+
+def _place_in_table(program: Interpreter, numbers: list[int]) -> _Place | None:
+    """Return the place of numbers that were read from one table at equal steps; None for others."""
+    ops = program.ops
+    if any(ops.op[number] != FROM_TABLE or ops.args[number] for number in numbers):
+        return None
+    table, first = ops.value[numbers[0]]
+    step = ops.value[numbers[1]][1] - first
+    equal = all(ops.value[number] == (table, first + t * step) for t, number in enumerate(numbers))
+    return (table, first, step) if equal else None

@@ -159,7 +159,7 @@ def row_heads(program: ConeProgram) -> slice:
 
 
 def _gate(
-    program: ConeProgram, z: jax.Array, u: jax.Array, p: jax.Array | None
+    program: ConeProgram, z: jax.Array, u: jax.Array, p: jax.Array | None, solved: bool
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute z, slope and keep (nr,) of rows that push only if their gap closes within the step.
 
@@ -177,6 +177,8 @@ def _gate(
     stopped, steep = z[heads] + excess, program.stop
     if p is not None:
         stopped = stopped + (1.0 - keep[heads]) * p[heads]
+        if solved:
+            stopped = jnp.where(p[heads] > 0, stopped - lax.stop_gradient(line), stopped)
         keep = keep.at[heads].set(jnp.where(held, 1.0, keep[heads]))
     if program.potential is not None:  # a gate must not remove its impulse
         steep = jnp.where(stopped > 0, steep, 0.0)
@@ -185,15 +187,22 @@ def _gate(
     return z, slope.at[heads].set(jnp.where(held, steep, slope[heads])), keep
 
 
-def respond(program: ConeProgram, z: jax.Array, u: jax.Array, impulses: jax.Array | None = None) -> Response:
+def respond(
+    program: ConeProgram,
+    z: jax.Array,
+    u: jax.Array,
+    impulses: jax.Array | None = None,
+    solved: bool = False,
+) -> Response:
     """Project z (nr,), taken at the rates u (nr,), on the impulses that each row can exert.
 
     With `impulses` (nr,) a contact may end at a gap of exactly zero; without, its gate gives way a little.
+    `solved` takes the gap of such a contact for zero: what the search left of it is no impulse for friction.
     """
     equalities, singles = program.num_equalities, program.num_equalities + program.num_limits
     slope, keep = program.slope, program.keep
     if program.touch is not None:
-        z, slope, keep = _gate(program, z, u, impulses)
+        z, slope, keep = _gate(program, z, u, impulses, solved)
     if program.potential is not None:
         z, slope = _linearise(program, z, u, slope)
     held, give, pushes = z[:equalities], slope[:equalities], z[equalities:singles] > 0
@@ -302,14 +311,16 @@ def _add_in_groups(M: jax.Array, columns: jax.Array, response: Response) -> jax.
     return total
 
 
-def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:
-    """Compute M (x - v) - push - G^T p (nv,), p - P(z) (nr,) and the response P(z).
+def residuals(
+    program: ConeProgram, x: jax.Array, p: jax.Array, solved: bool = False
+) -> tuple[jax.Array, jax.Array, Response]:
+    """Compute M (x - v) - push - G^T p (nv,), p - P(z) (nr,) and the response P(z); see `respond`.
 
     The first two are zero at the solution.
     """
     u = apply_rows(program.columns, x)
     law = program.keep * p + program.offset - program.slope * u
-    response = respond(program, law, u, p if program.coulomb else None)
+    response = respond(program, law, u, p if program.coulomb else None, solved)
     momentum = multiply(program.M, x - program.v) - program.push - apply_columns(program.columns, p)
     return momentum, p - response.p, response
 

@@ -51,6 +51,27 @@ def test_a_ball_is_first_pushed_where_it_touches(ball, dt):
         np.testing.assert_allclose(*touch, rtol=1e-5)
 
 
+def test_the_derivative_of_a_sliding_touch_is_that_of_the_step(ball):
+    """A stiff ball comes down obliquely to a gap of zero; friction turns with the slip, by all of its bound."""
+    law = jc.compliant.Material(stiffness=jnp.asarray(1e6), damping=jnp.asarray(1e4))
+    model = ball.replace(params=ball.params.replace(material=law, mu=0.2 * ball.params.mu))
+    start = model.initial_state()
+    start = start.replace(q=start.q.at[2].set(0.11))
+
+    @jax.jit
+    def after(v):
+        states, info = jc.compliant.step(model, start.replace(v=v), jnp.zeros(6), dt=0.01)
+        return states.v, info
+
+    v = jnp.array([3.0, 1.0, -2.0, 0.0, 0.0, 0.0])
+    _, info = after(v)
+    assert info.status == 0 and abs(info.gap[0]) < 1e-8 and info.lam[0] > 50.0
+    assert jnp.linalg.norm(info.slip[0]) > 0.5
+    slopes = jax.jacfwd(lambda v: after(v)[0])(v)
+    differences = [(after(v + step)[0] - after(v - step)[0]) / 2e-5 for step in 1e-5 * jnp.eye(6)]
+    np.testing.assert_allclose(slopes, jnp.stack(differences, axis=1), atol=1e-7)
+
+
 def test_stiffness_of_any_size_stops_a_ball_in_two_steps(ball):
     law = jc.compliant.Material(stiffness=jnp.asarray(1e12), damping=jnp.asarray(0.0))
     before, _, v, force = fall(ball, 2.0, 0.01, law=law)

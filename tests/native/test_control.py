@@ -105,6 +105,74 @@ def test_loops_around_loops_with_rows(small_programs):
 
 
 @pytest.mark.float32
+def test_a_loop_reads_rows_that_another_has_written(small_programs):
+    """In order, backwards, every other one, beside numbers of elsewhere, and inside of further loops."""
+
+    def function(x, y):
+        def write(c, r):
+            return 0.9 * c + jnp.sin(r), (c, jnp.stack([r, c * c]), c > 0.3)
+
+        _, (single, pairs, bits) = lax.scan(write, x, y)
+
+        def read(c, row):
+            a, b, bit = row
+            return jnp.where(bit, 0.5 * c + a, c - b[0] * b[1]), c
+
+        backwards = jax.tree.map(jnp.flip, (single, pairs[:, 0], bits))
+        mixed = jnp.stack([jnp.concatenate([single[:3], y[3:]]), 2.0 * pairs[:, 1]], axis=1)
+        crossed = jnp.concatenate([single[:4], pairs[4:, 0]])
+        return (
+            lax.scan(read, x, (single, pairs, bits)),
+            lax.scan(read, x, (single, pairs, bits), reverse=True),
+            lax.scan(lambda c, row: (c * row[0] + row[1], row[2]), x, backwards),
+            lax.scan(lambda c, row: (c + row, c), x, single[1::2]),
+            lax.scan(read, x, (crossed, mixed, bits)),
+            lax.fori_loop(0, 3, lambda i, c: lax.scan(read, c, (single, pairs, bits))[0], x),
+        )
+
+    close(function, REAL, np.random.default_rng(0).normal(size=(9, 8)), rtol=1e-12)
+
+
+@pytest.mark.float32
+def test_a_loop_writes_rows_in_every_turn_of_another(small_programs):
+    def function(x, y):
+        def outer(c, shift):
+            end, rows = lax.scan(lambda c, r: (0.5 * c + r + shift, c), c, y)
+            back, others = lax.scan(lambda c, r: (c - 0.3 * r, c * r), end, rows, reverse=True)
+            return back, others
+
+        return lax.scan(outer, x, jnp.linspace(0.0, 1.0, 4))
+
+    close(function, REAL, np.random.default_rng(0).normal(size=(9, 6)), rtol=1e-12)
+
+
+def test_the_gradient_of_a_longer_loop_is_no_larger_program(monkeypatch):
+    """What a loop keeps for the reverse mode stays in its tables; copies would be operations of each step."""
+    seen = []
+    compiled = jc.batching.simd.MachineCode.__init__
+
+    def watched(self, ops, *arguments):
+        compiled(self, ops, *arguments)
+        seen.append(self.num_operations)
+
+    monkeypatch.setattr(jc.batching.simd.MachineCode, "__init__", watched)
+    monkeypatch.setattr(rules_control, "UNROLLED", 0)
+
+    def end(x, length):
+        def step(y, _):
+            return jnp.tanh(y @ jnp.arange(9.0).reshape(3, 3) / 9.0), None
+
+        return jnp.sum(lax.scan(step, x, length=length)[0])
+
+    x = np.random.default_rng(1).normal(size=(9, 3))
+    for length in (10, 100):
+        found = jc.simd(jax.grad(lambda x, length=length: end(x, length)), nan=False)(x)
+        expected = jax.vmap(jax.grad(lambda x, length=length: end(x, length)))(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.float32
 def test_branches(small_programs):
     def function(n, x):
         many = lax.switch(n, [jnp.sin, jnp.cos, lambda y: y * y, lambda y: 0 * y], x)

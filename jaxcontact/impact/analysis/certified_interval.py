@@ -1,13 +1,12 @@
-"""Intervals of a linear function of the outcomes, by search and by linear programs; entry `bounds`.
+"""Intervals of a linear function of the outcomes, by search and by programs; entry `bounds`.
 
-The outer end holds for every order, number of steps and choice among solutions; docs/methods/set-valued.md.
+The outer end holds for every order and choice among solutions; docs/methods/set-valued.md.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import jax
@@ -15,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_rows, check_whole
+from jaxcontact.arguments import check_count, check_rows, check_whole
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
-from jaxcontact.impact.analysis.necessary import friction_fan
+from jaxcontact.impact.analysis.impulse_programs import ImpulsePrograms
 from jaxcontact.impact.analysis.order_search import (
     Starts,
     draw_starts,
@@ -27,7 +26,6 @@ from jaxcontact.impact.analysis.order_search import (
     search_orders,
     searchable,
 )
-from jaxcontact.impact.laws.contact_space import friction_directions
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh
 from jaxcontact.precision import jit
 from jaxcontact.terms import ContactTerms
@@ -35,11 +33,7 @@ from jaxcontact.terms import ContactTerms
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-CUTS = 60  # tangent planes of the energy ellipsoid at most; each is one linear program
-ENERGY_SLACK = 1e-4  # relative excess of energy at which cutting ends; the bound holds at any excess
-SOLVER_TOLERANCE = 1e-7  # of a linear program, relative to |v|_M; added to its bound
-SLIDE_SIDES = 16  # planes that hold the sliding velocity in space
-Condition = tuple[np.ndarray, float]  # row and limit: row . x <= limit for the total impulses x
+NODES = 10_000  # of the search tree of a mixed-integer program; the bound holds at any number
 
 
 class OutcomeInterval(Record):
@@ -47,7 +41,8 @@ class OutcomeInterval(Record):
 
     Attributes:
         inner_low, inner_high: values that orders reach; NaN if no impact of the search ended.
-        outer_low, outer_high: values that no order passes.
+        outer_low, outer_high: values that no order passes, of those with at most `num_steps` steps.
+        num_steps: as asked; None if the outer ends hold for any number of steps.
         gap: outer width minus inner width.
         v_low, v_high: (nv,) the outcomes at the inner ends.
     """
@@ -57,11 +52,18 @@ class OutcomeInterval(Record):
     outer_low: float = static()
     outer_high: float = static()
     gap: float = static()
+    num_steps: int | None = static(default=None)
     v_low: jax.Array
     v_high: jax.Array
 
 
-@checked(num_starts=check_rows, num_iters=check_whole)
+def _check_steps(name: str, value: object) -> None:
+    """Check a number of steps or None."""
+    if value is not None:
+        check_count(name, value)
+
+
+@checked(num_starts=check_rows, num_iters=check_whole, num_steps=_check_steps)
 def bounds(
     terms: ContactTerms,
     v: Float[jax.Array, " nv"],
@@ -71,34 +73,42 @@ def bounds(
     num_starts: int = 64,
     num_iters: int = 64,
     seed: int = 0,
+    num_steps: int | None = None,
 ) -> OutcomeInterval:
     """Bound a linear function of the outcomes of an impact from both sides, for any number of contacts.
 
-    Inside: the search of `extreme` in both directions. Outside: linear programs over the total impulses P_i
-    of the contacts and their friction, which relax the impact. Every outcome has
+    Inside: the search of `extreme` in both directions. Outside: linear programs over the total impulses p_jd
+    of contact j along the friction directions d, which relax the impact. Every outcome has
 
-        v+ = v + M^-1 J^T lam,  |lam_t,i| <= mu_i P_i in the polygon,  |v+|_M <= |v|_M,  J_n v+ >= 0,
-        u_n,i+ <= max(0, u_n,i) + sum_(j != i) c_ij P_j,   |u_t,i+| <= |u_t,i| + sum_j s_ij P_j,
+        v+ = v + sum_jd p_jd g_jd,  g_jd = M^-1 (J_n + mu d . J_t)_j,  p >= 0,  |v+|_M <= |v|_M,  J_n v+ >= 0,
+        u_n,i+ <= max(0, u_n,i) + sum_(j != i) max(0, J_n,i g_jd) p_jd,
+        |b . u_t,i+| <= |b . u_t,i| + sum_jd s_ijd p_jd,
 
-    the last two without restitution: a contact stops pushing before it separates, its friction does not
-    increase its sliding but through its normal impulse, and P_j adds at most c_ij and s_ij per N s. Energy
-    enters by tangent planes. The outer interval is narrower than that of energy and momentum, and often much
-    wider than the set.
+    the last two without restitution: a contact stops pushing before it separates, and across a border b of
+    the slips that its friction directions oppose each of them slows. Energy enters by tangent planes. The
+    interval is narrower than that of energy and momentum, and often much wider than the set.
+
+    With `num_steps` mixed-integer programs follow that many steps, each of any size, with the mode of each
+    contact at the end of each step; successive steps in one mode are one. For up to four contacts in the
+    plane and three steps the ends are those of the set to 2 %. Each more step or contact multiplies the time.
 
     Args:
         terms: contact terms, of which the active contacts count.
         v: (nv,) velocity before the impact.
-        law: `jc.impact.Routh(...)`; its step and number of steps limit the inner ends alone.
+        law: `jc.impact.Routh(...)`; its step and number of steps limit the search alone.
         direction: (nv,) covector.
         num_starts: orders of each round of the search.
         num_iters: gradient steps of each start; 0 only evaluates the starts, for many contacts.
         seed: of the starts.
+        num_steps: steps to which the outer ends may refer; None for any number. The inner ends may then be of
+            larger steps than the law's.
 
     Returns:
         OutcomeInterval.
 
     Raises:
-        ValueError, TypeError: as `extreme`.
+        ValueError, TypeError: as `extreme`; num_steps with restitution or with a friction cone that is not
+            pointed.
 
     Derivative: none; a driver for the host.
     """
@@ -113,16 +123,25 @@ def bounds(
     ends = [_search_farthest(terms, v, sign * along, fitted, starts, num_iters) for sign in (-1, 1)]
     (v_low, _), (v_high, _) = ends
     inner = [float(covector @ np.asarray(end)) if ended else math.nan for end, ended in ends]
-    relaxation = Relaxation(terms, np.asarray(v, float), fitted)
-    outer = [-relaxation.maximise(-covector), relaxation.maximise(covector)]
+    programs = ImpulsePrograms(terms, np.asarray(v, float), fitted)
+    outer = [-programs.maximise(-covector), programs.maximise(covector)]
+    reached = [v_low, v_high]
+    for side, sign in enumerate((-1.0, 1.0)):
+        if num_steps is None:
+            break
+        value, v_plus = programs.maximise_in_steps(sign * covector, num_steps, NODES)
+        outer[side] = sign * min(sign * outer[side], value)
+        if v_plus is not None and not sign * inner[side] > sign * float(covector @ v_plus):
+            inner[side], reached[side] = float(covector @ v_plus), v_plus
     return OutcomeInterval(
         inner_low=inner[0],
         inner_high=inner[1],
         outer_low=outer[0],
         outer_high=outer[1],
         gap=(outer[1] - outer[0]) - (inner[1] - inner[0]),
-        v_low=jnp.asarray(v_low),
-        v_high=jnp.asarray(v_high),
+        num_steps=num_steps,
+        v_low=jnp.asarray(reached[0], v.dtype),
+        v_high=jnp.asarray(reached[1], v.dtype),
     )
 
 
@@ -140,111 +159,3 @@ def _search_farthest(
         values = jnp.where(status == 0, reached, -jnp.inf)
     best = jnp.argmax(values)
     return resolve_fractions(terms, v, law, order[best])[1], jnp.isfinite(values[best])
-
-
-class Relaxation:
-    """Linear conditions on the total impulses of an impact, in units of its kinetic metric and speed."""
-
-    def __init__(self, terms: ContactTerms, v: np.ndarray, law: FittedRouth) -> None:
-        M, J_n, J_t, mu = (np.asarray(getattr(terms, n), float) for n in ("M", "J_n", "J_t", "mu"))
-        self.root = np.linalg.cholesky(M).T
-        self.start = self.root @ v
-        self.speed = float(np.linalg.norm(self.start))
-        self.start = self.start / (self.speed or 1.0)
-        nt = J_t.shape[1]
-        if law.turn_polygon and nt == 2:
-            fan = friction_fan(nt)
-        else:
-            fan = friction_directions(nt, law.num_directions)
-        inverse = np.linalg.inv(self.root)
-        self.normals, self.tangents = J_n @ inverse, J_t @ inverse
-        self.pushes = [
-            np.concatenate([n[None], fan @ t]).T for n, t in zip(self.normals, self.tangents, strict=True)
-        ]
-        self.reach = np.concatenate(self.pushes, axis=1)
-        conditions = [
-            *self._friction_conditions(mu, len(fan)),
-            *self._separation_conditions(),
-            *self._speed_conditions(),
-        ]
-        if law.restitution is None or not np.any(np.asarray(law.restitution)):
-            conditions += self._contact_conditions(mu, fan, law.num_directions)
-        self.rows = np.array([row for row, _ in conditions])
-        self.limits = np.array([limit for _, limit in conditions])
-
-    def maximise(self, covector: np.ndarray) -> float:
-        """Bound covector . v_plus from above."""
-        from scipy.optimize import linprog  # imported late because its import is slow
-
-        if self.speed == 0.0:
-            return 0.0
-        along = np.linalg.solve(self.root.T, covector)
-        size = float(np.linalg.norm(along))
-        along = along / size
-        bound = 1.0  # by energy alone
-        for _ in range(CUTS):
-            answer = linprog(-(along @ self.reach), A_ub=self.rows, b_ub=self.limits, bounds=(0, None))
-            if answer.status != 0:  # not solved to its tolerance: the bound so far holds
-                break
-            bound = min(bound, float(along @ self.start - answer.fun) + SOLVER_TOLERANCE)
-            end = self.start + self.reach @ answer.x
-            length = float(np.linalg.norm(end))
-            if length <= 1.0 + ENERGY_SLACK:
-                break
-            tangent = end / length
-            self.rows = np.vstack([self.rows, tangent @ self.reach])
-            self.limits = np.append(self.limits, 1.0 - tangent @ self.start)
-        return bound * size * self.speed
-
-    def _friction_conditions(self, mu: np.ndarray, sides: int) -> Iterator[Condition]:
-        """Yield the conditions that friction is within its polygon: sum of its weights at most mu P."""
-        for i, friction in enumerate(mu):
-            row = np.zeros((len(mu), 1 + sides))
-            row[i, 0], row[i, 1:] = -friction, 1.0
-            yield row.ravel(), 0.0
-
-    def _separation_conditions(self) -> Iterator[Condition]:
-        """Yield the conditions that no contact approaches after the impact."""
-        for normal in self.normals:
-            yield -normal @ self.reach, normal @ self.start
-
-    def _speed_conditions(self) -> Iterator[Condition]:
-        """Yield the conditions that no coordinate of the outcome exceeds the speed before."""
-        for axis, row in enumerate(self.reach):
-            yield row, 1.0 - self.start[axis]
-            yield -row, 1.0 + self.start[axis]
-
-    def _contact_conditions(
-        self, mu: np.ndarray, fan: np.ndarray, num_directions: int
-    ) -> Iterator[Condition]:
-        """Yield the conditions that a contact pushes nothing that separates, and rubs against its slip."""
-        number, width = len(mu), 1 + len(fan)
-        nt = self.tangents.shape[1]
-        angle = np.arange(SLIDE_SIDES) * (2.0 * np.pi / SLIDE_SIDES)
-        sides = np.array([[1.0], [-1.0]]) if nt == 1 else np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        for i, (normal, tangent) in enumerate(zip(self.normals, self.tangents, strict=True)):
-            opens, slides = np.zeros(number), np.zeros(number)
-            for j, push in enumerate(self.pushes):
-                corners = push[:, :1] + mu[j] * push  # forces of unit normal part at the corners of the cone
-                corners[:, 0] = push[:, 0]
-                opens[j] = max(0.0, float(np.max(normal @ corners))) if j != i else 0.0
-                slides[j] = np.max(np.linalg.norm(tangent @ corners, axis=0))
-            slides[i] = self._bound_own_slide(normal, tangent, float(mu[i]), num_directions)
-            row = (normal @ self.reach).reshape(number, width)
-            row[:, 0] -= opens
-            before = float(normal @ self.start)
-            yield row.ravel(), max(0.0, before) - before
-            slip = tangent @ self.start
-            for side in sides:
-                row = (side @ tangent @ self.reach).reshape(number, width)
-                row[:, 0] -= slides
-                yield row.ravel(), float(np.linalg.norm(slip) - side @ slip)
-
-    def _bound_own_slide(
-        self, normal: np.ndarray, tangent: np.ndarray, mu: float, num_directions: int
-    ) -> float:
-        """Bound the growth of a contact's sliding speed per unit of its own normal impulse."""
-        off = np.pi / num_directions if len(tangent) == 2 else 0.0  # of a corner from the slip it opposes
-        values = np.linalg.eigvalsh(tangent @ tangent.T)
-        slowing = np.cos(off) * values[0] - np.sin(off) * (values[-1] - values[0]) / 2.0
-        return max(0.0, float(np.linalg.norm(tangent @ normal)) - mu * slowing)

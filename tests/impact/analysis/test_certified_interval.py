@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact.analysis.certified_interval import Relaxation
+from jaxcontact.impact.analysis.impulse_programs import ImpulsePrograms
 from jaxcontact.impact.laws.routh_law import fitted_law
 
 
@@ -62,14 +62,14 @@ def check_inside(terms, v, law, num_samples):
     samples = jc.impact.sample(terms, v, law, num_samples=num_samples)
     v_plus = np.asarray(samples.v_plus)[np.asarray(samples.status) == 0]
     assert len(v_plus) > 0.5 * num_samples
-    relaxation = Relaxation(terms, np.asarray(v), fitted_law(terms, v, law))
+    programs = ImpulsePrograms(terms, np.asarray(v), fitted_law(terms, v, law))
     rng = np.random.default_rng(0)
     speed = np.sqrt(np.asarray(v) @ np.asarray(terms.M) @ np.asarray(v))
     for direction in [*np.asarray(terms.J_n), *np.asarray(terms.J_t)[:, 0], *rng.normal(size=(4, len(v)))]:
         for sign in (-1.0, 1.0):
             size = np.sqrt(direction @ np.linalg.solve(np.asarray(terms.M), direction))
             highest = np.max(v_plus @ (sign * direction))
-            assert highest <= relaxation.maximise(sign * direction) + 1e-8 * speed * size
+            assert highest <= programs.maximise(sign * direction) + 1e-8 * speed * size
 
 
 @pytest.mark.long
@@ -100,6 +100,16 @@ def test_mistakes_are_named():
         jc.impact.bounds(terms, v, jc.impact.Routh(), jnp.zeros(2))
     with pytest.raises(ValueError, match="direction"):
         jc.impact.bounds(terms, v, jc.impact.Routh(), jnp.ones(3))
+    with pytest.raises(ValueError, match="num_steps: expected None for a law with restitution"):
+        law = jc.impact.Routh(impulse_step=20.0, restitution=0.5)
+        jc.impact.bounds(terms, v, law, jnp.ones(2), num_starts=2, num_iters=0, num_steps=1)
+    jammed = terms.replace(
+        J_n=jnp.array([[0.0, 1.0], [0.0, -1.0]]), J_t=jnp.ones((2, 1, 2)), phi=jnp.zeros(2), mu=jnp.zeros(2),
+        active=jnp.ones(2, bool),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="num_steps: expected None where the friction cone is not pointed"):
+        law = jc.impact.Routh(impulse_step=20.0)
+        jc.impact.bounds(jammed, v, law, jnp.ones(2), num_starts=2, num_iters=0, num_steps=1)
     with pytest.raises(ValueError, match="num_iters"):
         jc.impact.bounds(terms, v, jc.impact.Routh(), jnp.ones(2), num_iters=-1)
 
@@ -111,7 +121,85 @@ def test_units_and_rest_change_nothing():
     v = jnp.asarray(-0.5 * np.sum(np.asarray(terms.J_n), axis=0))
     law = fitted_law(terms, v, jc.impact.Routh(impulse_step=1.0, max_steps=4))
     row = np.asarray(terms.J_n)[0]
-    usual = Relaxation(terms, np.asarray(v), law).maximise(row)
-    small = Relaxation(terms.replace(M=1e6 * terms.M), 1e-3 * np.asarray(v), law).maximise(row)
+    usual = ImpulsePrograms(terms, np.asarray(v), law).maximise(row)
+    small = ImpulsePrograms(terms.replace(M=1e6 * terms.M), 1e-3 * np.asarray(v), law).maximise(row)
     np.testing.assert_allclose(small, 1e-3 * usual, rtol=1e-6)
-    assert Relaxation(terms, np.zeros(6), law).maximise(row) == 0.0
+    assert ImpulsePrograms(terms, np.zeros(6), law).maximise(row) == 0.0
+    in_steps = ImpulsePrograms(terms, np.asarray(v), law).maximise_in_steps(row, 2, 10_000).value
+    heavy = ImpulsePrograms(terms.replace(M=1e6 * terms.M), 1e-3 * np.asarray(v), law)
+    np.testing.assert_allclose(heavy.maximise_in_steps(row, 2, 10_000).value, 1e-3 * in_steps, rtol=1e-6)
+    immobile = terms.replace(J_n=0.0 * terms.J_n, J_t=0.0 * terms.J_t)
+    unchanged = ImpulsePrograms(immobile, np.asarray(v), law)
+    np.testing.assert_allclose(unchanged.maximise_in_steps(row, 2, 100).value, row @ v)
+
+
+@pytest.mark.parametrize(("contacts", "nt", "seed"), [(2, 1, 0), (3, 1, 1), (2, 2, 2)])
+def test_one_step_of_any_size_ends_at_the_listed_outcomes(contacts, nt, seed):
+    """One step without a cap is the simultaneous law, whose solutions `outcomes` lists by their modes."""
+    rng = np.random.default_rng(seed)
+    terms = random_terms(rng, contacts, nt, mu=(0.5, 1.5))
+    v = jnp.asarray(np.linalg.lstsq(np.asarray(terms.J_n), -np.ones(contacts), rcond=None)[0])
+    v = v + 0.3 * rng.normal(size=6)
+    law = jc.impact.AnitescuPotra(num_directions=4)
+    (values, valid), _ = jc.impact.outcomes(terms, v, law)
+    outcomes = np.asarray(values)[np.asarray(valid)]
+    fitted = fitted_law(terms, v, jc.impact.Routh(impulse_step=1.0, num_directions=4))
+    programs = ImpulsePrograms(terms, np.asarray(v), fitted)
+    speed = float(jnp.sqrt(v @ terms.M @ v))
+    for direction in rng.normal(size=(3, 6)):
+        size = speed * np.sqrt(direction @ np.linalg.solve(np.asarray(terms.M), direction))
+        value, v_plus = programs.maximise_in_steps(direction, 1, 10_000)
+        highest = np.max(outcomes @ direction)
+        assert highest <= value <= highest + 3e-3 * size
+        assert np.min(np.abs(outcomes - v_plus).max(axis=1)) < 1e-4
+
+
+@pytest.mark.long
+def test_three_steps_of_the_compass_gait_end_where_orders_do():
+    """The trailing foot lifts at 0 to 0.0996 m/s; without a number of steps the bound is 1.43."""
+    model = jc.models.compass_gait()
+    state = model.initial_state()
+    terms = jc.contact_terms(model, state)
+    law = jc.impact.Routh(max_steps=8)
+    found = jc.impact.bounds(terms, state.v, law, terms.J_n[1], num_starts=4, num_iters=0, num_steps=3)
+    np.testing.assert_allclose([found.inner_low, found.inner_high], [0.0, 0.09955518], atol=1e-5)
+    np.testing.assert_allclose([found.outer_low, found.outer_high], [0.0, 0.09955518], atol=5e-4)
+    assert found.num_steps == 3
+    np.testing.assert_allclose(terms.J_n[1] @ found.v_high, found.inner_high, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "number", "steps"),
+    [("half_cheetah", 2**20, 3), ("planar_walker", 2**13, 3), ("quadruped", 2**13, 2)],
+)
+def test_samples_of_few_steps_lie_inside(name, number, steps):
+    """Those with up to so many steps, of the law's scale and of four times that."""
+    model = getattr(jc.models, name)()
+    state = model.initial_state()
+    if name == "half_cheetah":
+        state, _ = jc.place_on_ground(model, state, contacts=["hind_foot", "fore_foot"])
+        state = state.replace(v=jnp.zeros(9).at[jnp.array([0, 1])].set(jnp.array([0.5, -1.0])))
+    if name == "quadruped":
+        state = state.replace(v=jnp.zeros(18).at[jnp.array([0, 2])].set(jnp.array([0.5, -1.0])))
+    terms = jc.contact_terms(model, state)
+    terms = terms.take(np.flatnonzero(terms.active))
+    selection = "lemke" if name == "quadruped" else "all"
+    law = jc.impact.Routh(max_steps=16, selection=selection, num_directions=4)
+    fitted = fitted_law(terms, state.v, law)
+    v_plus = []
+    for impulse_step in (fitted.impulse_step[0], 4.0 * fitted.impulse_step[0]):
+        samples = jc.impact.sample(
+            terms, state.v, law.replace(impulse_step=float(impulse_step)), num_samples=number
+        )
+        few = (np.asarray(samples.status) == 0) & (np.asarray(samples.num_iters) <= steps)
+        v_plus.append(np.asarray(samples.v_plus)[few])
+    assert len(v_plus[1]) > 0.05 * number
+    programs = ImpulsePrograms(terms, np.asarray(state.v), fitted)
+    rows = terms.J_n[:1] if name == "quadruped" else jnp.concatenate([terms.J_n, terms.J_t[:, 0]])
+    for direction in np.asarray(rows):
+        values = np.concatenate(v_plus) @ direction
+        low, high = (
+            sign * programs.maximise_in_steps(sign * direction, steps, 10_000).value for sign in (-1, 1)
+        )
+        assert low <= values.min() and values.max() <= high
