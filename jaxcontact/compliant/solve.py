@@ -57,7 +57,7 @@ class StepInfo(Info):
         residual: |M (v+ - v) - h (f + G^T lam)| relative to the momenta in the step.
         num_iters: Newton steps.
         seen: (nc,) bool, the contacts that the step saw: all of them without `max_contacts`; with it the
-            nearest, of convex pairs those that may meet in the step. The others have no force, no slip, and as
+            nearest, of convex pairs those that may meet in the step. The others have no force or slip, and as
             `gap` that at the start of the step, or a lower bound of it.
         stretch: (nc, nt) of the friction springs at the end of the step, m; None where it has none.
     """
