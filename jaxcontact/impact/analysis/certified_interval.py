@@ -90,7 +90,8 @@ def bounds(
 
     With `num_steps` mixed-integer programs follow that many steps, each of any size, with the mode of each
     contact at the end of each step; successive steps in one mode are one. For up to four contacts in the
-    plane and three steps the ends are those of the set to 2 %. Each more step or contact multiplies the time.
+    plane and three steps the ends are reached by such impacts to 2 % in the examples of the page. Each more
+    step or contact multiplies the time.
 
     Args:
         terms: contact terms, of which the active contacts count.
