@@ -1,6 +1,5 @@
 """Contact geometry: shapes, candidate pairs, gaps and contact frames, all differentiable."""
 
-from jaxcontact.geometry.cores import extents as extents
 from jaxcontact.geometry.frames import products as products
 from jaxcontact.geometry.frames import rows as rows
 from jaxcontact.geometry.frames import tangent_frame as tangent_frame

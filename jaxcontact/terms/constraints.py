@@ -20,6 +20,7 @@ from jaxcontact.algebra.selection import smallest
 from jaxcontact.arguments import check_count
 from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import check_record, checked
+from jaxcontact.geometry.cores import extents
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix_at
@@ -268,10 +269,10 @@ def _reach(
         return None
     if material is not None and (material.smoothing is not None or material.potential is not None):
         return None
-    extents = jnp.stack(geometry.extents(structure.bodies, structure.shapes, model.params.constants))
+    farthest = jnp.stack(extents(structure.bodies, structure.shapes, model.params.constants))
     at_end = contacts.motion_and_rate(model, state.q, coming.velocity, kinematics)[0]
     speeds = [
-        jnp.linalg.norm(x.velocity, axis=1) + extents * jnp.linalg.norm(x.turning, axis=(1, 2))
+        jnp.linalg.norm(x.velocity, axis=1) + farthest * jnp.linalg.norm(x.turning, axis=(1, 2))
         for x in lax.stop_gradient((motion, at_end))
     ]
     margin = 0.0 if model.params.margin is None else jnp.max(model.params.margin)
