@@ -140,30 +140,34 @@ class _Pair(NamedTuple):
 def _touch_near(a: _Cores, b: _Cores, pairs: _Pair, has_round: bool, is_known: bool) -> Rows:
     """Compute the contacts (k, 9, ...) of pairs of the shapes a and b."""
 
-    def near(pair: _Pair, a: _Cores, b: _Cores) -> Rows:
-        return _touch(a.at(pair.first), b.at(pair.second), has_round)
+    # Contacts are rows (9, 10) of one array: a scan whose results have no cotangent has no reverse mode.
+    def near(pair: _Pair, a: _Cores, b: _Cores) -> jax.Array:
+        point_a, point_b, gaps, normal = _touch(a.at(pair.first), b.at(pair.second), has_round)
+        return jnp.concatenate([point_a, point_b, normal, gaps[:, None]], axis=1)
 
-    def far(pair: _Pair, a: _Cores, b: _Cores) -> Rows:
+    def far(pair: _Pair, a: _Cores, b: _Cores) -> jax.Array:
         gaps = jnp.full(CONTACTS, pair.bound + pair.size).at[0].set(pair.bound)
         up = jnp.zeros((CONTACTS, 3), gaps.dtype).at[:, 2].set(1.0)
         # With the origins of the bodies as points it does not close faster than they move.
         origin_a, origin_b = a.position[pair.first], b.position[pair.second]
-        return jnp.broadcast_to(origin_a, up.shape), jnp.broadcast_to(origin_b, up.shape), gaps, up
+        return jnp.concatenate(
+            [0.0 * up + origin_a[None], 0.0 * up + origin_b[None], up, gaps[:, None]], axis=1
+        )
 
-    def in_turn(pairs: _Pair, a: _Cores, b: _Cores) -> Rows:
-        def one(_: None, pair: _Pair) -> tuple[None, Rows]:
+    def in_turn(pairs: _Pair, a: _Cores, b: _Cores) -> jax.Array:
+        def one(_: None, pair: _Pair) -> tuple[None, jax.Array]:
             return None, near(pair, a, b) if is_known else lax.cond(pair.is_near, near, far, pair, a, b)
 
         return lax.scan(one, None, pairs)[1]
 
-    def at_once(pairs: _Pair, a: _Cores, b: _Cores) -> Rows:
-        def one(pair: _Pair) -> Rows:
-            return jax.tree.map(lambda x, y: jnp.where(pair.is_near, x, y), near(pair, a, b), far(pair, a, b))
+    def at_once(pairs: _Pair, a: _Cores, b: _Cores) -> jax.Array:
+        def one(pair: _Pair) -> jax.Array:
+            return jnp.where(pair.is_near, near(pair, a, b), far(pair, a, b))
 
         return jax.vmap(one)(pairs)
 
-    contacts: Rows = lax.cond(takes_one_at_a_time(pairs.first), in_turn, at_once, pairs, a, b)
-    return contacts
+    found: jax.Array = lax.cond(takes_one_at_a_time(pairs.first), in_turn, at_once, pairs, a, b)
+    return found[..., :3], found[..., 3:6], found[..., 9], found[..., 6:9]
 
 
 def _placed_boxes(world: PlacedBodies, shapes: Sequence[Any]) -> _Boxes:

@@ -97,7 +97,7 @@ def test_more_that_touch_set_a_bit_on_their_lane_alone():
     info = stepped(heights)
     np.testing.assert_array_equal(info.status, [jc.Status.OVERFLOW, 0, jc.Status.OVERFLOW])
     assert info.lam.shape == (3, 24)
-    np.testing.assert_array_equal(jnp.sum(info.taken, axis=1), 3)
+    np.testing.assert_array_equal(jnp.sum(info.seen, axis=1), 3)
     with pytest.raises(ValueError, match="max_contacts: expected"):
         jc.compliant.step(model, state, jnp.zeros(6), dt=0.01, settings=jc.compliant.Settings(max_contacts=0))
     with pytest.raises(ValueError, match="memory.forces: expected shape"):

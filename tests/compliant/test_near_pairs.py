@@ -11,6 +11,7 @@ import jaxcontact as jc
 from jaxcontact import geometry
 from jaxcontact.geometry.cores import _bounds, _Boxes, boxes_around
 from jaxcontact.mechanics.motion_equations import body_frames
+from jaxcontact.terms import nearest_terms
 
 SHAPES = (
     'type="cylinder" size=".03 .05"',
@@ -97,6 +98,19 @@ def test_worlds_in_lanes_move_as_by_xla(model, rng):
     expected = [step(FEWER, model, state, 0.004)[0].v for state in states]
     found = jc.simd(lambda state: step(FEWER, model, state, 0.004)[0].v, nan=False)(batch)
     np.testing.assert_allclose(found, jnp.stack(expected), rtol=0, atol=1e-7)
+
+
+def test_rates_of_near_contacts_have_a_reverse_mode(model, rng):
+    """What is not used of a contact has no cotangent."""
+    state = scattered(rng, model, 0.05, 0.3)
+    change = jnp.asarray(rng.normal(size=14))
+
+    def drift(q):
+        return jnp.sum(nearest_terms(model, state.replace(q=q), FEWER)[0].gdot_v ** 2)
+
+    slope = jax.jit(jax.grad(drift))(state.q)
+    _, expected = jax.jit(lambda q: jax.jvp(drift, (q,), (change,)))(state.q)
+    np.testing.assert_allclose(slope @ change, expected, rtol=1e-9)
 
 
 @pytest.mark.slow
