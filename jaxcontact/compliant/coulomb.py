@@ -19,6 +19,7 @@ from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.coulomb_program import DIGITS, FRICTIONS, STAGE_STEPS, TILE, solve_by_modes
 
 FIRST_STEPS = 8  # of Newton's method from the velocities before the step
+ROLLING_FIRST_STEPS = 3  # the same where contacts resist turning: it settles in two, or not in forty
 SWEEPS = 10  # convex problems whose solutions start Newton's method
 EDGE_DIGITS = 0.42  # of the precision; misfit of a solution whose modes interior points found, 3e-7
 INTERIOR_STEPS = 200  # most iterations of interior points on the central path
@@ -137,6 +138,9 @@ def solve_coulomb_step(
         x=exact.v, p=jnp.zeros_like(exact.offset), iterations=jnp.int32(0), converged=jnp.asarray(False)
     )
     search, steps = _settle_from_interior, FIRST_STEPS
+    contact_rows = exact.offset.shape[0] - exact.num_equalities - exact.num_limits
+    if contact_rows > 3 * exact.mu.shape[0]:
+        steps = ROLLING_FIRST_STEPS
     if exact.potential is not None:  # interior points do not know it
         search, steps = _sweep, len(FRICTIONS) * STAGE_STEPS
     found = _settle(programs, begin, max_iters, early_exit, steps=steps)

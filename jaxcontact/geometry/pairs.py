@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 BALLS = (Point, Points, Disc, Sphere)
 POLYTOPES = (Capsule, Box, Polygon, ConvexMesh)
 ROUND = (Cylinder, Ellipsoid)
-FEWEST_MESHES = 4  # pairs of two kinds that get their contacts; few links of a robot come near one another
+FEWEST_MESHES = 8  # pairs of two kinds that get their contacts; few links of a robot come near one another
 
 
 class Candidates(NamedTuple):
@@ -307,7 +307,7 @@ def _most_pairs(
     max_pairs = near_pairs.limit
     if family is Family.CONVEX:
         is_mesh = isinstance(first, ConvexMesh) or isinstance(second[0], ConvexMesh)
-        return max(FEWEST_MESHES, max_pairs // 4) if is_mesh else max_pairs
+        return max(FEWEST_MESHES, max_pairs // 2) if is_mesh else max_pairs
     capsules = isinstance(first, Capsule) and isinstance(second, Capsule)
     # in the plane the distance of two capsules costs as much as their contacts
     if family is not Family.POLYTOPES or (capsules and dim == 2):

@@ -30,6 +30,7 @@ STEPS = 40  # most iterations; hard steps of robots on the floor take ten to twe
 CLOSE = 0.85  # power of eps; mean product of impulses and rates at the end, relative to the energy
 BALANCED = 0.5  # power of eps; misfit of the momenta and rates at the end, relative to the speeds
 JAMMED = 0.1  # length of a step; the next one holds the bounds of friction, and is no corrector
+FAR = 4.0  # times the speed that all energy would give a row; one whose gap needs more takes no part
 LOST = 1e-3  # length of a step after which the search ends
 
 
@@ -41,7 +42,7 @@ class _Fixed(NamedTuple):
         masses: diagonal (nv,) of M.
         mobility: (nu,) of limits and normals.
         size: root of m v^2.
-        pushes: (nu,) limits and contacts that may have an impulse.
+        pushes: (nu,) limits and contacts that may have an impulse, not those that are too far to close.
         rubs: (nc,) contacts with friction.
         dry: (ne,) equality rows with a bound that is not zero.
     """
@@ -308,6 +309,9 @@ def _begin(program: ConeProgram, x: jax.Array) -> tuple[_Fixed, _Point]:
     energy = program.v @ multiply(program.M, program.v) + program.push @ (program.push / masses)
     size = jnp.sqrt(energy) + jnp.finfo(masses.dtype).tiny
     pushes = (program.slope[heads] > 0) & (mobility > 0)
+    if program.touch is not None:
+        opens = jnp.isfinite(program.touch)
+        pushes = pushes & ~(opens & (program.touch < -FAR * size * jnp.sqrt(mobility)))
     grips = (_tangents(program, program.slope)[0] > 0) & (program.mu > 4.0 * jnp.finfo(masses.dtype).eps)
     limit = jnp.zeros(ne, masses.dtype) if program.dry_bound is None else program.dry_bound
     fixed = _Fixed(

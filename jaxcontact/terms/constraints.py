@@ -48,7 +48,7 @@ class Nearest(Record):
     """The contacts that a step sees: the candidates with the smallest gaps.
 
     Attributes:
-        index: (k,) numbers of the selected contacts in the list of candidates, ascending.
+        index: (k,) numbers of the selected contacts in the list of candidates, nearest first.
         phi: (nc,) gaps of all candidates, m.
         overflow: bool, True if a candidate that is not selected touches.
         near: (k,) bool, False for a selected contact of a pair that cannot meet in the step.
@@ -285,13 +285,11 @@ def fastest(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:
-    """Select the candidates with the smallest gaps, in the order of all."""
+    """Select the candidates with the smallest gaps, nearest first."""
     phi = moving_contacts.places.phi
     count = min(count, phi.shape[0])
     chosen = smallest(phi, count)
     index = chosen if found.place is None else found.place[chosen]
-    order = jnp.argsort(index)
-    chosen, index = chosen[order], index[order]
     first, second = (jnp.asarray(np.array(leaf, np.int32))[index] for leaf in moving_contacts.bodies)
     places, place_rates = jax.tree.map(
         lambda leaf: leaf[chosen], (moving_contacts.places, moving_contacts.place_rates)

@@ -108,6 +108,23 @@ def test_a_lever_may_throw_its_end_at_what_was_out_of_reach(apart, is_told):
     assert info.status == (jc.Status.OVERFLOW if is_told else jc.Status.SUCCESS)
 
 
+def test_seven_meshes_near_another_whose_boxes_overlap_are_no_overflow():
+    """A robot's legs under its body: their boxes overlap, and they are centimetres apart."""
+    wedge = '<mesh name="wedge" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/>'
+    bit = '<mesh name="bit" vertex="0 0 0  .02 0 0  0 .02 0  0 0 .02"/>'
+    places = [(x, 0.5, 0.45 - 0.5 * x) for x in np.linspace(0.2, 0.4, 7)]
+    legs = "".join(f'<geom type="mesh" mesh="bit" conaffinity="0" pos="{x} {y} {z}"/>' for x, y, z in places)
+    robot = jc.load_mjcf(f"""<mujoco><option gravity="0 0 0"/><asset>{wedge}{bit}</asset><worldbody>
+    <geom type="mesh" mesh="wedge" contype="0"/><body><freejoint/>{legs}</body></worldbody></mujoco>""")
+    state = robot.initial_state()
+    end, info = jc.compliant.step(
+        robot, state, jnp.zeros(6), dt=0.004, settings=jc.compliant.Settings(max_contacts=16)
+    )
+    assert info.status == jc.Status.SUCCESS
+    np.testing.assert_array_equal(end.v, 0.0)
+    assert 0.02 < info.gap.min() < 0.2
+
+
 def test_worlds_in_lanes_move_as_by_xla(model, rng):
     states = [scattered(rng, model, 0.06, 0.3) for _ in range(5)]
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
