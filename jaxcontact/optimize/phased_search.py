@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
-from jaxcontact.io.run_store import load_state, open_state, save_state
+from jaxcontact.io.run_store import StateFile, open_state
 from jaxcontact.optimize import sequential_quadratic
 from jaxcontact.optimize.sequential_quadratic import ProgramPoint, ProgramState
 
@@ -73,8 +73,8 @@ class PhasedSearch:
         bounds: tuple[np.ndarray, np.ndarray], about: Mapping[str, object], run: Run = DEFAULT_RUN,
     ) -> None:  # fmt: skip
         self._problem, self._guesses, self._phases, self._bounds = problem, guesses, phases, bounds
-        self._about = {"format": FORMAT, **about}
-        self._path = None if run.checkpoint is None else Path(run.checkpoint)
+        path = None if run.checkpoint is None else Path(run.checkpoint)
+        self._file = StateFile(path, {"format": FORMAT, **about})
         self._progress: Progress | None = run.progress
         self._begin = 0.0
 
@@ -86,7 +86,7 @@ class PhasedSearch:
             OSError: the checkpoint cannot be written.
         """
         self._begin = time.perf_counter()
-        with open_state(self._path):
+        with open_state(self._file.path):
             record = self._load() or self._first_record()
             self._begin -= record.seconds
             self._problem.evaluations = record.evaluations - record.state.num_recomputed
@@ -133,18 +133,16 @@ class PhasedSearch:
         return record._replace(guess=record.guess + 1, phase=0, state=self._start(record.guess + 1))
 
     def _save(self, record: PhasedRecord) -> None:
-        if self._path is None:
-            return
         state, evaluations = record.state, self._problem.evaluations
         counts = record.guess, record.phase, state.num_steps, state.num_leaps, state.must_leap, evaluations
         numbers = state.radius, state.weight, time.perf_counter() - self._begin
         arrays = {"s": state.s, "best": state.best, "counts": np.array(counts), "numbers": np.array(numbers)}
         arrays |= {name: getattr(record, name) for name in ("ends", "violations", "changes")}
-        save_state(self._path, self._about, arrays)
+        self._file.save(arrays)
 
     def _load(self) -> PhasedRecord | None:
         """Read the record from the checkpoint; return None if there is none."""
-        data = None if self._path is None else load_state(self._path, self._about)
+        data = self._file.load()
         if data is None:
             return None
         guess, phase, num_steps, num_leaps, must_leap, evaluations = data["counts"].tolist()
