@@ -210,7 +210,7 @@ def _search_all(
     def save(number: int, at: SearchRound | None) -> None:
         arrays = {
             "ends": np.array([x for x, _ in ends]), "statuses": np.array([status for _, status in ends]),
-            "counts": np.array([(each.num_iters, each.evaluations) for each in means[: number + 1]]),
+            "counts": np.array([(score.num_iters, score.evaluations) for score in means[: number + 1]]),
         }  # fmt: skip
         file.save(arrays | ({} if at is None else _stored_round(at)))
 
