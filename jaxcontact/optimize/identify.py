@@ -34,7 +34,13 @@ NORMAL_95 = 1.959964  # standard deviations on either side of the mean that hold
 Progress = Callable[[int, int, float, float], None]
 
 
-@checked(max_steps=check_rows, tol=POSITIVE, largest=check_number, curvature_step=POSITIVE)
+@checked(
+    starts=check_number_leaves,
+    max_steps=check_rows,
+    tol=POSITIVE,
+    largest=check_number,
+    curvature_step=POSITIVE,
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchSettings:
     """Settings of a search for parameters; None is the default of `identify`, or of `identify_motions`.

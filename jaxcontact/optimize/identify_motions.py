@@ -72,11 +72,7 @@ class MotionsInfo(Record):
     status: np.uint32
 
 
-@checked(
-    params0=check_number_leaves,
-    per_motion0=check_number_leaves,
-    data=check_number_leaves,
-)
+@checked(params0=check_number_leaves, per_motion0=check_number_leaves, data=check_number_leaves)
 def identify_motions(
     residuals: Residuals,
     params0: PyTree,
@@ -117,10 +113,8 @@ def identify_motions(
     Derivative: none; a host-level driver.
     """
     if not callable(residuals):
-        raise TypeError(
-            "residuals: expected a function (params, per_motion, data) -> (m, r), "
-            f"got {type(residuals).__name__}"
-        )
+        expected = "a function (params, per_motion, data) -> (m, r)"
+        raise TypeError(f"residuals: expected {expected}, got {type(residuals).__name__}")
     check_run(run, unused=("chunk", "devices", "executor"))
     settings = search.max_steps or 50, search.tol or 1e-3
     check_float_leaves("params0", params0)
