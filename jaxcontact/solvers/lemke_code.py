@@ -25,7 +25,7 @@ from jaxcontact.solvers.lemke_pivots import (
 TOLERANCE = EPS**0.6  # largest scaled residual of a solution
 USER_SHARE = EPS**0.2  # of a residual in the user's units, whose limit is eps^0.4
 RUNNING, ENDED, FAILED = 0, 1, 2
-CHECK_EVERY = 8  # steps, of which one is searched further
+CHECK_EVERY = 4  # steps, of which one is searched further
 ALIKE = EPS**0.5  # of the largest velocity: outcomes that are nearer are one
 
 
