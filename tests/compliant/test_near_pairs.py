@@ -92,6 +92,22 @@ def test_a_pair_out_of_reach_is_not_seen_and_keeps_a_bound_as_its_gap(model, rng
     assert np.all((info.gap > 0.7) & (info.gap < 3.0))
 
 
+@pytest.mark.parametrize(("apart", "is_told"), [(0.06, True), (0.5, False)])
+def test_a_lever_may_throw_its_end_at_what_was_out_of_reach(apart, is_told):
+    """A ball of 2 m/s strikes a plank ten times nearer to its hinge than the end, which nearly meets a box."""
+    lever = jc.load_mjcf(f"""<mujoco><option gravity="0 0 0"/><default><geom solref="0.0001 1"/></default><worldbody>
+    <body><joint type="hinge" axis="0 1 0"/><geom type="box" size="1 .05 .01" mass="0.01"/></body>
+    <body pos="-.1 0 .021"><freejoint/><geom type="sphere" size=".01" mass="100"/></body>
+    <body pos=".95 0 {0.02 + apart}"><freejoint/><geom type="box" size=".02 .02 .01" mass="1"/></body>
+    </worldbody></mujoco>""")
+    state = lever.initial_state()
+    state = state.replace(v=state.v.at[3].set(-2.0))
+    settings = jc.compliant.Settings(max_contacts=10)
+    end, info = jc.compliant.step(lever, state, jnp.zeros(13), dt=0.004, settings=settings)
+    assert abs(end.v[0]) > 8.0
+    assert info.status == (jc.Status.OVERFLOW if is_told else jc.Status.SUCCESS)
+
+
 def test_worlds_in_lanes_move_as_by_xla(model, rng):
     states = [scattered(rng, model, 0.06, 0.3) for _ in range(5)]
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
