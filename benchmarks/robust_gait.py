@@ -24,6 +24,7 @@ SPEED = 0.71  # m/s
 STEPS = 40  # of the integrator in a stride
 EFFORT = 1e-3  # 1/(N m s)^2, weight of the push between the legs
 NUM_STEPS = 60  # of a search
+NEWTON_STEPS = 8  # onto the moment of a landing
 DRAWN, JUDGED = 128, 4000  # orders of a search, and of a judgement
 LAW = jc.impact.Routh(impulse_step=0.5, max_steps=40)
 PASSIVE = {
@@ -56,12 +57,12 @@ def acceleration(angles: jax.Array, rates: jax.Array, slope: jax.Array) -> jax.A
     return jnp.linalg.solve(mass_matrix(angles), pull)
 
 
-def swing(free: PyTree) -> tuple[jax.Array, jax.Array]:
-    """Angles and rates (2,) at the end of a stride, Runge and Kutta's method of order 4."""
-    dt = free["duration"] / STEPS
+def swing(start: jax.Array, duration: jax.Array, slope: jax.Array) -> jax.Array:
+    """Angles and rates (4,) after a duration, by Runge and Kutta's method of order 4."""
+    dt = duration / STEPS
 
     def rate(z: jax.Array) -> jax.Array:
-        return jnp.concatenate([z[2:], acceleration(z[:2], z[2:], free["slope"])])
+        return jnp.concatenate([z[2:], acceleration(z[:2], z[2:], slope)])
 
     def advance(z: jax.Array, _: None) -> tuple[jax.Array, None]:
         k1 = rate(z)
@@ -70,9 +71,12 @@ def swing(free: PyTree) -> tuple[jax.Array, jax.Array]:
         k4 = rate(z + dt * k3)
         return z + dt / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4), None
 
-    start = jnp.stack([free["angle"], -free["angle"], free["stance_rate"], free["swing_rate"]])
-    end = jax.lax.scan(advance, start, length=STEPS)[0]
-    return end[:2], end[2:]
+    return jax.lax.scan(advance, start, length=STEPS)[0]
+
+
+def start_of(free: PyTree) -> jax.Array:
+    """Angles and rates (4,) of the legs at the start of a stride, both feet on the floor."""
+    return jnp.stack([free["angle"], -free["angle"], free["stance_rate"], free["swing_rate"]])
 
 
 def with_hip(angles: jax.Array, rates: jax.Array, leg: int) -> jax.Array:
@@ -81,10 +85,10 @@ def with_hip(angles: jax.Array, rates: jax.Array, leg: int) -> jax.Array:
     return jnp.concatenate([hip, rates])
 
 
-def landing(free: PyTree) -> tuple[Any, jax.Array]:
-    """Contact terms and velocities (4,) just before a landing, after the push."""
-    angles, rates = swing(free)
-    rates = rates + jnp.linalg.solve(mass_matrix(angles), free["push"] * jnp.array([-1.0, 1.0]))
+def landing(end: jax.Array, push: jax.Array) -> tuple[Any, jax.Array]:
+    """Contact terms and velocities (4,) at the end of a stride, after the push."""
+    angles, rates = end[:2], end[2:]
+    rates = rates + jnp.linalg.solve(mass_matrix(angles), push * jnp.array([-1.0, 1.0]))
     hip = -jnp.stack([jnp.sin(angles[0]), -jnp.cos(angles[0])])
     state = jc.State(q=jnp.concatenate([hip, angles]), v=with_hip(angles, rates, 0), t=jnp.zeros(()))
     terms = jc.contact_terms(walker(), state)
@@ -93,14 +97,41 @@ def landing(free: PyTree) -> tuple[Any, jax.Array]:
 
 def stride(law: Any, free: PyTree, params: PyTree, speed: Any, key: Any) -> tuple[jax.Array, jax.Array]:
     """Cost of one outcome, its distance from the next stride's start and the push; errors of the period."""
-    angles, _ = swing(free)
-    terms, v = landing(free)
+    end = swing(start_of(free), free["duration"], free["slope"])
+    terms, v = landing(end, free["push"])
     v_plus, _ = law(terms, v, key)
-    wanted = with_hip(angles, jnp.stack([free["swing_rate"], free["stance_rate"]]), 1)
+    wanted = with_hip(end[:2], jnp.stack([free["swing_rate"], free["stance_rate"]]), 1)
     off = v_plus - wanted
     cost = off @ terms.M @ off / (wanted @ terms.M @ wanted) + EFFORT * free["push"] ** 2
     pace = 2.0 * jnp.sin(free["angle"]) / free["duration"] - speed
-    return cost, jnp.concatenate([angles - jnp.stack([-free["angle"], free["angle"]]), off[2:], pace[None]])
+    places = end[:2] - jnp.stack([-free["angle"], free["angle"]])
+    return cost, jnp.concatenate([places, off[2:], pace[None]])
+
+
+def walk(free: PyTree, key: jax.Array, strides: int) -> tuple[jax.Array, ...]:
+    """Walk strides from landing to landing, each landing with an order of its own.
+
+    Returns durations (strides,), lengths of the steps (strides,), rates of the leg that swings after each
+    landing (strides,), and how much the foot that has landed still moves and the other one falls, m/s.
+    """
+
+    def one(start: jax.Array, key: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        def nearer(_: int, duration: jax.Array) -> jax.Array:  # Newton's method on the height of the foot
+            end = swing(start, duration, free["slope"])
+            height = jnp.cos(end[0]) - jnp.cos(end[1])
+            return duration - height / (jnp.sin(end[1]) * end[3] - jnp.sin(end[0]) * end[2])
+
+        duration = jax.lax.fori_loop(0, NEWTON_STEPS, nearer, free["duration"])
+        end = swing(start, duration, free["slope"])
+        terms, v = landing(end, free["push"])
+        v_plus, _ = LAW(terms, v, key)
+        moves = jnp.hypot(terms.J_n[1] @ v_plus, terms.J_t[1, 0] @ v_plus)
+        falls = jnp.maximum(-(terms.J_n[0] @ v_plus), 0.0)
+        after = jnp.stack([end[1], end[0], v_plus[3], v_plus[2]])
+        length = jnp.abs(jnp.sin(end[1]) - jnp.sin(end[0]))
+        return after, (duration, length, v_plus[2], jnp.maximum(moves, falls))
+
+    return jax.lax.scan(one, start_of(free), jax.random.split(key, strides))[1]
 
 
 def search(law: Any, free0: PyTree, outcomes: int, risk: str) -> tuple[PyTree, jc.optimize.TrajectoryInfo]:

@@ -76,6 +76,14 @@ def test_a_robust_compass_gait_has_one_outcome_of_its_double_support():
     tails = [float(jc.optimize.risk_of(costs, "cvar")) for costs in (before, after)]
     assert tails[1] < 0.1 * tails[0]
     assert np.abs(np.mean(errors, axis=0)).max() < 1e-4 and 0.03 < float(robust["push"]) < 0.1
+    # Ten strides: the time of the tenth landing spreads by a tenth of that of the nominal gait at most.
+    spreads = []
+    for free in (nominal, robust):
+        walk = jax.jit(jax.vmap(lambda key, free=free: robust_gait.walk(free, key, 10)))
+        durations, _, _, moves = walk(jax.random.split(jax.random.key(2), 200))
+        assert float(jnp.max(moves)) < 1e-6
+        spreads.append(float(jnp.std(jnp.sum(durations, axis=1))))
+    assert 1e-3 < spreads[0] < 4e-3 and spreads[1] < 0.1 * spreads[0]
     # The gradient of a cost over fixed draws, in reverse mode, is that of differences where no outcome jumps.
     problem = jc.optimize.RandomStride(robust_gait.routh_stride, outcomes=16, risk="cvar")
 
