@@ -104,7 +104,7 @@ def test_contacts_that_do_the_same_share_a_line():
         "seconds_spent": {"sample": 1.0}, "microseconds_per_sample": 1.0, "selection": "all",
     }  # fmt: skip
     text = as_text(summary)
-    assert "all 6 stick\n" in text and "A slides, B sticks" in text
+    assert "all 6 stick\n" in text and "A slides, B C D E F stick\n" in text
     assert "A .. E (5)" in text and text.count("normal ") == 2
 
 
