@@ -45,7 +45,6 @@ ROUGHLY_SOLVED = 1e-3  # residual of the simultaneous law at which its impulses 
 FIXED_ITERS = 40  # of the search for them without an early exit; landings of robots take up to 15
 
 
-@functools.partial(jit, static_argnums=(3,))
 def stopping_impulse(
     terms: ContactTerms, v: jax.Array, clearance: jax.Array | None = None, early_exit: bool = True
 ) -> jax.Array:
@@ -57,6 +56,15 @@ def stopping_impulse(
 
     Derivative: that of the contact with the largest impulse.
     """
+    compute = _compute_once if inputs.is_concrete(terms, v, clearance) else _stopping_impulse
+    impulse: jax.Array = compute(terms, v, clearance, early_exit)
+    return impulse
+
+
+@functools.partial(jit, static_argnums=(3,))
+def _stopping_impulse(
+    terms: ContactTerms, v: jax.Array, clearance: jax.Array | None, early_exit: bool
+) -> jax.Array:
     space = contact_space(terms, clearance)
     normals = slice(None, None, 1 + space.num_tangents)
     mobility = jnp.diagonal(space.delassus)[normals]
@@ -67,6 +75,12 @@ def stopping_impulse(
     impulses = space.scale[normals] * jnp.where(space.active, jnp.maximum(alone, together), 0.0)
     largest = impulses[jnp.argmax(lax.stop_gradient(impulses))]
     return jnp.where(largest > 0, largest, 1.0)
+
+
+# A run asks once: compiling takes all the time, half of it without optimisation.
+_compute_once = jit(
+    _stopping_impulse, static_argnums=(3,), compiler_options={"xla_backend_optimization_level": 0}
+)
 
 
 @checked(
