@@ -104,8 +104,7 @@ def by_gradient(score: Any, start: dict, bounds: dict, cases: Cases, more: Any) 
         bounds=bounds,
         groups=whole.toss,
         weights=weights,
-        curvature_step=1e-2,
-        search=jc.optimize.SearchSettings(max_steps=24, tol=1e-3),
+        search=jc.optimize.SearchSettings(max_steps=24, tol=1e-3, curvature_step=1e-2),
     )
     named = {name: float(value) for name, value in found.items()}
     return named, {name: [named[name], float(info.lower[name]), float(info.upper[name])] for name in named}

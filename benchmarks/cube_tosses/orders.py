@@ -164,8 +164,7 @@ def _fit(
         bounds={name: bounds[name] for name in start},
         groups=part.cases.toss,
         weights=weights,
-        curvature_step=1e-2,
-        search=jc.optimize.SearchSettings(max_steps=max_steps, tol=1e-3),
+        search=jc.optimize.SearchSettings(max_steps=max_steps, tol=1e-3, curvature_step=1e-2),
     )
     return {name: float(value) for name, value in found.items()}
 

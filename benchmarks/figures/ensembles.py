@@ -45,7 +45,7 @@ AHEAD, ABOVE, DRAWN_UP = 0.15, 1e-3, 0.1  # m
 def _walker_poses(structure, q, params):
     hip, pitch = q[:2], q[2:]
     along = jnp.stack([jnp.sin(pitch), -jnp.cos(pitch)], axis=-1)
-    legs = hip + params.constants["hip_to_mass"] * along
+    legs = hip[None] + params.constants["hip_to_mass"] * along
     return jnp.concatenate([legs, hip[None]]), jnp.append(pitch, 0.0)
 
 

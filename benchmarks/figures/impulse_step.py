@@ -55,8 +55,8 @@ def main():
     left.set(ylim=(0, 100), ylabel="share of the impulse orders (%)")
     left.set_title("Small impulse increments leave\none kind of outcome")
     left.text(0.3, 50, "hind foot lifts,\nfore foot sticks", ha="center", color="white")
-    left.text(4.7, 72, "hind foot slides,\nfore foot sticks", ha="center", fontsize=8)
-    left.text(5.0, 94, "both slide", ha="center", va="center", fontsize=8)
+    left.text(4.4, 72, "hind foot slides,\nfore foot sticks", ha="center", fontsize=8)
+    left.text(2.6, 98.2, "both slide", ha="center", va="center", fontsize=7)
     right.fill_between(FACTORS, result.low[:, PITCH], result.high[:, PITCH], alpha=0.5)
     right.text(1.0, 0.38, "all sampled orders", ha="center", color="tab:blue")
     for end, foot in zip(ends, ("hind", "fore"), strict=True):
@@ -64,7 +64,7 @@ def main():
         right.text(0.07, float(end) + 0.01, f"the {foot} foot first, then the other", fontsize=8)
     right.axhline(float(limit), color="tab:red", linewidth=1)
     right.text(1.0, float(limit) - 0.035, "both feet at equal rates", color="tab:red", ha="center")
-    dotted = "dotted: the increment\nthat stops one foot"
+    dotted = "dotted: the default,\nwith which a foot stops"
     left.text(0.93, 8.0, dotted, ha="right", va="center", fontsize=8, color="white")
     right.text(1.08, 0.06, dotted, va="center", fontsize=8)
     right.set(ylabel="pitch rate after the landing (rad/s)", ylim=(-0.1, 0.6))
@@ -72,7 +72,7 @@ def main():
     for axes in (left, right):
         axes.axvline(1.0, color="black", linewidth=0.8, linestyle=":")
         axes.set(xlim=(FACTORS[-1], FACTORS[0]), xscale="log")
-        axes.set_xlabel("largest impulse increment, over what stops one foot")
+        axes.set_xlabel("largest impulse increment, over the default")
         axes.set_xticks([0.1, 1.0, 8.0], ["0.1", "1", "8"])
         axes.minorticks_off()
     figure.savefig(TARGET, dpi=110)

@@ -43,7 +43,7 @@ def _find(options: argparse.Namespace) -> int:
         problem, params, free0, speed=options.speed, num_steps=options.steps,
         run=Run(
             checkpoint=folder / f"{stem}_{options.speed:g}_{options.steps}.checkpoint.npz",
-            progress=progress.bar(_costs),
+            progress=progress.bar(progress.describe_search),
         ),
     )  # fmt: skip
     before, after = (run_strides(problem, params, z, STRIDES) for z in (free0, free))
@@ -89,10 +89,6 @@ def run_strides(problem: GaitProblem, params: PyTree, free: PyTree, strides: int
         settings=settings, control=launch.control, crossed0=problem.starts_crossed(),
     )  # fmt: skip
     return jax.block_until_ready(trajectory)
-
-
-def _costs(cost: float, residual: float) -> str:
-    return f"cost {cost:.5f}  error {residual:.0e}"
 
 
 def _text(summary: Summary) -> str:

@@ -19,7 +19,9 @@ from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.cli.impact_files import (
     MANY_MODES,
+    SIDES,
     bodies_that_touch,
+    is_listed,
     is_robot,
     law_of,
     touching,
@@ -27,6 +29,7 @@ from jaxcontact.cli.impact_files import (
 )
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
 from jaxcontact.impact.analysis.order_search import highest_energy
+from jaxcontact.impact.laws.routh_law import stopping_impulse
 from jaxcontact.impact.sampling import lemke_on_host
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
@@ -39,7 +42,6 @@ from jaxcontact.terms.near_pairs import only_near
 
 NEAR = 1e-3  # m, distance of two shapes from which on they take no part; contacts touch within 1e-6 m
 SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
-SIDES = 4  # of the friction cone of spatial contacts; modes of all sides are enumerated
 STEPS_PER_CONTACT = 16  # largest number of steps per touching contact, for models without their own
 FEW_SAMPLES = 2**14  # of a run by default; the largest number that also keeps velocities through the impact
 NUM_BY_LEMKE = 2**11  # of a run by default
@@ -112,13 +114,13 @@ def command(options: argparse.Namespace) -> int:
     settings = {
         "impulse_step": _impulse_step(options, model, terms),
         "max_steps": _max_steps(options, model, terms),
-        "selection": options.selection or _default_selection(terms),
+        "selection": options.selection or _default_selection(options, terms, model.initial_state().v),
         "seed": options.seed,
     }
     if options.samples is None:
         has_many = int(np.sum(terms.active)) > MANY_CONTACTS
         by_lemke = NUM_OF_MANY if has_many else NUM_BY_LEMKE
-        options.samples = by_lemke if settings["selection"] == "lemke" else FEW_SAMPLES
+        options.samples = by_lemke if _is_by_steps(settings, terms) else FEW_SAMPLES
     _tell_of_machine_code(settings["selection"], model.initial_state().v)
     if model.structure.dim == 3 and settings["selection"] != "lemke":
         settings["num_directions"] = SIDES
@@ -216,9 +218,10 @@ def _decisions(
     found: dict[str, Any] = {
         "sensitivity": sensitivity.measure(model, terms, options.drawn, bodies, law, options.seed, num_orders)
     }
-    if settings["selection"] == "lemke":
+    if _is_by_steps(settings, terms):
         num_starts = NUM_TRIED_OF_MANY if has_many else NUM_TRIED
-        highest = highest_energy(terms, model.initial_state().v, law, num_starts, options.seed)
+        pivoting = law.replace(selection="lemke")
+        highest = highest_energy(terms, model.initial_state().v, pivoting, num_starts, options.seed)
         found["highest_energy_ratio"] = highest if math.isfinite(highest) else None
     elif model.structure.dim == 2:  # in space all modes make a large program
         every = law.replace(selection="all")
@@ -229,13 +232,9 @@ def _decisions(
 
 
 def _impulse_step(options: argparse.Namespace, model: Model, terms: ContactTerms) -> float:
-    """Choose the option's step, the model's, or the largest impulse that stops one contact alone, N s."""
+    """Choose the option's step, the model's, or that of `Routh`, N s."""
     impulse_step = model.impulse_step if options.impulse_step is None else options.impulse_step
-    if impulse_step is not None:
-        return float(impulse_step)
-    inverse_mass = np.einsum("cv,vc->c", terms.J_n, np.linalg.solve(terms.M, np.asarray(terms.J_n).T))
-    stopping = np.where(terms.active, _approach(terms, model), 0.0) / inverse_mass
-    return float(np.max(stopping))
+    return float(stopping_impulse(terms, model.initial_state().v) if impulse_step is None else impulse_step)
 
 
 def _max_steps(options: argparse.Namespace, model: Model, terms: ContactTerms) -> int:
@@ -245,18 +244,28 @@ def _max_steps(options: argparse.Namespace, model: Model, terms: ContactTerms) -
     return 4 * steps if options.restitution and any(options.restitution) else steps
 
 
-def _default_selection(terms: ContactTerms) -> str:
-    contacts = touching(terms)
-    if contacts > MAX_ENUMERATED or terms.J_t.shape[1] == 2:
+def _default_selection(options: argparse.Namespace, terms: ContactTerms, v: jax.Array) -> str:
+    contacts, nt = touching(terms), terms.J_t.shape[1]
+    if nt == 2 and not is_listed(terms):
+        is_inelastic = not (options.restitution and any(options.restitution))
+        has_code = lemke_on_host.is_offered(v) and jax.default_backend() == "cpu"
+        return "visited" if contacts <= MANY_CONTACTS and is_inelastic and has_code else "lemke"
+    if contacts > MAX_ENUMERATED or nt == 2:
         return "lemke"
     return "all" if contacts < MANY_MODES else "visited"
+
+
+def _is_by_steps(settings: dict[str, Any], terms: ContactTerms) -> bool:
+    """Tell whether each step is solved by pivoting, once or several times, and not by listed modes."""
+    return settings["selection"] == "lemke" or not is_listed(terms)
 
 
 def _coverage(
     options: argparse.Namespace, model: Model, terms: ContactTerms, settings: dict[str, object]
 ) -> impact.Coverage:
     # With "visited" a sample depends on earlier samples, and coverage needs independent samples.
-    selection = "all" if settings["selection"] == "visited" else settings["selection"]
+    is_visited = settings["selection"] == "visited" and is_listed(terms)
+    selection = "all" if is_visited else settings["selection"]
     key = jax.random.key(options.seed)
     law = law_of(settings | {"selection": selection})
     try:

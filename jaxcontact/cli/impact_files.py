@@ -17,6 +17,7 @@ from jaxcontact import impact, viz
 from jaxcontact._pytree import PyTree
 from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.file_options import is_file
+from jaxcontact.impact.laws.contact_enumeration import enumerable
 from jaxcontact.impact.sampling.outcomes import contact_names, outcome_counts
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.system import Model
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 MOST_IN_SET = 2  # contacts whose velocities fit in one picture; of more the kinds of outcomes are drawn
 MOST_PANELS = 8  # contacts; above, a panel for each would hide what happens
+SIDES = 4  # of the friction cone of spatial contacts; modes of all sides are enumerated
 MANY_MODES = 4  # smallest number of contacts for which samples over all modes (7^4) are expensive
 
 
@@ -186,7 +188,8 @@ def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.
 def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> PyTree:
     """Sample the velocities through the impact, for a few samples."""
     num_paths = 256 if touching(terms) < MANY_MODES else 64
-    selection = "all" if settings["selection"] == "visited" else settings["selection"]
+    is_visited = settings["selection"] == "visited" and is_listed(terms)
+    selection = "all" if is_visited else settings["selection"]
     law = law_of(settings | {"selection": selection})
     v = model.initial_state().v
     return impact.sample(terms, v, law, num_samples=num_paths, seed=settings["seed"], keep_path=True).path
@@ -203,6 +206,11 @@ def law_of(settings: dict[str, Any]) -> impact.Routh:
 def touching(terms: ContactTerms) -> int:
     """Count the contacts that touch, of all candidates."""
     return int(np.count_nonzero(terms.active))
+
+
+def is_listed(terms: ContactTerms) -> bool:
+    """Tell whether the modes of the contacts that touch can be listed, in space with `SIDES`."""
+    return enumerable(touching(terms), terms.J_t.shape[1], SIDES)
 
 
 def _ends(simultaneous: np.ndarray, sequences: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -38,7 +38,7 @@ def add_impact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--samples",
         type=parse_count,
         metavar="N",
-        help="how many, e.g. 2^20 [2^14; with selection lemke 2^11, or 2^9 above 12 contacts]",
+        help="how many, e.g. 2^20 [2^14; by Lemke's method or searches 2^11, 2^8 above 12 contacts]",
     )
     run.add_argument("--seed", type=parse_seed, default=0, metavar="S", help="seed of the draws [0]")
     run.add_argument(
@@ -46,7 +46,7 @@ def add_impact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=float,
         metavar="H",
         help="largest normal impulse of a step, N s [the model's; of a file "
-        "what would stop its fastest contact alone]",
+        "the largest with which a contact stops, alone or with the others]",
     )
     run.add_argument(
         "--max-steps", type=parse_count, metavar="N", help="largest number of steps [the model's]"
@@ -55,8 +55,8 @@ def add_impact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--selection",
         choices=SELECTIONS,
         help="solutions of a step: all of them, those among the contact modes met so far, or the one that "
-        "Lemke's method finds [all; visited from four contacts on; lemke in space, for four contacts there "
-        "take minutes]",
+        "Lemke's method finds [all; visited from four contacts on; lemke in space for up to four contacts, "
+        "where others take minutes, and for more than 12; visited between, which searches each step]",
     )
     run.add_argument(
         "--restitution",

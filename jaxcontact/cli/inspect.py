@@ -68,7 +68,7 @@ def describe(model: Model) -> Iterator[str]:
         yield f"dry friction: of {len(tree.dry)} velocities"
     if model.notes:
         yield "notes:"
-    yield from (f"  {note}" for note in model.notes)
+    yield from (f"  {robot_file.as_flags(note)}" for note in model.notes)
 
 
 def describe_controls(model: Model) -> Iterator[str]:

@@ -164,7 +164,7 @@ def add_gait(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> a
         description="Find a periodic gait of least cost of transport at a fixed speed, from a stride that is "
         "not periodic; writes a picture before and after, an animation, and the numbers. A run that was "
         "stopped continues from its checkpoint when the same command is given again. A planar robot of "
-        "a file walks on two equal legs, or hops on others; without pictures of its start and checkpoint.",
+        "a file walks on two equal legs, or hops on others; without pictures of its start.",
         epilog="example: jaxcontact gait hexapod --speed 1.1 --out results",
     )
     run.add_argument(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 WIDTH = 24  # characters of a bar
+LINE = 100  # characters of a line, which covers the one before
 
 
 def _show(text: str, last: bool) -> None:
@@ -16,17 +18,33 @@ def _show(text: str, last: bool) -> None:
 def bar(describe: Callable[..., str] | None = None, also: Callable[[], str] = str) -> Callable[..., None]:
     """Make a function (num_done, total, *values) that prints a bar; `describe` turns values into text.
 
-    `also` returns what is printed at the end.
+    The time left is that of all steps up to the total, at the rate since the first one, which compiles; a
+    search may end before. `also` returns what is printed at the end.
     """
     start = time.perf_counter()
+    first: tuple[float, int] | None = None
+    last = 0
 
-    def report(num_done: int, total: int, *values: float) -> None:
+    def report(num_done: int, total: int, *values: Any) -> None:
+        nonlocal first, last
+        now = time.perf_counter()
+        if first is None or num_done <= last:  # the first report, or that of a new phase
+            first = now, num_done
+        last = num_done
         filled = "#" * (WIDTH * num_done // total)
         words = "" if describe is None else f"{describe(*values)}  "
-        spent = time.perf_counter() - start
-        _show(f"[{filled:<{WIDTH}}] {num_done}/{total}  {words}{spent:.0f} s{also()} ", num_done == total)
+        left = ""
+        if first[1] < num_done < total:
+            left = f", {(now - first[0]) / (num_done - first[1]) * (total - num_done):.0f} s left"
+        text = f"[{filled:<{WIDTH}}] {num_done}/{total}  {words}{now - start:.0f} s{left}{also()} "
+        _show(f"{text:<{LINE}}", num_done == total)
 
     return report
+
+
+def describe_search(cost: float, residual: float, slope: float) -> str:
+    """Describe a point of an optimisation: its cost, largest error and length of the gradient."""
+    return f"cost {cost:.5f}  error {residual:.0e}  slope {slope:.0e}"
 
 
 def rate_of_samples(

@@ -141,13 +141,23 @@ def _velocity_lines(velocities: dict[str, dict[str, list[float]]]) -> list[str]:
 
 
 def _short(label: str) -> str:
-    """Shorten an outcome that many contacts share: "all 28 stick"."""
-    ends = {part.rpartition(" ")[2] for part in label.split(", ")}
+    """Shorten an outcome of many contacts: "all 28 stick", "A B lift, C D E F stick"."""
+    by_end: dict[str, list[str]] = {}
+    for part in label.split(", "):
+        name, _, end = part.rpartition(" ")
+        by_end.setdefault(end, []).append(name)
     number = label.count(",") + 1
-    if number <= FEW_CONTACTS or len(ends) > 1:
+    if number <= FEW_CONTACTS:
         return label
-    (end,) = ends
-    return f"all {number} {end.removesuffix('es') if end.endswith('ches') else end.removesuffix('s')}"
+    if len(by_end) == 1:
+        return f"all {number} {_plural(*by_end)}"
+    return ", ".join(
+        f"{' '.join(names)} {end if len(names) == 1 else _plural(end)}" for end, names in by_end.items()
+    )
+
+
+def _plural(end: str) -> str:
+    return end.removesuffix("es") if end.endswith("ches") else end.removesuffix("s")
 
 
 def _contact_lines(summary: Summary) -> list[str]:

@@ -27,6 +27,7 @@ FLAGS = {
     "contacts='world'": "--contacts world",
     "contacts=[pairs]": "--contacts A:B",
     "floating=True": "--floating",
+    "(keyframe=)": "(--keyframe)",
 }
 
 
@@ -44,7 +45,7 @@ def ready(source: str, options: argparse.Namespace) -> Model:
         raise UsageError(as_flags(str(error))) from None
     for note in model.notes:
         if not note.startswith("ignored: "):  # `jaxcontact inspect` lists those
-            print(f"jaxcontact: {source}: {note}", file=sys.stderr)
+            print(f"jaxcontact: {source}: {as_flags(note)}", file=sys.stderr)
     if options.mu is not None:
         model = with_friction(model, options.mu)
     return model if options.fall is None else fallen(model, options.fall)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import optimize, viz
-from jaxcontact.cli import robot_file
+from jaxcontact.batching.run_settings import Run
+from jaxcontact.cli import progress, robot_file
 from jaxcontact.cli.catalogue import Summary
 from jaxcontact.optimize import stride_guess
 from jaxcontact.optimize.robot_gait import simulate_stride
@@ -29,11 +29,15 @@ def find(options: argparse.Namespace) -> int:
     if options.contacts == "all":
         options.contacts = "world"  # legs that pass each other do not touch
     model = robot_file.ready(options.model, options)
-    stride, info = optimize.robot_gait(
-        model, speed=options.speed, duration=options.duration, num_steps=options.steps, progress=_report
-    )
-    motion = repeat_stride(simulate_stride(model, stride), stride_guess.legs_of(model), STRIDES)
     stem = folder / f"{Path(options.model).stem}_gait"
+    checkpoint = stem.with_name(
+        f"{stem.name}_{options.speed:g}_{options.duration:g}_{options.steps}.checkpoint.npz"
+    )
+    stride, info = optimize.robot_gait(
+        model, speed=options.speed, duration=options.duration, num_steps=options.steps,
+        run=Run(checkpoint=checkpoint, progress=progress.bar(_describe)),
+    )  # fmt: skip
+    motion = repeat_stride(simulate_stride(model, stride), stride_guess.legs_of(model), STRIDES)
     summary = {
         "file": options.model,
         "status": Status.describe(info.status),
@@ -84,9 +88,8 @@ def repeat_stride(stride: Trajectory, legs: stride_guess.Legs, count: int) -> Tr
     )
 
 
-def _report(phase: str, step: int, cost: float, residual: float) -> None:
-    if step % 10 == 1:
-        print(f"{phase}, step {step}: cost {cost:.4f}, error {residual:.0e}", file=sys.stderr)
+def _describe(cost: float, residual: float, slope: float, phase: str) -> str:
+    return f"{phase}: {progress.describe_search(cost, residual, slope)}"
 
 
 def _text(summary: Summary) -> str:

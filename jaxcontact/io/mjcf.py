@@ -104,7 +104,7 @@ def load_mjcf(
     notes = _Notes(
         ignored=ignored(mj, planar),
         left_out=[*changes, *left_out],
-        unusual=[*geometry.notes, *out_of_range(mj, np.asarray(state.q))],
+        unusual=[*geometry.notes, *out_of_range(mj, np.asarray(state.q), has_keyframe=keyframe is not None)],
     )
     if notes.lines:
         warnings.warn(f"load_mjcf {notes.sentence}", IgnoredOptionWarning, stacklevel=2)

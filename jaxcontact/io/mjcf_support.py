@@ -189,8 +189,8 @@ def ignored(mj: mujoco.MjModel, planar: bool = False) -> list[str]:
     return left_out
 
 
-def out_of_range(mj: mujoco.MjModel, q: np.ndarray) -> list[str]:
-    """List the joints whose position at q is out of their range, with position and range."""
+def out_of_range(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list[str]:
+    """List the joints whose position at q is out of their range, and keyframes to start from, if none is."""
     lines = []
     for j in np.flatnonzero(np.asarray(mj.jnt_limited, bool)):
         if is_disabled(mj, "limit", "constraint") or KINDS[int(mj.jnt_type[j])] not in ("hinge", "slide"):
@@ -199,6 +199,9 @@ def out_of_range(mj: mujoco.MjModel, q: np.ndarray) -> list[str]:
         if not low <= position <= high:
             name = f"joint {_name(mj, 'joint', int(j))!r}"
             lines.append(f"{name} starts at {position:.4g}, out of its range {low:.4g} .. {high:.4g}")
+    names = [repr(mj.key(k).name) for k in range(mj.nkey) if mj.key(k).name]
+    if lines and names and not has_keyframe:
+        lines.append(f"keyframes to start from: {', '.join(names)} (keyframe=)")
     return lines
 
 

@@ -306,6 +306,22 @@ def load_state(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray] | 
     return arrays
 
 
+class StateFile(NamedTuple):
+    """A file of arrays that is replaced again and again, and the items that determine its run; or no file."""
+
+    path: Path | None
+    about: Mapping[str, Any]
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        """Read the arrays as `load_state`; return None without a file."""
+        return None if self.path is None else load_state(self.path, self.about)
+
+    def save(self, arrays: Rows) -> None:
+        """Write the arrays as `save_state`, if there is to be a file."""
+        if self.path is not None:
+            save_state(self.path, self.about, arrays)
+
+
 def damage(folder: Path, what: str) -> ValueError:
     """Make the error of a checkpoint that no run can resume from."""
     return ValueError(f"checkpoint: {folder} is damaged and was left as it is: {what}")

@@ -20,6 +20,7 @@ from jaxcontact.optimize.over_outcomes import over_outcomes as over_outcomes
 from jaxcontact.optimize.over_outcomes import risk_of as risk_of
 from jaxcontact.optimize.periodic_gait import GaitProblem as GaitProblem
 from jaxcontact.optimize.periodic_gait import Launch as Launch
+from jaxcontact.optimize.periodic_gait import RandomStride as RandomStride
 from jaxcontact.optimize.periodic_gait import gait as gait
 from jaxcontact.optimize.periodic_gait import gait_outcome as gait_outcome
 from jaxcontact.optimize.periodic_gait import gait_outcome_rate as gait_outcome_rate

@@ -181,9 +181,13 @@ class AugmentedSearch:
         size = max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
         return quasi_newton.SearchPoint(s, value, gradient, np.eye(s.size) * size)
 
+    def slope_of(self, s: np.ndarray, gradient: np.ndarray) -> float:
+        """Compute the length of a gradient at s, of controls that no bound stops."""
+        free = quasi_newton.free_components(s, gradient, *self._bounds)
+        return float(np.linalg.norm(np.where(free, gradient, 0.0)))
+
     def _slope(self, point: quasi_newton.SearchPoint) -> float:
-        free = quasi_newton.free_components(point.x, point.gradient, *self._bounds)
-        return float(np.linalg.norm(np.where(free, point.gradient, 0.0)))
+        return self.slope_of(point.x, point.gradient)
 
     def advance(self, s: np.ndarray, state: SearchState) -> tuple[np.ndarray, SearchState]:
         """Make one step of the approach or of a round; update multipliers and penalty if it ended a round."""

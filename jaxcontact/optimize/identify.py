@@ -7,8 +7,8 @@ measurement, the prediction and their comparison. Page: docs/start/which-call.md
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,22 +17,30 @@ from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_number, check_number_leaves, check_rows
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.io import fingerprint
+from jaxcontact.io.run_store import StateFile, open_state
 from jaxcontact.optimize import quasi_newton
 from jaxcontact.optimize.bounds import flat_bounds
 from jaxcontact.optimize.many_starts import list_starts
-from jaxcontact.precision import jit
+from jaxcontact.optimize.mean_score import MeanScore, Score, SearchRound, is_definite, scores_of
 from jaxcontact.status import Status
 
+FORMAT = "jaxcontact identification, 1"
 NORMAL_95 = 1.959964  # standard deviations on either side of the mean that hold 95 % of a normal distribution
-MAX_ROUNDS = 4  # of the search; a later round starts with the curvature at the end of the round before
-SHRUNK = 1e-9  # of the start; for a smaller result, steps of differences scale with the start
-ROUGHNESS = 0.5  # relative change of a curvature with the step of differences; a smooth score has < 0.1
-MIN_EIGENVALUE = 1e-10  # of the second derivative with unit diagonal; smaller ones are noise
-Score = Callable[[PyTree, PyTree], jax.Array]  # (params, data) -> (m,), of each measured motion
+
+# progress(step, max_steps, score, slope)
+Progress = Callable[[int, int, float, float], None]
 
 
-@checked(max_steps=check_rows, tol=POSITIVE, largest=check_number)
+@checked(
+    starts=check_number_leaves,
+    max_steps=check_rows,
+    tol=POSITIVE,
+    largest=check_number,
+    curvature_step=POSITIVE,
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchSettings:
     """Settings of a search for parameters; None is the default of `identify`, or of `identify_motions`.
@@ -45,12 +53,16 @@ class SearchSettings:
             the sum of squares that a further step predicts, in units of the misfit.
         largest: score or misfit beyond which the status of an end is INACCURATE, as at a wrong minimum or
             with a wrong model; no limit, or 2. Of `pose_score` take a few times 3.
+        curvature_step: of `identify`, of the central differences of gradients that give H, in sizes of the
+            parameters. If contacts change, a score has kinks, which contribute to H only across many of
+            them: use 1e-2.
     """
 
     starts: PyTree = None
     max_steps: int | None = None
     tol: float | None = None
     largest: float | None = None
+    curvature_step: float = 1e-4
 
 
 SEARCH = SearchSettings()
@@ -72,7 +84,7 @@ class IdentifyInfo(Record):
             the others hold with this parameter fixed.
         status: 0 if `slope` and the gain predicted for Newton's next step are at most tol |score|; KINK, a
             note, if the result is a minimum at which the derivative jumps, or if a third or three times
-            `curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if the search
+            `search.curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if it
             ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN; INACCURATE
             if the score is above `search.largest`.
         ends: (n, p) results from each start, params0 first, with their `scores` and `statuses` (n,).
@@ -93,11 +105,7 @@ class IdentifyInfo(Record):
     statuses: np.ndarray
 
 
-@checked(
-    curvature_step=POSITIVE,
-    params0=check_number_leaves,
-    data=check_number_leaves,
-)
+@checked(params0=check_number_leaves, data=check_number_leaves)
 def identify(
     score: Callable[[PyTree, PyTree], jax.Array],
     params0: PyTree,
@@ -106,8 +114,8 @@ def identify(
     bounds: PyTree = None,
     groups: np.ndarray | None = None,
     weights: np.ndarray | None = None,
-    curvature_step: float = 1e-4,
     search: SearchSettings = SEARCH,
+    run: Run = DEFAULT_RUN,
 ) -> tuple[PyTree, IdentifyInfo]:
     """Find the parameters of minimum mean score, and their covariance, from measured motions.
 
@@ -125,10 +133,11 @@ def identify(
         bounds: pytree as params0 with pairs (minimum, maximum) for leaves, or None.
         groups: (m,) integers; scores of one group depend on one another. None: every score is a group.
         weights: (m,) >= 0, of the scores; 0 leaves a score out without compiling again. None: ones.
-        curvature_step: of the central differences of gradients that give H, in sizes of the parameters. If
-            contacts change, a score has kinks, which contribute to H only across many of them: use 1e-2.
         search: more starts, of whose ends without a failure, or of all, the one of least score is the result;
             limits of the search (BFGS within bounds; a step to a score that is not finite is shortened).
+        run: checkpoint, progress, about. The checkpoint is a file, written after every step: an interrupted
+            run, called again alike, resumes and finds the same bits. `progress(step, max_steps, score,
+            slope)` is called after every step, with the length of the gradient per size of a parameter.
 
     Returns:
         Parameters and `IdentifyInfo`.
@@ -137,69 +146,143 @@ def identify(
         TypeError: a score that is not a function.
         ValueError: scores of another shape than (m,); they or their derivative not finite at the start;
             bounds of another shape, in the wrong order or without a start; starts of another shape; groups or
-            weights of the wrong shape, weights below 0 or all 0; no parameters.
+            weights of the wrong shape, weights below 0 or all 0; no parameters; a checkpoint of another run,
+            with the names of what differs, or a damaged one.
 
     Status: see `IdentifyInfo`.
 
     Derivative: none; a host-level driver.
     """
     _check_search(score, params0)
-    limits = search.max_steps or 200, search.tol or 1e-6, curvature_step
-    ends = []
-    for begin in list_starts(params0, search.starts):
-        found, info = _identify_from(score, begin, data, bounds, groups, weights, limits)
-        if search.largest is not None and not info.score <= search.largest:
-            info = info.replace(status=np.uint32(info.status | int(Status.INACCURATE)))
-        ends.append((found, info))
-    scores = np.array([info.score for _, info in ends])
-    statuses = np.array([info.status for _, info in ends], np.uint32)
+    check_run(run, unused=("chunk", "devices", "executor"))
+    starts = list_starts(params0, search.starts)
+    means = [_mean_score(score, start, data, bounds, weights) for start in starts]
+    members = _members(groups, means[0].share.size)
+    settings = search.max_steps or 200, search.tol or 1e-6, search.curvature_step
+    path = None if run.checkpoint is None else Path(run.checkpoint)
+    about: dict[str, object] = {}
+    if path is not None:
+        program = scores_of.trace(score, params0, data)
+        numbers = {"starts": starts, "data": data, "bounds": bounds, "weights": weights}
+        about = describe_search(program, run, settings, numbers)
+    with open_state(path):
+        ends = _search_all(means, settings, StateFile(path, about), run.progress)
+    results = [_account(mean, *end, members, search) for mean, end in zip(means, ends, strict=True)]
+    scores = np.array([info.score for _, info in results])
+    statuses = np.array([info.status for _, info in results], np.uint32)
     good = ~np.asarray(Status.failed(statuses))
     best = int(np.argmin(np.where(good | ~good.any(), scores, np.inf)))
-    flat = np.stack([np.asarray(ravel_pytree(found)[0]) for found, _ in ends])
-    return ends[best][0], ends[best][1].replace(ends=flat, scores=scores, statuses=statuses)
+    flat = np.stack([np.asarray(ravel_pytree(found)[0]) for found, _ in results])
+    return results[best][0], results[best][1].replace(ends=flat, scores=scores, statuses=statuses)
 
 
-def _identify_from(
-    score: Score, params0: PyTree, data: PyTree, bounds: PyTree,
-    groups: np.ndarray | None, weights: np.ndarray | None, limits: tuple[int, float, float],
-) -> tuple[PyTree, IdentifyInfo]:  # fmt: skip
-    """Search from one start."""
-    max_steps, tol, curvature_step = limits
+def _mean_score(score: Score, params0: PyTree, data: PyTree, bounds: PyTree, weights: PyTree) -> MeanScore:
+    """Make the function to be minimised, with a start at which its derivative is finite."""
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
     start = np.asarray(flat, float)
-    lower, upper = flat_bounds(bounds, params0, start)
+    limits = flat_bounds(bounds, params0, start)
     scores = _scores_at_start(score, unravel(flat), data)
-    share = _shares(weights, scores.size)
-    members = _members(groups, scores.size)
-    run = _Run(score, unravel, data, share, start, (lower, upper))
-    if not np.all(np.isfinite(run.evaluate(start)[1])):
-        raise ValueError(f"score: expected a finite derivative at params0, got {run.evaluate(start)[1]}")
-    x, status = run.search(max_steps, tol, curvature_step)
-    mean, _, rates = run.evaluate(x)
-    hessian, slope, _ = run.local_account(x, curvature_step)
+    mean = MeanScore(score, unravel, data, _shares(weights, scores.size), start, limits)
+    mean.start_score = float(mean.share @ scores)
+    if not np.all(np.isfinite(mean.evaluate(start)[1])):
+        raise ValueError(f"score: expected a finite derivative at params0, got {mean.evaluate(start)[1]}")
+    return mean
+
+
+def describe_search(
+    program: jax.stages.Traced, run: Run, settings: tuple[float, ...], numbers: dict[str, PyTree]
+) -> dict[str, object]:
+    """Collect by name what determines a search for parameters."""
+    return {
+        "format": FORMAT,
+        "about": run.about,
+        **fingerprint.versions(),
+        "platform": jax.default_backend(),
+        "score": fingerprint.of_program(program),
+        "search": list(settings),
+        **{name: fingerprint.of_numbers(value) for name, value in numbers.items()},
+    }
+
+
+def _search_all(
+    means: list[MeanScore], settings: tuple[int, float, float], file: StateFile, progress: Progress | None
+) -> list[tuple[np.ndarray, int]]:
+    """Search from every start in turn; return parameters (p,) and status bits at the ends."""
+    stored = file.load() or {}
+    ends = list(zip(stored.get("ends", ()), map(int, stored.get("statuses", ())), strict=True))
+    for mean, counts in zip(means, stored.get("counts", np.zeros((0, 2), int)).tolist(), strict=False):
+        mean.num_iters, mean.evaluations = counts
+
+    def save(number: int, at: SearchRound | None) -> None:
+        arrays = {
+            "ends": np.array([x for x, _ in ends]), "statuses": np.array([status for _, status in ends]),
+            "counts": np.array([(score.num_iters, score.evaluations) for score in means[: number + 1]]),
+        }  # fmt: skip
+        file.save(arrays | ({} if at is None else _stored_round(at)))
+
+    for number in range(len(ends), len(means)):
+        mean = means[number]
+        at, stored = _round_of(stored) if "x" in stored else mean.begin(), {}
+
+        def report(at: SearchRound, number: int = number, mean: MeanScore = mean) -> None:
+            save(number, at)
+            if progress is not None:
+                progress(at.point.num_iters, settings[0], at.point.value, mean.slope_at(at.point))
+
+        ends.append(mean.search(settings, at, report))
+        save(number, None)
+    return ends
+
+
+def _stored_round(at: SearchRound) -> dict[str, np.ndarray]:
+    point = at.point
+    numbers = {name: np.asarray(getattr(point, name)) for name in ("x", "value", "gradient", "curvature")}
+    return numbers | {"round": np.array([at.number, point.num_iters, point.num_restarts])}
+
+
+def _round_of(stored: dict[str, np.ndarray]) -> SearchRound:
+    number, num_iters, num_restarts = stored["round"].tolist()
+    x, gradient, curvature = (stored[name] for name in ("x", "gradient", "curvature"))
+    point = quasi_newton.SearchPoint(x, float(stored["value"]), gradient, curvature, num_iters, num_restarts)
+    return SearchRound(number, point)
+
+
+def _account(
+    mean_score: MeanScore, x: np.ndarray, status: int, members: np.ndarray, search: SearchSettings
+) -> tuple[PyTree, IdentifyInfo]:
+    """Compute the covariance and the account of one end."""
+    (lower, upper), curvature_step = mean_score.bounds, search.curvature_step
+    mean, _, rates = mean_score.evaluate(x)
+    hessian, slope, _ = mean_score.local_account(x, curvature_step)
     at_bound = (x <= lower) | (x >= upper)
     covariance = _sandwich(hessian, rates, members, ~at_bound)
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))
     if not np.all(np.isfinite(covariance)):
         status |= int(Status.SINGULAR)
-    elif run.is_rough(x, hessian, curvature_step):
+    elif mean_score.is_rough(x, hessian, curvature_step):
         status |= int(Status.KINK)
+    if search.largest is not None and not mean <= search.largest:
+        status |= int(Status.INACCURATE)
+    lowest, highest, found = (
+        mean_score.unravel(jnp.asarray(z, float))
+        for z in (np.maximum(x - spread, lower), np.minimum(x + spread, upper), x)
+    )
     info = IdentifyInfo(
         score=mean,
-        start=float(share @ scores),
-        lower=unravel(jnp.asarray(np.maximum(x - spread, lower), flat.dtype)),
-        upper=unravel(jnp.asarray(np.minimum(x + spread, upper), flat.dtype)),
+        start=mean_score.start_score,
+        lower=lowest,
+        upper=highest,
         covariance=covariance,
         slope=slope,
-        num_iters=run.num_iters,
-        evaluations=run.evaluations,
+        num_iters=mean_score.num_iters,
+        evaluations=mean_score.evaluations,
         at_bound=at_bound,
         status=np.uint32(status),
         ends=x[None],
         scores=np.array([mean]),
         statuses=np.array([status], np.uint32),
     )
-    return unravel(jnp.asarray(x, flat.dtype)), info
+    return found, info
 
 
 def _check_search(score: object, params0: PyTree) -> None:
@@ -214,133 +297,10 @@ def _check_search(score: object, params0: PyTree) -> None:
 
 def _scores_at_start(score: Score, params: PyTree, data: PyTree) -> np.ndarray:
     """Compute scores (m,); raise ValueError if they have another shape or are not finite."""
-    scores = np.asarray(_scores(score, params, data)[0])
+    scores = np.asarray(scores_of(score, params, data)[0])
     if scores.ndim != 1 or not np.all(np.isfinite(scores)):
         raise ValueError(f"score: expected finite numbers (m,) at params0, got {scores.shape}: {scores}")
     return scores
-
-
-@functools.partial(jit, static_argnums=0)
-def _scores(score: Score, params: PyTree, data: PyTree) -> tuple[jax.Array, PyTree]:
-    """Compute scores (m,) and their derivatives by each leaf of the parameters, forward."""
-
-    def twice(params: PyTree) -> tuple[jax.Array, jax.Array]:
-        found = score(params, data)
-        return found, found
-
-    rates, found = jax.jacfwd(twice, has_aux=True)(params)
-    return found, rates
-
-
-class _Run:
-    """Mean score and its gradient as functions of flat parameters, on the host, and the search."""
-
-    def __init__(
-        self, score: Score, unravel: Callable[[jax.Array], PyTree], data: PyTree, share: np.ndarray,
-        start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray],
-    ) -> None:  # fmt: skip
-        self._score, self._unravel, self._data, self._share = score, unravel, data, share
-        self._start, self._bounds = start, bounds
-        width = bounds[1] - bounds[0]
-        self._size = np.where(start != 0.0, np.abs(start), np.where(np.isfinite(width), width, 1.0))
-        self._rounding = float(jnp.finfo(jnp.result_type(float)).eps)
-        self.evaluations = self.num_iters = 0
-
-    def evaluate(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return mean, gradient (p,) and the weighted derivatives (m, p) of the scores."""
-        self.evaluations += 1
-        scores, rates = _scores(
-            self._score, self._unravel(jnp.asarray(x, jnp.result_type(float))), self._data
-        )
-        leaves = [np.asarray(leaf, float).reshape(len(self._share), -1) for leaf in jax.tree.leaves(rates)]
-        counted = self._share > 0
-        mean = self._share[counted] @ np.asarray(scores, float)[counted]
-        rates = np.where(counted[:, None], np.concatenate(leaves, axis=1) * self._share[:, None], 0.0)
-        return float(mean), rates.sum(axis=0), rates
-
-    def search(self, max_steps: int, tol: float, curvature_step: float) -> tuple[np.ndarray, int]:
-        """Minimise in rounds, each with the curvature from the end of the last; return x and status bits."""
-        size, bounds = self._size, (self._bounds[0] / self._size, self._bounds[1] / self._size)
-
-        def cost(z: np.ndarray) -> tuple[float, np.ndarray]:
-            mean, gradient, _ = self.evaluate(z * size)
-            return mean, gradient * size
-
-        def is_flat(point: quasi_newton.SearchPoint) -> bool:
-            free = quasi_newton.free_components(point.x, point.gradient, *bounds)
-            slopes = np.maximum(1.0, np.abs(point.x)) * np.where(free, np.abs(point.gradient), 0.0)
-            rounded = 4 * self._rounding * np.abs(point.curvature) @ np.abs(point.x)
-            beyond = np.where(free & (slopes > rounded), point.gradient, 0.0)
-            gain = float(beyond @ np.linalg.solve(point.curvature, beyond))
-            limit = 0.1 * tol * abs(point.value)
-            return bool(np.all(slopes <= np.maximum(limit, rounded))) and gain <= limit
-
-        value, gradient = cost(self._start / size)
-        unit = np.eye(size.size) * max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
-        point = quasi_newton.SearchPoint(self._start / size, value, gradient, unit)
-        for _ in range(MAX_ROUNDS):
-            point = quasi_newton.minimise(
-                cost, point, bounds, is_minimum=is_flat, max_iters=max_steps - point.num_iters,
-                rounding=4 * self._rounding,
-            )  # fmt: skip
-            self.num_iters = point.num_iters
-            x = np.clip(point.x * size, *self._bounds)
-            hessian, slope, gain = self.local_account(x, curvature_step)
-            if slope <= tol * abs(point.value) and gain <= tol * abs(point.value):
-                return x, 0
-            if point.num_iters >= max_steps:
-                break
-            scaled = hessian * size[:, None] * size
-            if _is_definite(scaled):
-                point.curvature = scaled
-        left = quasi_newton.shortest_nearby(cost, point, bounds)
-        if left is not None and left <= tol * abs(point.value):
-            return x, int(Status.KINK)
-        return x, int(Status.MAX_ITERS if point.num_iters >= max_steps else Status.STALLED)
-
-    def local_account(self, x: np.ndarray, curvature_step: float) -> tuple[np.ndarray, float, float]:
-        """Return the second derivative (p, p), the slope, and the gain predicted for a Newton step.
-
-        Rows of parameters that a bound holds are those of the identity.
-        """
-        lower, upper = self._bounds
-        _, gradient, _ = self.evaluate(x)
-        free = quasi_newton.free_components(x, gradient, lower, upper)
-        for shrunk in (SHRUNK, np.inf):
-            near = np.where(np.abs(x) > shrunk * self._size, np.abs(x), self._size)
-            hessian = self._hessian(x, free, curvature_step * near)
-            if _is_definite(hessian):
-                break
-        slopes = np.abs(np.where(free, gradient, 0.0))
-        rounded = 4 * self._rounding * np.nan_to_num(np.abs(hessian), posinf=0.0) @ np.abs(x)
-        slope = float(np.max(np.maximum(slopes - rounded, 0.0) * np.maximum(np.abs(x), self._size)))
-        beyond = np.where(slopes > rounded, slopes, 0.0) * np.sign(gradient)
-        gain = float(beyond @ np.linalg.solve(hessian, beyond)) if _is_definite(hessian) else 0.0
-        return hessian, slope, gain
-
-    def is_rough(self, x: np.ndarray, hessian: np.ndarray, curvature_step: float) -> bool:
-        """Return whether a third or three times the step gives another curvature, as between kinks."""
-        others = [np.diag(self.local_account(x, factor * curvature_step)[0]) for factor in (1 / 3, 3.0)]
-        return not np.allclose(others, np.diag(hessian), rtol=ROUGHNESS, atol=0.0)
-
-    def _hessian(self, x: np.ndarray, free: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Return central differences of gradients, with rows of the identity for parameters not free."""
-        hessian = np.eye(x.size)
-        for i in np.flatnonzero(free):
-            ends = np.tile(x, (2, 1))
-            ends[:, i] = np.clip(x[i] + np.array([-1, 1]) * steps[i], self._bounds[0][i], self._bounds[1][i])
-            low, high = (self.evaluate(end)[1] for end in ends)
-            hessian[i] = (high - low) / (ends[1, i] - ends[0, i])
-        return np.where(np.outer(free, free), 0.5 * (hessian + hessian.T), np.eye(x.size))
-
-
-def _is_definite(matrix: np.ndarray) -> bool:
-    """Return whether a symmetric matrix is finite and positive definite beyond rounding, rows scaled."""
-    diagonal = np.diag(matrix)
-    if not (np.all(np.isfinite(matrix)) and np.all(diagonal > 0)):
-        return False
-    root = np.sqrt(diagonal)
-    return bool(np.linalg.eigvalsh(matrix / root[:, None] / root)[0] > MIN_EIGENVALUE)
 
 
 def _sandwich(hessian: np.ndarray, rates: np.ndarray, members: np.ndarray, free: np.ndarray) -> np.ndarray:
@@ -351,7 +311,7 @@ def _sandwich(hessian: np.ndarray, rates: np.ndarray, members: np.ndarray, free:
     part = hessian[np.ix_(free, free)]
     sums = np.zeros((members.max() + 1, int(free.sum())))
     np.add.at(sums, members, rates[:, free])
-    if _is_definite(part):
+    if is_definite(part):
         root = np.sqrt(np.diag(part))
         pulled = np.linalg.solve(part / root[:, None] / root, (sums / root).T) / root[:, None]
         total[np.ix_(free, free)] = pulled @ pulled.T

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +19,11 @@ from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_float_leaves, check_number_leaves
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import checked
+from jaxcontact.io.run_store import StateFile, open_state
 from jaxcontact.optimize.bounds import flat_bounds
-from jaxcontact.optimize.identify import NORMAL_95, SEARCH, SearchSettings
+from jaxcontact.optimize.identify import NORMAL_95, SEARCH, Progress, SearchSettings, describe_search
 from jaxcontact.optimize.many_starts import count_rows, list_starts
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
@@ -69,11 +72,7 @@ class MotionsInfo(Record):
     status: np.uint32
 
 
-@checked(
-    params0=check_number_leaves,
-    per_motion0=check_number_leaves,
-    data=check_number_leaves,
-)
+@checked(params0=check_number_leaves, per_motion0=check_number_leaves, data=check_number_leaves)
 def identify_motions(
     residuals: Residuals,
     params0: PyTree,
@@ -82,6 +81,7 @@ def identify_motions(
     *,
     bounds: PyTree = None,
     search: SearchSettings = SEARCH,
+    run: Run = DEFAULT_RUN,
 ) -> tuple[PyTree, Any, MotionsInfo]:
     """Find parameters that all motions share and the numbers of each, of least sum of squared residuals.
 
@@ -97,6 +97,7 @@ def identify_motions(
         data: pytree of arrays, passed to `residuals`.
         bounds: pytree as params0 with pairs (minimum, maximum) for leaves, or None.
         search: more starts, of whose ends the best is the result; limits of the search.
+        run: checkpoint, progress, about, as of `identify`; `progress(step, max_steps, misfit, slope)`.
 
     Returns:
         params, per_motion, `MotionsInfo`.
@@ -104,18 +105,18 @@ def identify_motions(
     Raises:
         TypeError: residuals that are no function.
         ValueError: residuals that are not finite at the start, or of another shape than (m, r); bounds of
-            another shape, in the wrong order or without the starts; starts of another structure.
+            another shape, in the wrong order or without the starts; starts of another structure; a checkpoint
+            of another run, with the names of what differs, or a damaged one.
 
     Status: see `MotionsInfo`.
 
     Derivative: none; a host-level driver.
     """
     if not callable(residuals):
-        raise TypeError(
-            "residuals: expected a function (params, per_motion, data) -> (m, r), "
-            f"got {type(residuals).__name__}"
-        )
-    max_steps, tol = search.max_steps or 50, search.tol or 1e-3
+        expected = "a function (params, per_motion, data) -> (m, r)"
+        raise TypeError(f"residuals: expected {expected}, got {type(residuals).__name__}")
+    check_run(run, unused=("chunk", "devices", "executor"))
+    settings = search.max_steps or 50, search.tol or 1e-3
     check_float_leaves("params0", params0)
     check_float_leaves("per_motion0", per_motion0)
     params0, per_motion0 = (
@@ -125,7 +126,12 @@ def identify_motions(
     flat = [np.asarray(ravel_pytree(start)[0], float) for start in many]
     every = [flat_bounds(bounds, start, x) for start, x in zip(many, flat, strict=True)]
     problem = _Problem(residuals, params0, per_motion0, data, every[0])
-    found = [problem.search(problem.at(x, problem.per_motion0), max_steps, tol) for x in flat]
+    path, about = None if run.checkpoint is None else Path(run.checkpoint), {}
+    if path is not None:
+        numbers = {"starts": many, "per_motion0": per_motion0, "data": data, "bounds": bounds}
+        about = describe_search(problem.program(), run, settings, numbers)
+    with open_state(path):
+        found = _search_all(problem, flat, settings, StateFile(path, about), run.progress)
     statuses = np.array([status for _, _, status in found], np.uint32)
     misfits = np.array([problem.misfit(point) for point, _, _ in found])
     best = int(np.argmin(misfits))
@@ -179,6 +185,60 @@ class _Point:
         return 0.5 * float(np.sum(self.values**2)) if all(np.all(np.isfinite(n)) for n in numbers) else np.inf
 
 
+class _Walk(NamedTuple):
+    """Where a search stands: its point, the best one, the costs after every step, and the damping."""
+
+    point: _Point
+    best: _Point
+    costs: list[float]
+    damping: float
+
+
+def _search_all(
+    problem: _Problem, starts: list[np.ndarray], settings: tuple[int, float], file: StateFile,
+    progress: Progress | None,
+) -> list[tuple[_Point, int, int]]:  # fmt: skip
+    """Search from every start in turn; return points, numbers of steps and status bits at the ends."""
+    stored = file.load() or {}
+    names = ("ends", "ends_of_motions", "counts")
+    rows = zip(*(stored.get(name, ()) for name in names), strict=True)
+    ends = [(problem.at(x, per_motion), *counts.tolist()) for x, per_motion, counts in rows]
+
+    def save(walk: _Walk | None) -> None:
+        arrays = {
+            "ends": np.array([point.x for point, _, _ in ends]),
+            "ends_of_motions": np.array([point.per_motion for point, _, _ in ends]),
+            "counts": np.array([counts for _, *counts in ends], int),
+            "evaluations": np.array(problem.evaluations),
+        }
+        if walk is not None:
+            arrays |= {"x": np.array([walk.point.x, walk.best.x]), "costs": np.array(walk.costs)}
+            arrays["per_motion"] = np.array([walk.point.per_motion, walk.best.per_motion])
+            arrays["damping"] = np.array(walk.damping)
+        file.save(arrays)
+
+    def report(walk: _Walk) -> None:
+        save(walk)
+        if progress is not None:
+            slope = problem.slope(walk.point)
+            progress(len(walk.costs) - 1, settings[0], problem.misfit(walk.point), slope)
+
+    for x in starts[len(ends) :]:
+        if "x" in stored:
+            point, best = (problem.at(*pair) for pair in zip(stored["x"], stored["per_motion"], strict=True))
+            if np.array_equal(point.x, best.x) and np.array_equal(point.per_motion, best.per_motion):
+                best = point
+            walk = _Walk(point, best, stored["costs"].tolist(), float(stored["damping"]))
+        else:
+            point = problem.at(x, problem.per_motion0)
+            walk = _Walk(point, point, [point.cost], FIRST_DAMPING)
+        problem.evaluations, stored = int(stored.get("evaluations", problem.evaluations)), {}
+        ends.append(problem.search(walk, settings, report))
+        save(None)
+    problem.evaluations = int(stored.get("evaluations", problem.evaluations))
+    return ends
+
+
 class _Problem:
     """The residuals as functions of flat numbers, on the host, and the search."""
 
@@ -230,14 +290,28 @@ class _Problem:
         excess = _used(point).sum(axis=1) - point.per_motion.shape[1]
         return np.asarray(np.sum(point.values**2, axis=1) / np.maximum(excess, 1))
 
-    def search(self, point: _Point, max_steps: int, tol: float) -> tuple[_Point, int, int]:
+    def program(self) -> jax.stages.Traced:
+        """Trace the residuals with their derivatives."""
+        inputs = self.params(jnp.zeros(self._num_shared)), self.per_motion(jnp.asarray(self.per_motion0))
+        traced: jax.stages.Traced = _with_derivatives.trace(self._residuals, *inputs, self._data, self._along)
+        return traced
+
+    def search(
+        self, walk: _Walk, settings: tuple[int, float], report: Callable[[_Walk], None]
+    ) -> tuple[_Point, int, int]:
         """Return the best point of the search, its number of steps and its status bits.
 
         A step may rise a little above the best point (after Grippo, Lampariello & Lucidi 1986), so that it
-        leaves small jumps of the residuals behind.
+        leaves small jumps of the residuals behind. `report` is called after every step; a search from its
+        argument goes on as this one.
         """
-        best, costs, damping = point, [point.cost], FIRST_DAMPING
-        for number in range(max_steps):
+        (point, best, costs, damping), (max_steps, tol) = walk, settings
+        while True:
+            number = len(costs) - 1
+            if min(costs[:-PATIENCE], default=np.inf) - best.cost < PROGRESS * best.cost:
+                return best, number, self._why(best)
+            if number == max_steps:
+                return best, number, int(Status.MAX_ITERS)
             enough, growth = tol * self.misfit(point), 2.0
             if self._step(point, 0.0)[1] <= enough:
                 return best, number, 0 if best is point else self._why(best)
@@ -250,11 +324,9 @@ class _Problem:
                 if predicted <= enough:
                     return best, number, self._why(best)
             point, damping = new, max(damping / 5.0, 1e-12)
-            costs.append(point.cost)
+            costs = [*costs, point.cost]
             best = point if point.cost < best.cost else best
-            if min(costs[:-PATIENCE], default=np.inf) - best.cost < PROGRESS * best.cost:
-                return best, number + 1, self._why(best)
-        return best, max_steps, int(Status.MAX_ITERS)
+            report(_Walk(point, best, costs, damping))
 
     def _moved(self, point: _Point, step: tuple[np.ndarray, np.ndarray]) -> _Point:
         return self.at(np.clip(point.x + step[0], *self._bounds), point.per_motion + step[1])
@@ -284,6 +356,10 @@ class _Problem:
             "mrk,mk->mr", point.by_motion, motion_step
         )
         return (shared, motion_step), -float(np.sum(change * point.values) + 0.5 * np.sum(change**2))
+
+    def slope(self, point: _Point) -> float:
+        """Compute the length of the gradient of half the sum of squares per size of a parameter."""
+        return float(np.linalg.norm(_gradient(point)[0] * np.where(point.x != 0.0, point.x, 1.0)))
 
     def covariance(self, point: _Point, free: np.ndarray) -> np.ndarray:
         """Return Huber's covariance (p, p) of the free parameters by motion, 0 for the others."""

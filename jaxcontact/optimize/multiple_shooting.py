@@ -52,7 +52,7 @@ class Joining:
     ) -> None:  # fmt: skip
         self._count, self._nv = start.controls.shape[0], start.v.shape[1]
         self._num_steps = num_steps
-        self.evaluations, self.status = 0, 0
+        self.evaluations = 0
         nv, count = self._nv, self._count
         self.pushes = np.ones((count, np.shape(model.params.material.stiffness.mobility)[0]))
         self._units = np.repeat(SIZES, nv)
@@ -62,16 +62,15 @@ class Joining:
         ])  # fmt: skip
         state = model.initial_state()
 
-        def piece(z: jax.Array, pushes: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        def piece(z: jax.Array, pushes: jax.Array) -> tuple[jax.Array, jax.Array]:
             first, pushed = state.replace(q=z[:nv], v=z[nv : 2 * nv]), with_pushes(model, pushes)
 
-            def advance(at: PyTree, _: None) -> tuple[PyTree, jax.Array]:
-                then, info = step(pushed, at, z[2 * nv : -1], dt=z[-1])
-                return then, info.status
+            def advance(at: PyTree, _: None) -> tuple[PyTree, None]:
+                return step(pushed, at, z[2 * nv : -1], dt=z[-1])[0], None
 
-            last, status = lax.scan(advance, first, length=num_steps)
+            last, _ = lax.scan(advance, first, length=num_steps)
             end = jnp.concatenate([last.q, last.v])
-            return end, (end, lax.reduce(status, np.uint32(0), lax.bitwise_or, (0,)))
+            return end, end
 
         self._pieces = simd(jax.jacfwd(piece, has_aux=True), nan=False)
 
@@ -112,8 +111,7 @@ class Joining:
         dt = motion.duration / (count * self._num_steps)
         states = np.concatenate([motion.q, motion.v], axis=1)
         starts = np.concatenate([states[:-1], motion.controls, np.full((count, 1), dt)], axis=1)
-        slopes, (reached, status) = self._pieces(starts, self.pushes)
-        self.status = int(np.bitwise_or.reduce(status))
+        slopes, reached = self._pieces(starts, self.pushes)
         cost, gradient, bend, ends, end_slopes = (np.asarray(x) for x in self._outer(s))
         joints = (reached - states[1:]) / self._units
         sizes, axes = np.linalg.eigh(bend)

@@ -15,17 +15,17 @@ import jax.numpy as jnp
 
 from jaxcontact import ess
 from jaxcontact._pytree import PyTree
-from jaxcontact.arguments import check_number, check_number_leaves, check_rows, check_whole
+from jaxcontact.arguments import check_choice, check_number, check_number_leaves, check_rows, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
-from jaxcontact.optimize.trajectory import Search, TrajectoryInfo, optimise
+from jaxcontact.optimize.over_outcomes import RISKS, SHARE, risk_of
+from jaxcontact.optimize.trajectory import Optimizer, Search, TrajectoryInfo, optimise
 from jaxcontact.status import Status
 
 if TYPE_CHECKING:
-    import optax
     from jaxtyping import Float
 
 
@@ -74,6 +74,34 @@ class GaitProblem:
         return jnp.array(self.crossed0)
 
 
+@checked(outcomes=check_rows, risk=check_choice(*RISKS), share=SHARE, seed=check_whole)
+@dataclasses.dataclass(frozen=True)
+class RandomStride:
+    """A stride whose impacts draw their impulse orders: a `problem` of `gait` that holds for all outcomes.
+
+    The draws are the same throughout a search. The gradient is that of each outcome: it misses how the
+    probabilities of outcomes change with the free numbers (docs/methods/planning.md has the size of that).
+
+    Attributes:
+        stride: (free, params, speed, key) -> (cost (), residuals (k,)) of the outcome that a key draws; the
+            mean of the residuals vanishes for a gait.
+        outcomes: number of draws.
+        risk, share: of their costs, as `risk_of`.
+        seed: of the draws.
+    """
+
+    stride: Callable[[PyTree, PyTree, Any, jax.Array], tuple[jax.Array, jax.Array]]
+    outcomes: int
+    risk: str = "mean"
+    share: float = 0.1
+    seed: int = 0
+
+    def all_outcomes(self, params: PyTree, free: PyTree, speed: Any) -> tuple[jax.Array, jax.Array]:
+        """Compute the costs (outcomes,) and residuals (outcomes, k) of all draws."""
+        keys = jax.random.split(jax.random.key(self.seed), self.outcomes)
+        return jax.vmap(lambda key: self.stride(free, params, speed, key))(keys)
+
+
 def _launch(problem: GaitProblem, free: PyTree, params: PyTree) -> Launch:
     """Start a stride; raise TypeError for trees that `problem.launch` does not take."""
     try:
@@ -87,12 +115,17 @@ def _launch(problem: GaitProblem, free: PyTree, params: PyTree) -> Launch:
 
 @checked(speed=check_number, params=check_number_leaves, free=check_number_leaves)
 def gait_outcome(
-    problem: GaitProblem, params: PyTree, free: PyTree, speed: float | Float[jax.Array, ""]
+    problem: GaitProblem | RandomStride, params: PyTree, free: PyTree, speed: float | Float[jax.Array, ""]
 ) -> tuple[jax.Array, jax.Array]:
     """Compute cost () and residuals (k,) of one stride; the cost is NaN if the motion failed.
 
-    Derivative: that of `ess.flow`, by free, params and speed.
+    Of a `RandomStride` they are the risk and the mean over its outcomes.
+
+    Derivative: that of `ess.flow`, by free, params and speed; of a `RandomStride` that of its outcomes.
     """
+    if isinstance(problem, RandomStride):
+        costs, residuals = problem.all_outcomes(params, free, speed)
+        return risk_of(costs, problem.risk, share=problem.share), jnp.mean(residuals, axis=0)
     launch = _launch(problem, free, params)
     x1, info = ess.flow(
         Model(system=problem.es, params=launch.params), launch.x0, 0.0, launch.duration,
@@ -128,12 +161,12 @@ def gait_outcome_rate(
 
 @checked(speed=check_number, num_steps=check_whole, tol=POSITIVE)
 def gait(
-    problem: GaitProblem,
+    problem: GaitProblem | RandomStride,
     params: PyTree,
     free0: PyTree,
     *,
     speed: float,
-    optimizer: optax.GradientTransformation | None = None,
+    optimizer: Optimizer | None = None,
     num_steps: int = 150,
     tol: float = 1e-8,
     run: Run = DEFAULT_RUN,
@@ -141,11 +174,11 @@ def gait(
     """Find a periodic gait of minimum cost at a fixed speed, from a stride that need not be periodic.
 
     Args:
-        problem: the stride.
+        problem: the stride; a `RandomStride` for a gait of least mean, worst or tail cost over outcomes.
         params: its system's numbers.
         free0: free numbers to start from.
         speed: wanted speed, as `problem.measure` takes it, m/s.
-        optimizer: an optax transformation; default Adam with a step falling from 0.02 to zero.
+        optimizer: as `trajectory`; default Adam with a step falling from 0.02 to zero.
         num_steps, tol, run: as `trajectory`; the default optimizer's step depends on
             `num_steps`, so a run of another length is another run.
 

@@ -26,13 +26,17 @@ Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray]]  # x -> value, gradi
 
 @dataclasses.dataclass
 class SearchPoint:
-    """A point of the search; `curvature` is the estimate B of the second derivative."""
+    """A point of the search; `curvature` is the estimate B of the second derivative.
+
+    `num_restarts` counts the times that B was replaced after a line search without a step.
+    """
 
     x: np.ndarray
     value: float
     gradient: np.ndarray
     curvature: np.ndarray
     num_iters: int = 0
+    num_restarts: int = 0
 
 
 def free_components(x: np.ndarray, gradient: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -49,29 +53,32 @@ def minimise(
     max_iters: int,
     rounding: float,
     max_halvings: int = MAX_HALVINGS,
+    report: Callable[[SearchPoint], None] | None = None,
 ) -> SearchPoint:
     """Minimise a function from `start` until `is_minimum`, `max_iters`, or no step descends.
 
     A step to a value or gradient that is not finite is shortened; a line search has at most `max_halvings`
     doublings and halvings. `rounding` is the relative error of values:
-    within it the slope alone decides whether a step descends.
+    within it the slope alone decides whether a step descends. `report` is called after every step; a search
+    from its point goes on as this one.
     """
-    point, restarts, lower, upper = start, 0, *bounds
+    point, lower, upper = start, *bounds
     while point.num_iters < start.num_iters + max_iters and not is_minimum(point):
         free = free_components(point.x, point.gradient, lower, upper)
         direction = _direction(point, free)
         longest = _longest_step(point.x, direction, lower, upper)
         new = _line_search(evaluate, point, direction, longest, bounds, (rounding, max_halvings))
         if new is None:
-            restarts += 1
-            if restarts > MAX_RESTARTS:
+            if point.num_restarts == MAX_RESTARTS:
                 break
             curvature = np.eye(point.x.size) * max(float(np.linalg.norm(point.gradient[free])), 1e-300)
-            point = dataclasses.replace(point, curvature=curvature)
+            point = dataclasses.replace(point, curvature=curvature, num_restarts=point.num_restarts + 1)
             continue
         new.curvature = _updated_curvature(point, new)
-        new.num_iters = point.num_iters + 1
+        new.num_iters, new.num_restarts = point.num_iters + 1, point.num_restarts
         point = new
+        if report is not None:
+            report(point)
     return point
 
 

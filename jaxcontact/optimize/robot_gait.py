@@ -13,15 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_whole
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.batching.simd import simd
-from jaxcontact.compliant.step import rollout
+from jaxcontact.compliant.step import rollout, step
 from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.io import fingerprint
 from jaxcontact.mechanics.scaled_springs import ScaledSprings
 from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize import sequential_quadratic, stride_guess
 from jaxcontact.optimize.multiple_shooting import SIZES, Joining, Pieces, control_sizes
+from jaxcontact.optimize.phased_search import Phase, PhasedSearch
+from jaxcontact.precision import jit
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
@@ -36,12 +40,7 @@ PLAN_STEPS = 40  # of the plan, at most
 PLAN_CHANGE = 1e-2  # of a scaled variable in the next step, at which the plan ends
 LAST_CHANGE = 1e-3  # as `PLAN_CHANGE`, of the gait
 BENDS = (0.4, 0.2, 0.7)  # rad, of joints in the guesses, which are tried in turn
-NEARLY = 1e-4  # length of the errors up to which the search compares costs alone
-JOINED = 1e-3  # length of the errors from which Newton's method joins the pieces
 LONGEST_SHARE = (0.5, 1.8)  # of the duration that the search starts from; the shortest and the longest
-
-# progress(phase, step, cost, largest residual)
-Progress = Callable[[str, int, float, float], None]
 
 
 class GaitInfo(Record):
@@ -58,7 +57,7 @@ class GaitInfo(Record):
         dt: step of time, s.
         is_mirrored: whether the stride is half of one, that goes on with both legs exchanged.
         evaluations: motions computed, with the derivatives of all their pieces.
-        seconds: wall time, with compiling.
+        seconds: wall time, with compiling, of all parts of a run that was resumed.
         status: bits of the steps; UNTERMINATED if no periodic stride was found; MAX_ITERS if the cost may
             still fall.
     """
@@ -86,7 +85,7 @@ def robot_gait(
     num_pieces: int = 12,
     num_steps: int = 150,
     tol: float = 1e-9,
-    progress: Progress | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> tuple[Pieces, GaitInfo]:
     """Find a periodic gait of low cost at a fixed speed: controls, stride and its duration.
 
@@ -101,13 +100,17 @@ def robot_gait(
         num_pieces: of the stride, of eight time steps each.
         num_steps: of the search with the law, at most; a guess that leads nowhere is followed by another one.
         tol: largest error of a periodic stride, m, rad, m/s, rad/s.
-        progress: called after every step with phase, step, cost and largest error.
+        run: checkpoint, progress, about. The checkpoint is a file, written after every step and phase: an
+            interrupted run, called again alike, resumes and finds the same bits. A finished one is read.
+            `progress(step, largest number of steps, cost, largest error, slope, phase)` is called after every
+            step; the slope is that of the cost along the constraints, of scaled variables.
 
     Returns:
         The stride as `Pieces`, and `GaitInfo`.
 
     Raises:
-        ValueError: no planar robot with actuators, feet and the springs of a file; numbers not positive.
+        ValueError: no planar robot with actuators, feet and the springs of a file; numbers not positive; a
+            checkpoint of another run, with the names of what differs, or a damaged one.
 
     Status: see `GaitInfo`.
 
@@ -115,49 +118,56 @@ def robot_gait(
     """
     begin = time.perf_counter()
     _check_robot(model)
+    check_run(run, unused=("chunk", "devices", "executor"))
     legs = stride_guess.legs_of(model)
     schedule = stride_guess.schedule_of(legs, num_pieces)
-    guess = stride_guess.guess_stride(model, legs, schedule, speed, duration, BENDS[0])
-    order = legs.mirror if legs.mirror is not None else np.arange(guess.v.shape[1])
+
+    def guess(bend: float) -> Pieces:
+        return stride_guess.guess_stride(model, legs, schedule, speed, duration, bend)
+
+    first = guess(BENDS[0])
+    order = legs.mirror if legs.mirror is not None else np.arange(first.v.shape[1])
     cost = _cost(model, speed, _swings(model, legs, schedule))
-    problem = Joining(model, guess, NUM_STEPS, cost, _ends(order, speed))
-    bounds = problem.bounds(*_bounds(model, guess))
+    problem = Joining(model, first, NUM_STEPS, cost, _ends(order, speed))
+    bounds = problem.bounds(*_bounds(model, first))
     law = np.ones_like(problem.pushes)
-    plan = _planned_pushes(law, model.structure.num_contacts, legs, schedule)
-
-    def search(
-        s: np.ndarray, pushes: np.ndarray, limits: tuple[int, float], phase: str
-    ) -> sequential_quadratic.SearchEnd:
-        problem.pushes, (max_iters, change) = pushes, limits
-
-        def report(i: int, point: sequential_quadratic.ProgramPoint) -> None:
-            if progress is not None:
-                progress(phase, i, point.cost, float(np.max(np.abs(point.residuals))))
-
-        return sequential_quadratic.minimise(
-            problem.evaluate, s, bounds, max_iters=max_iters, change=change, tol=NEARLY, progress=report
-        )
-
-    ends_of_search = []
-    for bend in BENDS:
-        guess = stride_guess.guess_stride(model, legs, schedule, speed, duration, bend)
-        planned = search(problem.flat(guess), plan, (PLAN_STEPS, PLAN_CHANGE), f"plan, bend {bend:g}")
-        found = search(planned.point.s, law, (num_steps, LAST_CHANGE), f"gait, bend {bend:g}")
-        ends_of_search.append(found)
-        if found.point.violation <= JOINED:
-            break
-    found = min(ends_of_search, key=lambda end: end.point.violation)
-    problem.pushes = law
-    point = sequential_quadratic.restore(problem.evaluate, found.point, bounds, 0.1 * tol)
+    planned = _planned_pushes(law, model.structure.num_contacts, legs, schedule)
+    phases = Phase("plan", planned, PLAN_STEPS, PLAN_CHANGE), Phase("gait", law, num_steps, LAST_CHANGE)
+    about = _describe(model, run, (speed, duration, num_pieces, num_steps))
+    guesses = [lambda bend=bend: problem.flat(guess(bend)) for bend in BENDS]
+    found = PhasedSearch(problem, guesses, phases, bounds, about, run).run()
+    best, problem.pushes = int(np.argmin(found.violations)), law
+    joined = problem.evaluate(found.ends[best])
+    point = sequential_quadratic.restore(problem.evaluate, joined, bounds, 0.1 * tol)
     pieces = jax.tree.map(jnp.asarray, problem.pieces(point.s))
     info = _account(model, pieces, order, speed)
-    status = int(info.status) | problem.status
+    status = int(info.status)
     status |= 0 if info.periodicity <= max(tol, 1e-8) else int(Status.UNTERMINATED)
-    status |= 0 if found.change <= LAST_CHANGE else int(Status.MAX_ITERS)
+    status |= 0 if found.changes[best] <= LAST_CHANGE else int(Status.MAX_ITERS)
     return pieces, info.replace(
         residual=float(np.max(np.abs(point.residuals))), evaluations=problem.evaluations,
-        seconds=time.perf_counter() - begin, is_mirrored=legs.mirror is not None, status=np.uint32(status),
+        seconds=found.seconds + time.perf_counter() - begin, is_mirrored=legs.mirror is not None,
+        status=np.uint32(status),
     )  # fmt: skip
+
+
+def _describe(model: Model, run: Run, numbers: tuple[float, float, int, int]) -> dict[str, object]:
+    """Collect by name what determines a search: its arguments, and the program of a step with its numbers."""
+    if run.checkpoint is None:
+        return {}
+    state, controls = model.initial_state(), jnp.zeros(model.num_controls)
+
+    def advance(q: jax.Array, v: jax.Array, controls: jax.Array, dt: jax.Array) -> PyTree:
+        return step(model, state.replace(q=q, v=v), controls, dt=dt)[0]
+
+    return {
+        "about": run.about,
+        **dict(zip(("speed", "duration", "num_pieces", "num_steps"), numbers, strict=True)),
+        **fingerprint.versions(),
+        "platform": jax.default_backend(),
+        "model": fingerprint.of_numbers(model.params),
+        "step": fingerprint.of_program(jit(advance).trace(state.q, state.v, controls, jnp.zeros(()))),
+    }
 
 
 def _planned_pushes(

@@ -29,6 +29,7 @@ ROUNDING = 1e-13  # of the largest number of a matrix, added to its diagonal
 DAMPING = 1e-4  # curvature added to every scaled variable
 INTERIOR_ITERS = 40  # of the interior-point method of a step
 INTERIOR_TOL = 1e-8  # of its complementarity
+AT_BOUND = 1e-6  # of a scaled variable; the interior-point method stops so far from a bound
 TOWARDS = 0.995  # fraction of the way to a bound that one of its steps may go
 
 
@@ -48,6 +49,26 @@ class ProgramPoint(NamedTuple):
         return float(np.linalg.norm(self.residuals))
 
 
+class ProgramState(NamedTuple):
+    """What a search continues from: its point and the best one so far (n,), its radius and counts.
+
+    `weight` is that of the constraints; `must_leap` says that the next step crosses a kink.
+    """
+
+    s: np.ndarray
+    best: np.ndarray
+    radius: float
+    weight: float
+    num_steps: int
+    num_leaps: int
+    must_leap: bool
+
+    @property
+    def num_recomputed(self) -> int:
+        """Count the points that a search which continues from here has computed before."""
+        return 0 if self.num_steps == 0 else 1 + (not np.array_equal(self.s, self.best))
+
+
 class SearchEnd(NamedTuple):
     """The end of a search: its point, the number of steps, and the largest change in the next step."""
 
@@ -59,18 +80,27 @@ class SearchEnd(NamedTuple):
 Evaluate = Callable[[np.ndarray], ProgramPoint]
 
 
+def begin(s: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]) -> ProgramState:
+    """Make the state of a search that starts from s, moved within the bounds."""
+    s = np.clip(s, *bounds)
+    return ProgramState(s, s, FIRST_RADIUS, 0.0, 0, 0, False)
+
+
 @one_blas_thread()
 def minimise(
-    evaluate: Evaluate, s: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], *, max_iters: int,
-    change: float, tol: float, progress: Callable[[int, ProgramPoint], None] | None = None,
+    evaluate: Evaluate, state: ProgramState, bounds: tuple[np.ndarray, np.ndarray], *, max_iters: int,
+    change: float, tol: float, progress: Callable[[ProgramState, ProgramPoint], None] | None = None,
 ) -> SearchEnd:  # fmt: skip
-    """Minimise from s until a step changes variables by at most `change` and constraints hold within `tol`.
+    """Minimise until a step changes variables by at most `change` and constraints hold within `tol`.
 
     Variables are scaled: changes of one are alike. `evaluate` returns NaN for a motion that failed.
+    `progress` is called after every step.
     """
     lower, upper = bounds
-    point, radius, weight, left = evaluate(np.clip(s, lower, upper)), FIRST_RADIUS, 0.0, np.inf
-    best, leaps, steps, must_leap = point, 0, 0, False
+    _, _, radius, weight, steps, leaps, must_leap = state
+    point = best = evaluate(state.s)
+    if not np.array_equal(state.s, state.best):
+        best = evaluate(state.best)
     while steps < max_iters:
         low, high = np.maximum(lower - point.s, -radius), np.minimum(upper - point.s, radius)
         step = solve_program(point, low, high)
@@ -106,8 +136,17 @@ def minimise(
                 break
             leaps, radius, weight, must_leap = leaps + 1, LEAP, 0.0, True
         if progress is not None:
-            progress(steps, point)
+            progress(ProgramState(point.s, best.s, radius, weight, steps, leaps, must_leap), point)
     return SearchEnd(best, steps, np.inf)
+
+
+def slope_along(point: ProgramPoint, bounds: tuple[np.ndarray, np.ndarray]) -> float:
+    """Return the length of the cost's gradient along the constraints, of variables between their bounds."""
+    free = (point.s > bounds[0] + AT_BOUND) & (point.s < bounds[1] - AT_BOUND)
+    gradient, slopes = point.gradient[free], point.jacobian[:, free]
+    if not np.all(np.isfinite(slopes)):
+        return float("nan")
+    return float(np.linalg.norm(gradient - slopes.T @ np.linalg.lstsq(slopes.T, gradient, rcond=None)[0]))
 
 
 def _ratio(point: ProgramPoint, new: ProgramPoint, weight: float, predicted: float) -> float:

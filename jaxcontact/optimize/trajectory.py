@@ -35,8 +35,8 @@ from jaxcontact.status import Status
 if TYPE_CHECKING:  # callers with an optimizer have imported optax
     import optax
 
-# progress(done, total, cost, largest residual)
-Progress = Callable[[int, int, float, float], None]
+# progress(done, total, cost, largest residual, slope)
+Progress = Callable[[int, int, float, float, float], None]
 
 
 @checked()
@@ -139,8 +139,8 @@ def trajectory(
             constraints, `OneSided.rate` and optimizer with all numbers that they close over, and `run.about`,
             a name for what the programs do not contain, such as data that a host callback reads or
             `PiecewiseNewton.pieces`: these determine the run. A call with more `num_steps` resumes; one with
-            fewer returns the same result as without the file. `progress(done, num_steps, cost, residual)` is
-            called after every step.
+            fewer returns the same result as without the file. `progress(done, num_steps, cost, residual,
+            slope)` is called after every step, with a slope as that of `TrajectoryInfo`.
 
     Returns:
         controls, TrajectoryInfo.
@@ -233,7 +233,7 @@ def _optimise(
         if checkpoint is not None and (i % 10 == 9 or i == num_steps - 1 or walk.has_ended(steps)):
             resume.save(checkpoint, about, steps)
         if progress is not None:
-            progress(i + 1, num_steps, steps.costs[-1], steps.residuals[-1])
+            progress(i + 1, num_steps, steps.costs[-1], steps.residuals[-1], walk.slope(s, steps, reached))
     end = (s, program.evaluate(s) if is_augmented else reached)
     s, info = _report(program, steps, end, search.tol, walk)
     return unravel(s * scale), info.replace(path=np.array(steps.visited) * np.asarray(scale))

@@ -41,6 +41,10 @@ class TangentWalk:
         steps.doubtful |= steps.costs[-1] > steps.costs[-2] and float(jnp.sum(gradient * (s - old))) < 0
         return s, reached
 
+    def slope(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> float:
+        """Compute the length of the gradient along the constraints."""
+        return self._program.slope_along(s, reached[2])
+
     @staticmethod
     def has_ended(steps: resume.Steps) -> bool:
         """Tell whether no further step would change the result: never."""
@@ -89,6 +93,12 @@ class AugmentedWalk:
         steps.costs.append(cost)
         steps.residuals.append(violation)
         return jnp.asarray(new, s.dtype), reached
+
+    def slope(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> float:
+        """Compute the length of the gradient along the constraints; in a round, of the Lagrangian's."""
+        if steps.state.radius > 0:
+            return self._program.slope_along(s, jnp.asarray(steps.state.reached[:, 1:], s.dtype))
+        return self._search.slope_of(np.asarray(s, float), steps.state.gradient)
 
     @staticmethod
     def has_ended(steps: resume.Steps) -> bool:
@@ -173,6 +183,10 @@ class PieceWalk:
         steps.costs.append(float(reached[0]))
         steps.residuals.append(0.0)
         return s, reached
+
+    def slope(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> float:
+        """Compute the length of the gradient."""
+        return self._program.slope_along(s, reached[2])
 
     @staticmethod
     def has_ended(steps: resume.Steps) -> bool:

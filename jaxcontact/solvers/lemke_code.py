@@ -25,7 +25,7 @@ from jaxcontact.solvers.lemke_pivots import (
 TOLERANCE = EPS**0.6  # largest scaled residual of a solution
 USER_SHARE = EPS**0.2  # of a residual in the user's units, whose limit is eps^0.4
 RUNNING, ENDED, FAILED = 0, 1, 2
-CHECK_EVERY = 8  # steps, of which one is searched further
+CHECK_EVERY = 4  # steps, of which one is searched further
 ALIKE = EPS**0.5  # of the largest velocity: outcomes that are nearer are one
 
 
@@ -79,7 +79,7 @@ def _solve(problem, user_w, cover, space):  # type: ignore[no-untyped-def]
         w[i] /= unit
     for attempt in range(covers.shape[0]):
         vector = cover if attempt == 0 else covers[attempt]
-        if not pivot_to_the_end(matrix, w, vector, problem.perturbations[attempt], table, basic, nonbasic):
+        if not pivot_to_the_end(matrix, w, vector, problem.perturbations[attempt], space):
             continue
         worst = read_solution(matrix, w, table, basic, nonbasic, z, slack, place)
         for i in range(n):
@@ -256,7 +256,7 @@ def _take_steps(problem, square, draws, tries, samples, paths):  # type: ignore[
     n, r = problem.rows.shape[0], u.shape[1]
     integers = np.empty(n, np.int64), np.empty(n + 3, np.int64), np.empty(n, np.int64)
     floats = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    space = np.empty((n, n + 3)), integers[0], integers[1], *floats[:3], integers[2], *floats[3:]
+    space = np.empty((n, n + 3)), *integers[:2], *floats[:3], integers[2], *floats[3:], np.empty(n + 3)
     user_w, before = np.empty(n), np.empty(r)
     start = np.empty((n, n)), np.empty(n, np.bool_)
     found = (

@@ -19,21 +19,26 @@ SPREAD = 5.0  # covering vectors of a search lie in exp(-SPREAD)..exp(SPREAD)
 
 
 @njit(**PLAIN)
-def _pivot(table, basic, nonbasic, row, column):  # type: ignore[no-untyped-def]
-    """Exchange the basic variable of a row with the nonbasic variable of a column, in place."""
-    over, new_row = -1.0 / table[row, column], table[row]
-    for j in range(table.shape[1]):
-        new_row[j] *= over
+def _pivot(table, basic, nonbasic, row, column, new_row):  # type: ignore[no-untyped-def]
+    """Exchange the basic variable of a row with the nonbasic variable of a column, in place.
+
+    `new_row` is memory of at least a row, apart from the table, which vectors of a CPU need.
+    """
+    over, width = -1.0 / table[row, column], table.shape[1]
+    for j in range(width):
+        new_row[j] = table[row, j] * over
     new_row[column] = -over
     for i in range(table.shape[0]):
         factor, line = table[i, column], table[i]
         if i == row or factor == 0.0:
             continue
         line[column] = 0.0
-        for j in range(table.shape[1]):
+        for j in range(width):
             change = factor * new_row[j]
             total = line[j] + change
             line[j] = 0.0 if abs(total) <= NOISE * abs(change) else total
+    for j in range(width):
+        table[row, j] = new_row[j]
     basic[row], nonbasic[column] = nonbasic[column], basic[row]
 
 
@@ -58,9 +63,9 @@ def _choose_row(table, basic, column):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def pivot_to_the_end(matrix, w, cover, perturbation, table, basic, nonbasic):  # type: ignore[no-untyped-def]
+def pivot_to_the_end(matrix, w, cover, perturbation, space):  # type: ignore[no-untyped-def]
     """Pivot until the artificial variable leaves; return whether it did."""
-    n = w.shape[0]
+    n, table, basic, nonbasic = w.shape[0], space[0], space[1], space[2]
     deepest, best, row = math.inf, math.inf, 0
     for i in range(n):
         for j in range(n):
@@ -72,17 +77,18 @@ def pivot_to_the_end(matrix, w, cover, perturbation, table, basic, nonbasic):  #
     for i in range(n):
         if w[i] / cover[i] <= deepest + TIE and perturbation[i] / cover[i] < best:
             best, row = perturbation[i] / cover[i], i
-    return _pivot_on(table, basic, nonbasic, row)
+    return _pivot_on(space, row)
 
 
 @njit(**PLAIN)
-def _pivot_on(table, basic, nonbasic, row):  # type: ignore[no-untyped-def]
+def _pivot_on(space, row):  # type: ignore[no-untyped-def]
     """Pivot until the artificial variable leaves, at first in column n; return whether it did."""
+    table, basic, nonbasic, new_row = space[0], space[1], space[2], space[9]
     n = table.shape[0]
     column = n
     for _ in range(10 * n + 20):
         leaving = basic[row]
-        _pivot(table, basic, nonbasic, row, column)
+        _pivot(table, basic, nonbasic, row, column, new_row)
         if leaving == 2 * n:
             return True
         entering = leaving + n if leaving < n else leaving - n
@@ -156,7 +162,7 @@ def solve_nearby(problem, w, start, end, number, leaves, space):  # type: ignore
         number = number * 48271 % 2147483647
         i = number % n
         if abs(after[i, i]) > TIE:
-            _pivot(after, basic, nonbasic, i, i)
+            _pivot(after, basic, nonbasic, i, i, space[9])
             flips[i] = not flips[i]
     for i in range(n):
         number = number * 48271 % 2147483647
@@ -170,7 +176,7 @@ def solve_nearby(problem, w, start, end, number, leaves, space):  # type: ignore
         lowest = min(lowest, constants[i])
     moves = lowest < 0.0
     if moves:
-        if not pivot_to_the_end(after, constants, cover, problem.perturbations[0], table, basic, nonbasic):
+        if not pivot_to_the_end(after, constants, cover, problem.perturbations[0], space):
             return -number
     elif (
         leaves
@@ -186,7 +192,7 @@ def solve_nearby(problem, w, start, end, number, leaves, space):  # type: ignore
             basic[i], nonbasic[i] = i, n + i
         nonbasic[n], nonbasic[n + 1], nonbasic[n + 2] = 2 * n, -1, -1
         row = _choose_row(table, basic, n)
-        if row < 0 or not _pivot_on(table, basic, nonbasic, row):
+        if row < 0 or not _pivot_on(space, row):
             return -number
     if moves:
         for j in range(n + 3):

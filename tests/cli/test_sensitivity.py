@@ -92,6 +92,28 @@ def test_the_derivative_of_a_landing_is_that_of_differences(capsys, tmp_path):
     assert "% per rad/s" in as_text(summary)
 
 
+FOOT = """<body pos="0 {y} -0.2"><joint axis="1 0 0"/><joint axis="0 1 0"/>
+<geom type="box" size="0.1 0.04 0.02" mass="1" friction="0.7"/></body>"""
+BIPED = f"""<mujoco><worldbody><geom name="floor" type="plane" size="5 5 1" friction="0.7"/>
+<body pos="0 0 1"><freejoint/><geom type="box" size="0.1 0.2 0.1" mass="20" contype="0" conaffinity="0"/>
+{FOOT.format(y=0.1)}{FOOT.format(y=-0.1)}</body></worldbody></mujoco>"""
+
+
+@pytest.mark.long
+def test_eight_corners_of_two_feet_are_searched(capsys, tmp_path, saved):
+    """Each step is searched for several outcomes, and the highest energy is searched as well."""
+    file = tmp_path / "biped.xml"
+    file.write_text(BIPED)
+    arguments = ["impact", str(file), "--fall", "1", "--samples", "64", "--out", str(tmp_path), "--json"]
+    assert main(arguments) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert saved and len(summary["contacts"]) == 8
+    assert summary["selection"] == "visited" and 0.0 < summary["miss_bound"] < 1.0
+    assert summary["terminated"] == 1.0 and summary["lcps_per_sample"] < 8.0
+    assert summary["energy_ratio"][1] - 1e-9 <= summary["highest_energy_ratio"] <= 1.0
+    assert "searched: at most" in as_text(summary)
+
+
 def test_contacts_that_do_the_same_share_a_line():
     velocities = {name: {"normal": [0.0, 0.0], "tangential": [0.0, 0.0]} for name in "ABCDE"}
     velocities["F"] = {"normal": [0.0, 0.5], "tangential": [0.0, 0.0]}
@@ -104,7 +126,7 @@ def test_contacts_that_do_the_same_share_a_line():
         "seconds_spent": {"sample": 1.0}, "microseconds_per_sample": 1.0, "selection": "all",
     }  # fmt: skip
     text = as_text(summary)
-    assert "all 6 stick\n" in text and "A slides, B sticks" in text
+    assert "all 6 stick\n" in text and "A slides, B C D E F stick\n" in text
     assert "A .. E (5)" in text and text.count("normal ") == 2
 
 

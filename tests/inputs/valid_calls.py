@@ -456,7 +456,10 @@ RECORDS = {
     "impact.StiffSolver": constant(atol=1e-12),
     "impact.Routh": constant(impulse_step=0.2, max_steps=3, restitution=0.5),
     "impact.RouthStep": constant(impulse_max=1.0),
-    "optimize.SearchSettings": constant(max_steps=3, tol=1e-3, largest=2.0),
+    "optimize.RandomStride": constant(
+        stride=lambda free, params, speed, key: (jnp.sum(free), jnp.zeros(1)), outcomes=2
+    ),
+    "optimize.SearchSettings": constant(max_steps=3, tol=1e-3, largest=2.0, curvature_step=1e-3),
     "optimize.AugmentedLagrangian": constant(slope=1e-3, penalty=1.0),
     "optimize.PiecewiseNewton": lambda: {"pieces": lambda z: None, "radius": 0.5},
     "optimize.OneSided": lambda: {"optimizer": adam(), "rate": lambda z, d: jnp.sum(d)},

@@ -226,6 +226,9 @@ def test_a_base_on_a_joint_cannot_float_and_a_compiled_model_cannot_change():
         jc.load_mjcf(mj, floor=0.0)
 
 
+KNEES = {"bent": 0.7, "far": 2.0}  # rad
+
+
 def test_a_start_out_of_range_is_noted():
     text = robot(joint='range="0.5 1" limited="true"')
     with pytest.warns(
@@ -233,6 +236,23 @@ def test_a_start_out_of_range_is_noted():
     ):
         model = jc.load_mjcf(text.replace("<mujoco>", '<mujoco><compiler angle="radian"/>'))
     assert model.notes == ("joint 'knee' starts at 0, out of its range 0.5 .. 1",)
+
+
+def test_keyframes_are_named_where_a_start_is_out_of_range():
+    text = robot(joint='range="0.5 1" limited="true"')
+    text = text.replace("<mujoco>", '<mujoco><compiler angle="radian"/>')
+    mj, keys = mujoco.MjModel.from_xml_string(text), []
+    for name, angle in KNEES.items():
+        qpos = mj.qpos0.copy()
+        qpos[mj.joint("knee").qposadr] = angle
+        keys.append(f'<key name="{name}" qpos="{" ".join(map(str, qpos))}"/>')
+    text = text.replace("</mujoco>", f"<keyframe>{''.join(keys)}</keyframe></mujoco>")
+    with pytest.warns(IgnoredOptionWarning, match="keyframes to start from: 'bent', 'far'"):
+        model = jc.load_mjcf(text)
+    assert model.notes[1:] == ("keyframes to start from: 'bent', 'far' (keyframe=)",)
+    assert jc.load_mjcf(text, keyframe="bent").notes == ()
+    with pytest.warns(IgnoredOptionWarning, match="starts at 2, out of its range"):
+        assert len(jc.load_mjcf(text, keyframe="far").notes) == 1
 
 
 def ball_of_points(count):

@@ -129,12 +129,18 @@ def distance(params, data):
 def test_a_wide_curvature_step_sees_the_kinks_of_a_score(rng):
     """The median of n normal numbers has variance pi / (2 n); between two kinks its score has no curvature."""
     data, start = jnp.asarray(1.0 + rng.normal(size=2000)), {"centre": 0.9}
-    narrow = jc.optimize.identify(distance, start, data, curvature_step=1e-9)[1]
-    wide = jc.optimize.identify(distance, start, data, curvature_step=0.2)[1]
+    narrow = jc.optimize.identify(
+        distance, start, data, search=jc.optimize.SearchSettings(curvature_step=1e-9)
+    )[1]
+    wide = jc.optimize.identify(distance, start, data, search=jc.optimize.SearchSettings(curvature_step=0.2))[
+        1
+    ]
     assert np.isnan(narrow.covariance).all()
     assert wide.covariance[0, 0] == pytest.approx(np.pi / 2 / 2000, rel=0.1)
     assert narrow.status & int(jc.Status.SINGULAR) and wide.status == 0
-    few_kinks = jc.optimize.identify(distance, start, data, curvature_step=1e-3)[1]
+    few_kinks = jc.optimize.identify(
+        distance, start, data, search=jc.optimize.SearchSettings(curvature_step=1e-3)
+    )[1]
     assert few_kinks.status == int(jc.Status.KINK)
 
 

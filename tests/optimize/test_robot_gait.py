@@ -55,6 +55,37 @@ def test_what_is_no_planar_robot_is_named(hopper):
 
 
 @pytest.mark.slow
+def test_a_search_that_is_killed_in_two_of_its_phases_ends_at_the_same_bits(hopper, tmp_path):
+    """Three guesses, none of which leads to a gait in so few steps; another search's file is refused."""
+    path, reports = tmp_path / "gait.npz", []
+    settings = {"speed": 0.5, "num_pieces": 4, "num_steps": 2}
+    stride, info = jc.optimize.robot_gait(hopper, **settings)
+
+    def kill(step, total, cost, residual, slope, phase):
+        reports.append((step, total, phase))
+        assert np.all(np.isfinite([cost, residual, slope]))
+        if (step, phase) in ((2, "gait, guess 1"), (23, "plan, guess 3")) and reports.count(reports[-1]) == 1:
+            raise KeyboardInterrupt
+
+    run = jc.Run(checkpoint=path, progress=kill)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            jc.optimize.robot_gait(hopper, **settings, run=run)
+    resumed, again = jc.optimize.robot_gait(hopper, **settings, run=run)
+    for name in ("q", "v", "controls", "duration"):
+        np.testing.assert_array_equal(getattr(resumed, name), getattr(stride, name))
+    for name in set(vars(info)) - {"seconds"}:
+        np.testing.assert_array_equal(getattr(again, name), getattr(info, name), err_msg=name)
+    assert len(set(reports)) == len(reports) and (40, 40, "plan, guess 2") in reports
+    heavier = hopper.replace(params=hopper.params.replace(mass=1.01 * hopper.params.mass))
+    for model, changes, names in (
+        (heavier, {}, "model, step"), (hopper, {"speed": 0.6}, r"speed \(0.5 there, 0.6 now\)"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"these differ: {names}$"):
+            jc.optimize.robot_gait(model, **settings | changes, run=run)
+
+
+@pytest.mark.slow
 def test_a_hopper_of_a_file_hops_periodically_within_its_limits():
     path = path_of("gymnasium", "gymnasium/envs/mujoco/assets/hopper.xml", FOLDER)
     if path is None:

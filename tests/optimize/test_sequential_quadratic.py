@@ -19,13 +19,15 @@ def near_target_on_a_sphere(s):
 @pytest.mark.parametrize("bound, atol", [(0.3, 1e-4), (9.0, 2e-3)])
 def test_the_nearest_point_of_a_sphere_within_bounds(bound, atol):
     bounds = np.full(3, -9.0), np.array([bound, 9.0, 9.0])
+    start = sequential_quadratic.begin(np.array([0.3, 0.7, 0.4]), bounds)
     found = sequential_quadratic.minimise(
-        near_target_on_a_sphere, np.array([0.3, 0.7, 0.4]), bounds, max_iters=60, change=1e-5, tol=1e-6
+        near_target_on_a_sphere, start, bounds, max_iters=60, change=1e-5, tol=1e-6
     )
     expected = 2.0 * TARGET / np.linalg.norm(TARGET)
     if bound < expected[0]:
         expected = np.r_[bound, TARGET[1:] / np.linalg.norm(TARGET[1:]) * np.sqrt(4.0 - bound**2)]
     assert found.point.violation <= 1e-6
+    assert sequential_quadratic.slope_along(found.point, bounds) < 5e-3
     np.testing.assert_allclose(found.point.s, expected, atol=atol)
     joined = sequential_quadratic.restore(near_target_on_a_sphere, found.point, bounds, 1e-12)
     assert joined.violation <= 1e-12 and np.all(joined.s <= bounds[1])
@@ -63,7 +65,13 @@ def test_a_search_leaps_over_a_kink_at_which_no_step_is_accepted():
         r, slope = (-1.0 - 0.2 * np.cos(8 * x), 1.0) if x < 0.5 else (x - 2.0, 1.0)
         return sequential_quadratic.ProgramPoint(s, 0.0, 0 * s, np.eye(1), np.array([r]), np.array([[slope]]))
 
+    bounds = np.full(1, -9.0), np.full(1, 9.0)
     found = sequential_quadratic.minimise(
-        jumps, np.array([0.45]), (np.full(1, -9.0), np.full(1, 9.0)), max_iters=80, change=1e-6, tol=1e-9
+        jumps,
+        sequential_quadratic.begin(np.array([0.45]), bounds),
+        bounds,
+        max_iters=80,
+        change=1e-6,
+        tol=1e-9,
     )
     assert found.point.s[0] == pytest.approx(2.0)

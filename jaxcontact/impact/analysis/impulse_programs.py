@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxcontact.impact.analysis.integer_program import IntegerProgram, solve_apart
 from jaxcontact.impact.laws.contact_space import friction_directions
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.terms import ContactTerms
@@ -81,8 +82,6 @@ class ImpulsePrograms:
         """
         if not self.keeps_contact:
             raise ValueError("num_steps: expected None for a law with restitution")
-        from scipy.optimize import Bounds, LinearConstraint, milp  # imported late because its import is slow
-
         constant, size, along = self._split(covector)
         if size == 0.0:
             return StepsBound(constant, None)
@@ -91,17 +90,11 @@ class ImpulsePrograms:
         cost[len(cost) - self._width : len(cost) - self._width + self.pushes.shape[1]] = -(
             along @ self.pushes
         )
-        answer = milp(
-            cost,
-            constraints=LinearConstraint(*conditions),
-            integrality=np.tile(self._is_integer, num_steps),
-            bounds=Bounds(0.0, highest),
-            options={"mip_rel_gap": RELATIVE_GAP, "node_limit": num_nodes},
-        )
-        bound = (
-            math.inf if answer.mip_dual_bound is None else float(along @ self.start - answer.mip_dual_bound)
-        )
-        v_plus = None if answer.x is None else self._reached(answer.x.reshape(num_steps, -1))
+        is_integer = np.tile(self._is_integer, num_steps)
+        options = {"mip_rel_gap": RELATIVE_GAP, "node_limit": num_nodes}
+        best, dual_bound = solve_apart(IntegerProgram(cost, *conditions, highest, is_integer, options))
+        bound = math.inf if dual_bound is None else float(along @ self.start - dual_bound)
+        v_plus = None if best is None else self._reached(best.reshape(num_steps, -1))
         return StepsBound(constant + size * (bound + INTEGER_TOLERANCE), v_plus)
 
     def _split(self, covector: np.ndarray) -> tuple[float, float, np.ndarray]:
@@ -186,8 +179,8 @@ class ImpulsePrograms:
         """Bound row . y at any time."""
         return max(0.0, float(row @ self.start) + self._maximise_impulse(row @ self.pushes))
 
-    def _steps(self, num_steps: int) -> tuple[tuple[Any, np.ndarray, np.ndarray], np.ndarray]:
-        """Make the constraints (matrix, low, high) of impacts of these steps, and bounds of the unknowns."""
+    def _steps(self, num_steps: int) -> tuple[tuple[Any, np.ndarray], np.ndarray]:
+        """Make the constraints (matrix, high) of impacts of these steps, and bounds of the unknowns."""
         from scipy.sparse import csr_matrix, eye, kron, vstack
 
         count, n = len(self.normals), self.pushes.shape[1]
@@ -220,7 +213,7 @@ class ImpulsePrograms:
             self.ends[1],
         ])  # fmt: skip
         highest = np.tile(np.concatenate([largest[1], np.ones(count + n)]), num_steps)
-        return (matrix, np.full(len(high), -np.inf), high), highest
+        return (matrix, high), highest
 
     def _switched_conditions(self, of_contact: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Make rows and limits of a step's unknowns: what pushes does not separate, and opposes its slip."""

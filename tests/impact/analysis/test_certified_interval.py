@@ -1,11 +1,14 @@
 """Certified intervals: exact where the outcome is known, beside samples elsewhere, for many contacts too."""
 
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxcontact as jc
 from jaxcontact.impact.analysis.impulse_programs import ImpulsePrograms
+from jaxcontact.impact.analysis.integer_program import IntegerProgram, solve_apart
 from jaxcontact.impact.laws.routh_law import fitted_law
 
 
@@ -166,6 +169,33 @@ def test_three_steps_of_the_compass_gait_end_where_orders_do():
     np.testing.assert_allclose([found.outer_low, found.outer_high], [0.0, 0.09955518], atol=5e-4)
     assert found.num_steps == 3
     np.testing.assert_allclose(terms.J_n[1] @ found.v_high, found.inner_high, atol=1e-12)
+
+
+@pytest.mark.long
+def test_nothing_is_printed(capfd):
+    """HiGHS prints a line for some solutions of RAMone's programs, which does not come here."""
+    model = jc.models.ramone()
+    state = model.initial_state()
+    terms = jc.contact_terms(model, state)
+    law = jc.impact.Routh(max_steps=16)
+    programs = ImpulsePrograms(terms, np.asarray(state.v), fitted_law(terms, state.v, law))
+    bound = programs.maximise_in_steps(np.asarray(terms.J_n[1]), 3, 10_000)
+    assert 0.0 <= bound.value < 1e-3
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_program_has_the_same_answer_without_a_process(monkeypatch):
+    """Of the largest x_0 + x_1 with 2 x_0 + x_1 <= 2.5, x_0 an integer: x = (0, 2.5)."""
+    program = IntegerProgram(
+        -np.ones(2), np.array([[2.0, 1.0]]), np.array([2.5]), np.full(2, 3.0), np.array([True, False]), {}
+    )
+    monkeypatch.setattr(sys, "executable", "no interpreter")
+    alone, bound = solve_apart(program)
+    monkeypatch.undo()
+    apart, same_bound = solve_apart(program)
+    np.testing.assert_array_equal(apart, alone)
+    np.testing.assert_allclose(apart, [0.0, 2.5])
+    assert bound == same_bound == -2.5
 
 
 @pytest.mark.slow

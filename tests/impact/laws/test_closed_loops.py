@@ -86,7 +86,7 @@ def test_a_law_keeps_a_loop_closed_and_agrees_with_minimal_coordinates(name, pla
     after, info = law(terms, v)
     reduced, _ = law(*minimal(terms, v, basis))
     assert info.status & ~int(jc.Status.UNTERMINATED) == 0
-    np.testing.assert_allclose(G @ after, 0.0, atol=1e-11)
-    np.testing.assert_allclose(after, basis @ reduced, atol=1e-9)
+    np.testing.assert_allclose(G @ after, 0.0, atol=1e-12)
+    np.testing.assert_allclose(after, basis @ reduced, atol=1e-12)
     assert np.min(terms.J_n @ after) > -1e-7
     assert np.max(np.abs(after - v)) > 0.1

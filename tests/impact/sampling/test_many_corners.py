@@ -38,12 +38,13 @@ CORNERS = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("step", [1.0, None])
 @pytest.mark.parametrize("corners", CORNERS)
-def test_samples_end_and_lose_energy(corners):
+def test_samples_end_and_lose_energy(corners, step):
     """All samples of a landing on many corners end, separate and have lost energy."""
     terms, v = robot(*CORNERS[corners])
     assert terms.phi.shape == (corners,)
-    law = jc.impact.Routh(impulse_step=1.0, max_steps=64, selection="visited", num_directions=4)
+    law = jc.impact.Routh(impulse_step=step, max_steps=64, selection="visited", num_directions=4)
     samples = jc.impact.sample(terms, v, law, num_samples=64)
     ended = np.asarray(samples.status) == 0
     assert np.all(ended)

@@ -1,0 +1,95 @@
+"""Gaits of least risk over the outcomes of a stride: closed forms, and a compass gait's double support."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from benchmarks import robust_gait
+
+DRAWS = 50
+
+
+def thrown(free, params, speed, key):
+    """Cost (x - n)^2 + y^2 with n normal; the period needs y = x + u - speed, u uniform: met on average."""
+    normal, uniform = jax.random.split(key)
+    n, u = jax.random.normal(normal), jax.random.uniform(uniform)
+    return (free["x"] - params * n) ** 2 + free["y"] ** 2, (free["x"] + u - speed - free["y"])[None]
+
+
+def drawn():
+    keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(0), DRAWS))
+    numbers = jax.vmap(jax.random.normal)(keys[:, 0]), jax.vmap(jax.random.uniform)(keys[:, 1])
+    return [np.asarray(x) for x in numbers]
+
+
+@pytest.mark.parametrize("risk", ["mean", "worst", "cvar"])
+def test_a_gait_has_the_least_risk_of_its_draws(risk):
+    problem = jc.optimize.RandomStride(thrown, outcomes=DRAWS, risk=risk, share=0.2)
+    free, info = jc.optimize.gait(
+        problem, jnp.array(2.0), {"x": jnp.array(0.3), "y": jnp.array(0.1)}, speed=0.7,
+        optimizer=jc.optimize.AugmentedLagrangian(), tol=1e-9,
+    )  # fmt: skip
+    n, u = drawn()
+    x = np.linspace(-2.0, 2.0, 40_001)
+    costs = np.sort((x[:, None] - 2.0 * n) ** 2, axis=1)[:, ::-1]
+    count = {"mean": DRAWS, "worst": 1, "cvar": 10}[risk]
+    risks = costs[:, :count].mean(axis=1) + (x + u.mean() - 0.7) ** 2
+    assert info.residual <= 1e-9
+    assert float(free["y"]) == pytest.approx(float(free["x"]) + u.mean() - 0.7, abs=1e-9)
+    assert info.cost == pytest.approx(risks.min(), rel=1e-4)  # "worst" has a kink there
+    assert float(free["x"]) == pytest.approx(x[np.argmin(risks)], abs=2e-3)
+    cost, residuals = jc.optimize.gait_outcome(problem, jnp.array(2.0), free, 0.7)
+    assert float(cost) == pytest.approx(info.cost) and residuals.shape == (1,)
+
+
+def test_another_risk_or_other_draws_are_another_run(tmp_path):
+    run = jc.Run(checkpoint=tmp_path / "run.npz")
+
+    def find(**settings):
+        problem = jc.optimize.RandomStride(thrown, **{"outcomes": 8, "risk": "mean"} | settings)
+        free = {"x": jnp.array(0.3), "y": jnp.array(0.1)}
+        return jc.optimize.gait(problem, jnp.array(2.0), free, speed=0.7, num_steps=2, run=run)
+
+    find()
+    find()
+    for other in ({"outcomes": 9}, {"risk": "cvar"}, {"seed": 1}):
+        with pytest.raises(ValueError, match="these differ: objective and constraints$"):
+            find(**other)
+
+
+def test_what_is_no_risk_is_named():
+    with pytest.raises(ValueError, match="risk: expected one of"):
+        jc.optimize.RandomStride(thrown, outcomes=8, risk="median")
+    with pytest.raises(ValueError, match="outcomes: expected"):
+        jc.optimize.RandomStride(thrown, outcomes=0)
+    with pytest.raises(ValueError, match="share"):
+        jc.optimize.RandomStride(thrown, outcomes=8, share=0.0)
+
+
+@pytest.mark.slow
+def test_a_robust_compass_gait_has_one_outcome_of_its_double_support():
+    """A push between the legs takes a twentieth of the nominal tail, on orders drawn anew."""
+    nominal, robust = robust_gait.nominal_and_robust()
+    (before, _), (after, errors) = (robust_gait.judge(free) for free in (nominal, robust))
+    tails = [float(jc.optimize.risk_of(costs, "cvar")) for costs in (before, after)]
+    assert tails[1] < 0.1 * tails[0]
+    assert np.abs(np.mean(errors, axis=0)).max() < 1e-4 and 0.03 < float(robust["push"]) < 0.1
+    # Ten strides: the time of the tenth landing spreads by a tenth of that of the nominal gait at most.
+    spreads = []
+    for free in (nominal, robust):
+        walk = jax.jit(jax.vmap(lambda key, free=free: robust_gait.walk(free, key, 10)))
+        durations, _, _, moves = walk(jax.random.split(jax.random.key(2), 200))
+        assert float(jnp.max(moves)) < 1e-6
+        spreads.append(float(jnp.std(jnp.sum(durations, axis=1))))
+    assert 1e-3 < spreads[0] < 4e-3 and spreads[1] < 0.1 * spreads[0]
+    # The gradient of a cost over fixed draws, in reverse mode, is that of differences where no outcome jumps.
+    problem = jc.optimize.RandomStride(robust_gait.routh_stride, outcomes=16, risk="cvar")
+
+    def risk(push):
+        return jc.optimize.gait_outcome(problem, None, robust | {"push": push}, robust_gait.SPEED)[0]
+
+    at, step = jnp.asarray(0.08), 1e-4
+    slope, up, down = jax.jit(lambda p: (jax.grad(risk)(p), risk(p + step), risk(p - step)))(at)
+    assert float(slope) == pytest.approx(float(up - down) / (2 * step), rel=1e-4)
