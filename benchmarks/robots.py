@@ -130,7 +130,7 @@ ROBOTS = (
     Robot("quadruped", lambda: robots.file_of("quadruped"), keyframe="stand"),
     Robot("ant", lambda: robots.file_of("ant")),
     Robot("go1", functools.partial(packaged, "playground go1"), keyframe="home"),
-    Robot("A2", _a2_on_its_feet, keyframe="home", max_contacts=16),
+    Robot("A2", _a2_on_its_feet, keyframe="home", max_contacts=8),
     Robot("humanoid", functools.partial(packaged, "gymnasium humanoid"), max_contacts=16),
     Robot("heap of 16 boxes", lambda: _heap(16), max_contacts=80),
     Robot("rocking block", _rocking_block, keyframe="start", planar=True, steps=1000, dt=0.001),
