@@ -51,6 +51,7 @@ def test_a_ball_is_first_pushed_where_it_touches(ball, dt):
         np.testing.assert_allclose(*touch, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_the_derivative_of_a_sliding_touch_is_that_of_the_step(ball):
     """A stiff ball comes down obliquely to a gap of zero; friction turns with the slip, by all of its bound."""
     law = jc.compliant.Material(stiffness=jnp.asarray(1e6), damping=jnp.asarray(1e4))
@@ -72,6 +73,7 @@ def test_the_derivative_of_a_sliding_touch_is_that_of_the_step(ball):
     np.testing.assert_allclose(slopes, jnp.stack(differences, axis=1), atol=1e-7)
 
 
+@pytest.mark.long
 def test_stiffness_of_any_size_stops_a_ball_in_two_steps(ball):
     law = jc.compliant.Material(stiffness=jnp.asarray(1e12), damping=jnp.asarray(0.0))
     before, _, v, force = fall(ball, 2.0, 0.01, law=law)
@@ -128,6 +130,7 @@ def test_a_contact_that_ends_at_a_gap_of_zero_has_the_derivative_of_a_rigid_one(
     np.testing.assert_allclose(slopes, jnp.stack(moved, axis=1), atol=1e-5 * jnp.abs(slopes).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("speed", [(1.0, 0.3), (1.0, -0.3), (0.0, -0.3)])
 def test_the_last_digit_of_a_gap_of_zero_decides_nothing(speed):
     """A ball on the floor to within rounding slides away, or strikes, as one a rounding higher does."""

@@ -187,6 +187,7 @@ def test_the_motion_of_a_ball_that_rolls_has_its_derivative_by_the_poses():
     np.testing.assert_allclose(forward, TIMES[-1] ** 2 / 7.0, rtol=2e-2)
 
 
+@pytest.mark.long
 def test_motion_that_is_not_supported_is_named():
     model = jc.load_mjcf(on_table(BALL))
     state, controls = model.initial_state(), jnp.zeros((STEPS, 6))

@@ -41,6 +41,7 @@ def step(max_contacts, model, state, dt):
     return jc.compliant.step(model, state, jnp.zeros(12), dt=dt, settings=settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("apart", "speed", "dt"), [(0.06, 0.3, 0.004), (0.15, 30.0, 0.005), (0.06, 0.0, 1e-4)]
 )
@@ -55,6 +56,7 @@ def test_it_moves_as_with_all_contacts(model, rng, apart, speed, dt):
     assert pushed > 2
 
 
+@pytest.mark.long
 def test_a_bound_is_never_above_the_distance(model, rng):
     structure, constants = model.structure, model.params.constants
     shapes = [structure.shape_table[name] for name in dict.fromkeys(n for p in structure.pairs for n in p)]
@@ -92,6 +94,7 @@ def test_a_pair_out_of_reach_is_not_seen_and_keeps_a_bound_as_its_gap(model, rng
     assert np.all((info.gap > 0.7) & (info.gap < 3.0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("apart", "is_told"), [(0.06, True), (0.5, False)])
 def test_a_lever_may_throw_its_end_at_what_was_out_of_reach(apart, is_told):
     """A ball of 2 m/s strikes a plank ten times nearer to its hinge than the end, which nearly meets a box."""
@@ -108,6 +111,7 @@ def test_a_lever_may_throw_its_end_at_what_was_out_of_reach(apart, is_told):
     assert info.status == (jc.Status.OVERFLOW if is_told else jc.Status.SUCCESS)
 
 
+@pytest.mark.long
 def test_seven_meshes_near_another_whose_boxes_overlap_are_no_overflow():
     """A robot's legs under its body: their boxes overlap, and they are centimetres apart."""
     wedge = '<mesh name="wedge" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/>'
@@ -125,6 +129,7 @@ def test_seven_meshes_near_another_whose_boxes_overlap_are_no_overflow():
     assert 0.02 < info.gap.min() < 0.2
 
 
+@pytest.mark.long
 def test_worlds_in_lanes_move_as_by_xla(model, rng):
     states = [scattered(rng, model, 0.06, 0.3) for _ in range(5)]
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
@@ -133,6 +138,7 @@ def test_worlds_in_lanes_move_as_by_xla(model, rng):
     np.testing.assert_allclose(found, jnp.stack(expected), rtol=0, atol=1e-7)
 
 
+@pytest.mark.long
 def test_rates_of_near_contacts_have_a_reverse_mode(model, rng):
     """What is not used of a contact has no cotangent."""
     state = scattered(rng, model, 0.05, 0.3)

@@ -126,6 +126,7 @@ def test_single_precision_has_no_side_wrong():
     assert np.max(np.abs(gaps - right) / np.array([pose.large for pose in drawn])) < 1e-3
 
 
+@pytest.mark.long
 def test_a_capsule_deep_in_a_cylinder_of_its_direction_has_finite_contacts():
     """Their axes differ by 4e-8 rad: two sides of a triangle between them are parallel to all digits."""
     shapes = {name: shape_of(kind, name) for kind, name in (("capsule", "a"), ("cylinder", "b"))}

@@ -67,6 +67,7 @@ def test_a_box_rests_on_a_box(numbers, shift, angle, corners, depth):
         assert sorted(map(tuple, np.round(found, 6) + 0.0)) == sorted(corners)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("turn", [0.0, 0.01])
 def test_a_box_on_an_edge_of_another_touches_along_it(turn):
     """A box tipped by 45 degrees: the ends of its edge carry, or where that edge leaves the face."""

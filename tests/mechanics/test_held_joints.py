@@ -60,6 +60,7 @@ def test_rows_of_loops_are_those_of_mujoco(rng):
         np.testing.assert_allclose(found.phi[np.array(rows)], data.efc_pos[order], atol=1e-12)
 
 
+@pytest.mark.long
 def test_welded_axes_are_parallel_and_their_rows_the_derivative_of_their_deviations(rng):
     """phi' = G v and phi'' = G v' + Gdot v along a motion, by differences."""
     model = quiet(TIED)

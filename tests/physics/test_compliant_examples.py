@@ -266,6 +266,7 @@ def test_foundation_of_rubber_is_first_order():
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 2.0, atol=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("case", "bound"),
     [

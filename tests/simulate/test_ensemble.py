@@ -118,6 +118,7 @@ def test_wrong_arguments_are_named():
         jc.simulate.MotionSettings(stepper=None, dt=0.01, duration=0.05)
 
 
+@pytest.mark.long
 def test_worlds_take_wrenches():
     """All worlds get the wrench of a step, as `rollout` does."""
     push = {"disc": jnp.zeros((5, 3)).at[:, 0].set(2.0)}

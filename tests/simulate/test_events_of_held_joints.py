@@ -145,6 +145,7 @@ def test_a_four_bar_stays_closed_and_keeps_its_energy():
     np.testing.assert_allclose(energy, energy[0], atol=1e-8)
 
 
+@pytest.mark.long
 def test_accelerations_keep_loops_and_contacts():
     """G vdot + Gdot v = 0 and, of a foot on the coupler, J vdot + Jdot v = 0, with the rows before projection."""
     model = jc.load_mjcf(UNEQUAL_BAR, contacts="world", planar=True)

@@ -51,6 +51,7 @@ def slopes_agree(function, x, step=1e-6):
     return forward
 
 
+@pytest.mark.long
 def test_dry_friction_stops_a_slide_after_its_way_within_a_step():
     """From 2 m/s under 3 N of 1.5 kg: x = m v^2 / 2f = 1 m after 1 s, within a step of 70 ms, then rest."""
     motion = moved(jc.load_mjcf(RAIL.format('frictionloss="3"')), [0.0], [2.0], dt=0.07, steps=20)

@@ -49,6 +49,7 @@ def test_a_sliding_block_and_its_derivatives():
     np.testing.assert_allclose(u[0], 0.5 * np.hypot(*u[1:]), atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dim", [2, 3])
 @pytest.mark.parametrize("law", ["coulomb", "associated"])
 def test_smooth_contacts_without_slip_open_and_push(dim, law):

@@ -97,6 +97,7 @@ def test_samples_in_space_lie_inside(contacts):
         check_inside(terms, v + 0.2 * rng.normal(size=9), law, 256)
 
 
+@pytest.mark.long
 def test_mistakes_are_named():
     terms, v = point(0.25), jnp.array([2.0, -3.0])
     with pytest.raises(ValueError, match="direction: expected finite numbers, not all zero"):

@@ -166,6 +166,7 @@ def test_the_corners_of_a_face_share_an_impact_as_equally_soft_ones():
     np.testing.assert_allclose(slope[:, 0], (v_plus[:, 3] - v_plus[:, 2]) / (2.0 * h), rtol=0, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_a_box_that_slides_to_rest_fails_in_no_step():
     """Its four corners share their loads; in single precision shared loads solve the problem less well."""
