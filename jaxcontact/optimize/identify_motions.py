@@ -265,8 +265,8 @@ class _Problem:
         values = self.at(np.asarray(flat, float), self.per_motion0)
         if values.values.ndim != 2 or len(values.values) != count or not np.isfinite(values.cost):
             raise ValueError(
-                f"residuals: expected finite numbers ({count}, r) with finite derivatives at the start, "
-                f"got {values.values.shape}: {values.values}"
+                f"residuals: expected finite numbers ({count}, r) with finite derivatives at params0 and "
+                f"per_motion0, got {values.values.shape}: {values.values}"
             )
 
     def at(self, x: np.ndarray, per_motion: np.ndarray) -> _Point:
