@@ -23,9 +23,8 @@ def spreads(free, worlds):
     keys = jax.random.split(jax.random.key(3), worlds)
     walk = jax.jit(jax.vmap(lambda key: robust_gait.walk(free, key, STRIDES)))
     durations, lengths, rates, moves = map(np.asarray, walk(keys))
-    assert (
-        np.all(np.isfinite(durations)) and moves.max() < 1e-6
-    )  # the foot that landed stands, the other lifts
+    # The foot that landed stands, and the other one lifts.
+    assert np.all(np.isfinite(durations)) and moves.max() < 1e-6
     times = 1e3 * np.cumsum(durations, axis=1).std(axis=0)
     print("  time of a landing, std in ms:", np.round(times, 3))
     print("  length of a step, std in mm:", np.round(1e3 * lengths.std(axis=0), 3))

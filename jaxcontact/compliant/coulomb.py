@@ -19,7 +19,7 @@ from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.coulomb_program import DIGITS, FRICTIONS, STAGE_STEPS, TILE, solve_by_modes
 
 FIRST_STEPS = 8  # of Newton's method from the velocities before the step
-ROLLING_FIRST_STEPS = 3  # the same where contacts resist turning: it settles in two, or not in forty
+ROLLING_FIRST_STEPS = 3  # the same where contacts resist turning: in eight lanes, one mostly does not settle
 SWEEPS = 10  # convex problems whose solutions start Newton's method
 EDGE_DIGITS = 0.42  # of the precision; misfit of a solution whose modes interior points found, 3e-7
 INTERIOR_STEPS = 200  # most iterations of interior points on the central path

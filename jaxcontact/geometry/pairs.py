@@ -318,8 +318,9 @@ def _most_pairs(
 class NearPairs(NamedTuple):
     """The pairs of convex shapes that get their contacts: so many of the nearest, within reach.
 
-    They are `limit` pairs of the same two kinds, of capsules in space twice as many, most of which make one
-    contact. Of shapes without a closed form no pair that is farther apart than `reach`, m, gets its contacts.
+    They are `limit` pairs of the same two kinds, with a mesh half as many, at least eight; of capsules in
+    space twice as many, most of which make one contact. Of shapes without a closed form no pair that is
+    farther apart than `reach`, m, gets its contacts.
     """
 
     limit: int

@@ -52,9 +52,8 @@ def risk_of(costs: Float[jax.Array, " k"], risk: str = "mean", *, share: float =
     """
     if risk == "mean":
         return jnp.mean(costs)
-    if (
-        risk == "worst"
-    ):  # by its place: the derivative of jnp.max compares numbers that a program computes twice
+    if risk == "worst":
+        # By its place: the derivative of jnp.max compares numbers that a program computes twice.
         return costs[jnp.argmax(costs)]
     worst_first = -jnp.sort(-costs)
     weights = jnp.clip(share * costs.shape[0] - jnp.arange(costs.shape[0]), 0.0, 1.0)

@@ -149,7 +149,9 @@ def wrong_values(path, parameter, value):
         ):
             yield "an unknown word", "no such word"
         yield "an object", object()
-        takes_number = re.search(r"int|float", kind) or (kind == "Any" and isinstance(value, int | float))
+        takes_number = re.search(r"int|float", kind) or (
+            kind in ("Any", "PyTree") and isinstance(value, int | float)
+        )
         if not takes_number and "Array" not in kind and not is_array(value) and value is not None:
             yield "a number", 3
     if name in TREES:
@@ -173,7 +175,7 @@ def wrong_values(path, parameter, value):
         if value.ndim and name not in ANYTHING:
             yield "one number more", jnp.concatenate([value, value[..., :1]], axis=-1)
             yield "no numbers", value[..., :0]
-    if "float" in kind or (kind == "Any" and isinstance(value, float)):
+    if "float" in kind or (kind in ("Any", "PyTree") and isinstance(value, float)):
         yield "NaN", float("nan")
         yield "inf", float("inf")
         if NOT_NEGATIVE.match(name):
