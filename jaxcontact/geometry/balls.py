@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.batching.once import computed_once
+from jaxcontact.geometry.by_kind import by_kind
 from jaxcontact.geometry.cylinders import cap_points
 from jaxcontact.geometry.frames import dot, pose_in_body, products, rows, unit
 from jaxcontact.geometry.shapes import (
@@ -92,22 +93,30 @@ def place_balls(
     """Place the balls of the named shapes in the world."""
     start: dict[str, int] = {}
     owner: list[int] = []
-    local, radius = [], []
+    dtype = positions.dtype
     for name in names:
-        shape: Any = shapes[name]
         start[name] = len(owner)
-        count = num_balls(dim, shape)
-        owner += [WORLD if shape.body is None else bodies.index(shape.body)] * count
-        local.append(_centres(shape, dim, constants, positions.dtype))
-        size = constants[shape.radius] if isinstance(shape, Disc | Sphere | Capsule) else 0.0
-        radius.append(jnp.broadcast_to(jnp.asarray(size, positions.dtype), (count,)))
-    local_centre = jnp.concatenate(local)
+        body = getattr(shapes[name], "body", None)
+        owner += [WORLD if body is None else bodies.index(body)] * num_balls(dim, shapes[name])
+
+    def balls_of(shape: Any, numbers: Constants) -> tuple[jax.Array, jax.Array]:
+        size = numbers[shape.radius] if isinstance(shape, Disc | Sphere | Capsule) else 0.0
+        radius = jnp.broadcast_to(jnp.asarray(size, dtype), (num_balls(dim, shape),))
+        return _centres(shape, dim, numbers, dtype), radius
+
+    groups = by_kind(balls_of, [shapes[name] for name in names], constants)
+    place = [
+        start[names[i]] + k for members, (_, radii) in groups for i in members for k in range(radii.shape[1])
+    ]
+    order = np.argsort(place).tolist()
+    local_centre = rows(jnp.concatenate([centres.reshape(-1, dim) for _, (centres, _) in groups]), order)
+    radius = rows(jnp.concatenate([radii.ravel() for _, (_, radii) in groups]), order)
     body_index = [max(body, 0) for body in owner]
     centre = rows(positions, body_index) + products(rows(orientations, body_index), local_centre)
     fixed = np.array(owner) == WORLD
     if fixed.any():
         centre = jnp.where(fixed[:, None], local_centre, centre)
-    return Balls(start, tuple(owner), computed_once(centre, in_batches=False), jnp.concatenate(radius))
+    return Balls(start, tuple(owner), computed_once(centre, in_batches=False), radius)
 
 
 Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # point on a, point on b, gap, normal

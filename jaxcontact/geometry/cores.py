@@ -23,7 +23,7 @@ from jaxcontact.geometry.frames import dot, frames_of, owners, rows, turned
 from jaxcontact.geometry.groups import PlacedBodies, flattened
 from jaxcontact.geometry.hulls import touch_half_space
 from jaxcontact.geometry.manifold import CONTACTS, touch_couple
-from jaxcontact.geometry.shapes import CONVEX, Constants, Cylinder, Ellipsoid, HalfSpace, Shape
+from jaxcontact.geometry.shapes import Constants, Cylinder, Ellipsoid, HalfSpace, Shape
 from jaxcontact.geometry.support import Core, Couple, boxes_around, cores_in_bodies, place_core
 
 MARGIN = 1e-3  # of the size; a pair within it is never beyond reach
@@ -56,14 +56,10 @@ def _cores(world: PlacedBodies, shapes: Sequence[Any], count: int) -> _Cores:
     return _Cores(cores, radii, *frames_of(owners(shapes, world.bodies), world.positions, world.orientations))
 
 
-def extents(bodies: tuple[str, ...], shapes: Sequence[Shape], constants: Constants) -> list[jax.Array]:
-    """Bound the distances of points of convex shapes from the origins of their bodies, m, one per body."""
-    farthest = {body: [jnp.zeros(())] for body in bodies}
-    for shape in shapes:
-        if isinstance(shape, CONVEX) and shape.body is not None:
-            (centre,), _, (half,) = boxes_around([shape], constants, float)
-            farthest[shape.body].append(jnp.linalg.norm(centre) + jnp.linalg.norm(half))
-    return [jnp.max(jnp.stack(lengths)) for lengths in farthest.values()]
+def extents(shapes: Sequence[Shape], constants: Constants, dtype: jax.typing.DTypeLike) -> jax.Array:
+    """Bound the distances of points of convex shapes from the origins of their bodies, m, one per shape."""
+    centres, _, halves = boxes_around(shapes, constants, dtype)
+    return jnp.sqrt(dot(centres, centres)) + jnp.sqrt(dot(halves, halves))
 
 
 def _numbered(shapes: Sequence[Any]) -> tuple[list[Any], list[int]]:

@@ -13,6 +13,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.selection import smallest
 from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
+from jaxcontact.geometry.by_kind import of_shapes
 from jaxcontact.geometry.frames import dot, frames_of, owners, pose_in_body, products, rows, turned
 from jaxcontact.geometry.polytopes import (
     Polytope,
@@ -147,9 +148,11 @@ def _place_round(world: PlacedBodies, shapes: Sequence[Any]) -> _Round:
     dtype, constants = world.positions.dtype, world.constants
     distinct = list(dict.fromkeys(shapes))
     index = np.array([distinct.index(shape) for shape in shapes])
-    poses = [pose_in_body(shape, 3, constants, dtype) for shape in distinct]
-    origin, axes = (jnp.stack(column)[index] for column in zip(*poses, strict=True))
-    sizes = jnp.stack([_sizes(shape, constants, dtype) for shape in distinct])[index]
+
+    def pose_and_sizes(shape: Any, numbers: Constants) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return *pose_in_body(shape, 3, numbers, dtype), _sizes(shape, numbers, dtype)
+
+    origin, axes, sizes = (column[index] for column in of_shapes(pose_and_sizes, distinct, constants))
     position, orientation = frames_of(owners(shapes, world.bodies), world.positions, world.orientations)
     return _Round(
         position + products(orientation, origin), jnp.einsum("nij,njk->nik", orientation, axes), sizes

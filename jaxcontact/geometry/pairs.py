@@ -212,6 +212,15 @@ def num_contacts(dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, 
 
 
 @checked()
+def searched_shapes(
+    dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
+) -> tuple[Shape, ...]:
+    """List the shapes of pairs without a closed form, whose nearest points are searched for."""
+    searched = [pair for pair in pairs if _in_order(dim, *(shapes[i] for i in pair))[0] is Family.CONVEX]
+    return tuple(dict.fromkeys(shapes[name] for pair in searched for name in pair))
+
+
+@checked()
 def contact_bodies(
     dim: int, bodies: tuple[str, ...], shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:

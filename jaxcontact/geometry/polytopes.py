@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.geometry.by_kind import of_shapes
 from jaxcontact.geometry.frames import across, dot, pose_in_body, turned, unit
 from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Polygon, Shape
 
@@ -119,8 +120,8 @@ def place_polytopes(
     constants: Constants,
 ) -> Polytope:
     """Place shapes of one topology in the world, from the frames of their bodies; axis 0 is the shape."""
-    local = [_in_body(shape, dim, constants, positions.dtype) for shape in shapes]
-    body = jax.tree.map(lambda *leaves: jnp.stack(leaves), *local)
+    dtype = positions.dtype
+    body = of_shapes(lambda shape, numbers: _in_body(shape, dim, numbers, dtype), shapes, constants)
     normals = turned(orientations, body.normals)
     return Polytope(
         vertices=positions[:, None] + turned(orientations, body.vertices),

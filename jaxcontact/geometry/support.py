@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.geometry.by_kind import of_shapes
 from jaxcontact.geometry.frames import across, dot, pose_in_body, unit
 from jaxcontact.geometry.shapes import Box, Capsule, Constants, ConvexMesh, Cylinder, Ellipsoid, Shape
 
@@ -59,13 +60,14 @@ def cores_in_bodies(
     shapes: Sequence[Shape], count: int, constants: Constants, dtype: jax.typing.DTypeLike
 ) -> tuple[Core, jax.Array]:
     """Build cores of `count` vertices in the axes of their bodies, and radii; axis 0 is the shape."""
-    cores, radii = [], []
-    for shape in shapes:
-        core, radius = core_in_body(shape, constants, dtype)
+
+    def padded(shape: Shape, numbers: Constants) -> tuple[Core, jax.Array]:
+        core, radius = core_in_body(shape, numbers, dtype)
         repeated = np.minimum(np.arange(count), len(core.vertices) - 1)
-        cores.append(core._replace(vertices=core.vertices[repeated]))
-        radii.append(radius)
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *cores), jnp.stack(radii)
+        return core._replace(vertices=core.vertices[repeated]), radius
+
+    cores: tuple[Core, jax.Array] = of_shapes(padded, shapes, constants)
+    return cores
 
 
 def place_core(core: Core, position: jax.Array, orientation: jax.Array) -> Core:
@@ -121,9 +123,9 @@ def boxes_around(
 
     The axes are those of the shape, of a capsule its own, of a mesh those of its body.
     """
-    boxes = []
-    for shape in shapes:
-        core, radius = core_in_body(shape, constants, dtype)
+
+    def around(shape: Shape, numbers: Constants) -> tuple[jax.Array, jax.Array, jax.Array]:
+        core, radius = core_in_body(shape, numbers, dtype)
         if isinstance(shape, Capsule):
             last_axis = jnp.zeros(3, dtype).at[2].set(1.0)
             along, _ = unit(core.vertices[1] - core.vertices[0], last_axis)
@@ -132,11 +134,12 @@ def boxes_around(
         elif isinstance(shape, ConvexMesh):
             axes = jnp.eye(3, dtype=dtype)
         else:
-            axes = pose_in_body(shape, 3, constants, dtype)[1].T
+            axes = pose_in_body(shape, 3, numbers, dtype)[1].T
         places = dot(core.vertices[:, None], axes[None])
         lower, upper = jnp.min(places, axis=0), jnp.max(places, axis=0)
         columns = dot(core.ellipsoid.T[:, None], axes[None])
         half = 0.5 * (upper - lower) + jnp.sqrt(jnp.sum(columns**2, axis=0)) + radius
-        boxes.append((0.5 * (lower + upper) @ axes, axes, half))
-    centres, axes, halves = (jnp.stack(column) for column in zip(*boxes, strict=True))
-    return centres, axes, halves
+        return dot(axes.T, 0.5 * (lower + upper)[None]), axes, half
+
+    boxes: tuple[jax.Array, jax.Array, jax.Array] = of_shapes(around, shapes, constants)
+    return boxes

@@ -265,23 +265,33 @@ def _reach(model: Model, state: State, coming: Coming) -> jax.Array | None:
     Both move as fast as the fastest point does at its start or, without contacts, at its end, or twice so.
     """
     material = model.params.material
-    if model.structure.dim == 2:
-        return None
     if material is not None and (material.smoothing is not None or material.potential is not None):
         return None
-    speeds = [fastest(model, state.q, v) for v in (state.v, coming.velocity)]
+    speeds = fastest(model, state.q, jnp.stack([state.v, coming.velocity]))
     margin = 0.0 if model.params.margin is None else jnp.max(model.params.margin)
-    return 4.0 * coming.dt * jnp.maximum(*speeds) + margin
+    return None if speeds is None else 4.0 * coming.dt * jnp.max(speeds) + margin
 
 
-def fastest(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
-    """Bound the speeds of all points of convex shapes of a mechanism in space, m/s; no derivative."""
-    motion = contacts.motion(model, *lax.stop_gradient((q, v)))
-    moved, _ = frames_moved(model, (motion, motion))
+def fastest(model: Model, q: jax.Array, velocities: jax.Array) -> jax.Array | None:
+    """Bound the speeds (n,) of points of shapes without a closed form, m/s; None if no such shape moves.
+
+    It has no derivative by q and the velocities (n, nv).
+    """
     structure = model.structure
-    farthest = jnp.stack(extents(structure.bodies, structure.shapes, model.params.constants))
-    turning = jnp.sqrt(jnp.sum(moved.turning**2, axis=(1, 2)))
-    return lax.stop_gradient(jnp.max(jnp.sqrt(jnp.sum(moved.velocity**2, axis=1)) + farthest * turning))
+    shapes = geometry.searched_shapes(structure.dim, structure.shape_table, structure.pairs)
+    moving = [shape for shape in shapes if shape.body is not None]
+    if not moving:
+        return None
+    owner = np.array([structure.bodies.index(shape.body) for shape in moving])
+    lengths = extents(moving, model.params.constants, q.dtype)
+
+    def speed(v: jax.Array) -> jax.Array:
+        motion = contacts.motion(model, lax.stop_gradient(q), lax.stop_gradient(v))
+        moved, _ = frames_moved(model, (motion, motion))
+        turning = jnp.sqrt(jnp.sum(moved.turning**2, axis=(1, 2)))
+        return jnp.max(jnp.sqrt(jnp.sum(moved.velocity**2, axis=1))[owner] + lengths * turning[owner])
+
+    return lax.stop_gradient(jax.vmap(speed)(velocities))
 
 
 def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:
