@@ -12,6 +12,7 @@ from jax import lax
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 from jaxcontact.arguments import check_array, check_positive, check_type
+from jaxcontact.batching.direct_calls import jit_quickly
 from jaxcontact.compliant.nearest import Selection, info_of_all, material_of, selection_of
 from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.settings import DEFAULT, START, Settings, StepMemory
@@ -23,7 +24,6 @@ from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
 from jaxcontact.mechanics.mocap import Mocap, MocapRows, apply_mocap, mocap_rows
 from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Model, State, check_mechanism
-from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import BILATERAL, ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
 from jaxcontact.terms.constraints import Coming, check_sizes, constraint_terms_at, fastest
@@ -226,7 +226,7 @@ def start_memory(model: Model, state: State, memory: StepMemory = START) -> Step
     return memory
 
 
-@functools.partial(jit, static_argnames="settings")
+@functools.partial(jit_quickly, static_argnames="settings")
 def _step(
     model: Model,
     state: State,
@@ -333,7 +333,7 @@ class _Inputs(NamedTuple):
     mocap: MocapRows | None
 
 
-@functools.partial(jit, static_argnames="settings")
+@functools.partial(jit_quickly, static_argnames="settings")
 def _rollout(
     model: Model,
     state: State,

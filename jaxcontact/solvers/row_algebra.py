@@ -10,10 +10,13 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact.algebra import body_rows, cholesky, small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, Sweeps, factorise_chain, solve_chain
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
+from jaxcontact.batching.once import computed_once
+from jaxcontact.batching.world_code import compiles_one_world
 
 Rows = jax.Array | BodyRows
 Mass = jax.Array | Diagonal
@@ -49,16 +52,25 @@ def row_mobility(masses: jax.Array, columns: Rows, singles: int, nc: int) -> jax
 
     For an M that is not diagonal it has the right order of magnitude.
     """
+    inverse = 1.0 / masses
     if isinstance(columns, BodyRows):
-        squares = body_rows.squares(columns, 1.0 / masses)
-    elif masses.shape[0] <= small_dense.UNROLLED:  # row by row: the squares of all are not stored
-        squares = sum(
-            (row**2 / mass for row, mass in zip(columns, masses, strict=True)),
-            jnp.zeros(columns.shape[1:], columns.dtype),
-        )
+        squares = body_rows.squares(columns, inverse)
+    elif masses.shape[0] <= small_dense.UNROLLED:
+        squares = lax.cond(compiles_one_world(), _squares_in_turn, _squares, columns, inverse)
     else:
-        squares = jnp.sum(columns**2 / masses[:, None], axis=0)
-    return isotropic(squares, singles, nc)
+        squares = _squares(columns, inverse)
+    # Otherwise every kernel that reads the mobilities would compute them again.
+    return computed_once(isotropic(squares, singles, nc))
+
+
+def _squares(columns: jax.Array, inverse: jax.Array) -> jax.Array:
+    return jnp.sum(columns**2 * inverse[:, None], axis=0)
+
+
+def _squares_in_turn(columns: jax.Array, inverse: jax.Array) -> jax.Array:
+    """Compute `_squares` row by row: machine code of one world then stores no matrix."""
+    terms = (row**2 * of_mass for row, of_mass in zip(columns, inverse, strict=True))
+    return sum(terms, jnp.zeros(columns.shape[1:], columns.dtype))
 
 
 def isotropic(mobility: jax.Array, singles: int, nc: int) -> jax.Array:
