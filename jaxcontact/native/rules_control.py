@@ -127,9 +127,33 @@ class _Body:
         return [(cell, first, then) for cell, first, then in triples if cell != first]
 
 
+def _first_guess(
+    program: Interpreter, function: Function, num_fixed: int, carry: list[Numbers]
+) -> tuple[list[bool], list[bool]]:
+    """Guess which numbers of a carry stay as they are, and which are the same for all worlds.
+
+    Floats that the function changes mostly do change, and differ if they are many, so that nothing has to be
+    found out about them. Known entries of an array may stay: zeros of a matrix. `num_fixed` arguments come
+    before the carry.
+    """
+    ends = slice(num_fixed, num_fixed + len(carry))
+    stays: list[bool] = []
+    same: list[bool] = []
+    for argument, result, array, numbers in zip(
+        function.arguments[ends], function.results, function.inputs[ends], carry, strict=False
+    ):
+        may_stay = argument == result or not np.issubdtype(array.dtype, np.floating)
+        is_one = numbers.size == 1
+        known = [program.ops.is_known(number) for number in _flat([numbers])]
+        stays += [may_stay or (is_known and not is_one) for is_known in known]
+        same += [may_stay or is_known or is_one for is_known in known]
+    return stays, same
+
+
 def _settled(
     program: Interpreter,
     function: Function,
+    num_fixed: int,
     carry: list[Numbers],
     body: Callable[[list[Numbers]], tuple[list[Numbers], Any, bool]],
 ) -> _Body:
@@ -137,7 +161,8 @@ def _settled(
 
     `body` runs `function` and returns the next carry, further results, and whether all worlds end in the same
     iteration: if not, none of its cells is the same for all. An outer loop runs its body several times, each
-    time with less assumed: so an inner loop assumes no more than what held of it the time before.
+    time with less assumed: so an inner loop assumes no more than what held of it the time before. The
+    outermost one, which costs most, does so seldom: see `_first_guess`.
     """
     ops, first = program.ops, _flat(carry)
 
@@ -151,8 +176,10 @@ def _settled(
 
     outer = program.earlier, program.settled
     name = next((function, k) for k in itertools.count() if (function, k) not in program.settled)
+    is_outermost = ops.now.parent is None
     free = [True] * len(first)
-    stays, bound, inner = program.earlier.get(name, (free, free, {}))
+    guess = _first_guess(program, function, num_fixed, carry) if is_outermost else (free, free)
+    stays, bound, inner = program.earlier.get(name, (*guess, {}))
     uniform = [u and ops.uniform[n] for u, n in zip(bound, first, strict=True)]
     while True:
         program.earlier, program.settled = inner, {}
@@ -207,7 +234,7 @@ def _while(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> l
         program.going = outer
         return results, (condition, going), ops.uniform[going]
 
-    body = _settled(program, p["body_jaxpr"], carry, turn)
+    body = _settled(program, p["body_jaxpr"], len(of_body), carry, turn)
     condition, going = body.beside
     ops.now.items.append(While(condition, going, body.block, body.moving, ops.uniform[going]))
     return _after(program, body, carry)
@@ -272,7 +299,7 @@ def _turn_by_turn(
         outputs = program.run(p["jaxpr"], [*fixed, *cells, *row_numbers])
         return outputs[: p["num_carry"]], outputs[p["num_carry"] :], True
 
-    body = _settled(program, p["jaxpr"], carry, turn)
+    body = _settled(program, p["jaxpr"], len(fixed), carry, turn)
     written = [
         (Table(length * output.size, kind_of(array.dtype)), _flat([output]))
         for output, array in zip(body.beside, shapes, strict=True)
