@@ -50,9 +50,9 @@ class _Boxes(NamedTuple):
     half: jax.Array  # (n, 3) half of the sizes
 
 
-def _cores(world: PlacedBodies, shapes: Sequence[Any], count: int) -> _Cores:
-    """Place distinct shapes, with cores of `count` vertices."""
-    cores, radii = cores_in_bodies(shapes, count, world.constants, world.positions.dtype)
+def _cores(world: PlacedBodies, shapes: Sequence[Any]) -> _Cores:
+    """Place distinct shapes."""
+    cores, radii = cores_in_bodies(shapes, world.constants, world.positions.dtype)
     return _Cores(cores, radii, *frames_of(owners(shapes, world.bodies), world.positions, world.orientations))
 
 
@@ -72,12 +72,10 @@ def cores_on_cores(
     world: PlacedBodies,
     first: Sequence[Shape],
     second: Sequence[tuple[Shape, bool]],
-    count_a: int,
-    count_b: int,
 ) -> Rows:
     """Compute the contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
     (kinds_a, index_a), (kinds_b, index_b) = _numbered(first), _numbered([shape for shape, _ in second])
-    a, b = _cores(world, kinds_a, count_a), _cores(world, kinds_b, count_b)
+    a, b = _cores(world, kinds_a), _cores(world, kinds_b)
     has_round = _has_round(first, second)
     contacts = jax.vmap(lambda x, y: _touch(x, y, has_round))(
         a.at(np.array(index_a)), b.at(np.array(index_b))
@@ -90,18 +88,17 @@ def nearest_cores(
     world: PlacedBodies,
     first: Sequence[Shape],
     second: Sequence[tuple[Shape, bool]],
-    counts: Sequence[int],
     limits: tuple[int, jax.Array | float | None],
 ) -> tuple[tuple[jax.Array, Rows, jax.Array, jax.Array], jax.Array, jax.Array]:
     """Compute the contacts of the pairs of convex shapes with the smallest bounds.
 
-    `counts` are the numbers of vertices of the cores, `limits` the number of pairs and their reach, m.
+    `limits` are the number of pairs and their reach, m.
     Returns as `nearest_polytopes`, with the bound of a pair as its separation: a pair left out whose bound is
     not positive counts as touching. A pair farther apart than its reach keeps its bound, too, as the gap of a
     contact without a place; returns also which contacts have a place, and the least bound without one.
     """
     (kinds_a, of_a), (kinds_b, of_b) = _numbered(first), _numbered([shape for shape, _ in second])
-    a, b = _cores(world, kinds_a, counts[0]), _cores(world, kinds_b, counts[1])
+    a, b = _cores(world, kinds_a), _cores(world, kinds_b)
     count, reach = limits
     bound, size = _bounds(
         *(
@@ -230,13 +227,11 @@ def _touch(a: _Cores, b: _Cores, has_round: bool) -> Rows:
     )
 
 
-def hulls_on_planes(
-    world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace], count: int
-) -> Rows:
+def hulls_on_planes(world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace]) -> Rows:
     """Compute the contacts of hulls of many corners with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     distinct, index = _numbered(shapes)
-    hulls = _cores(world, distinct, count).at(np.array(index))
+    hulls = _cores(world, distinct).at(np.array(index))
     return flattened(
         jax.vmap(touch_half_space)(hulls.core.vertices, hulls.position, hulls.orientation, normal, offset)
     )

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 BALLS = (Point, Points, Disc, Sphere)
 POLYTOPES = (Capsule, Box, Polygon, ConvexMesh)
 ROUND = (Cylinder, Ellipsoid)
-FEWEST_MESHES = 8  # pairs of two kinds that get their contacts; few links of a robot come near one another
+FEWEST_MESHES = 16  # pairs of a size that get their contacts; few links of a robot come near one another
+SIZES = (8, 256)  # vertices: pairs whose larger core has as many or fewer share one program
 
 
 class Candidates(NamedTuple):
@@ -272,7 +273,7 @@ def _kind(dim: int, family: Family | None, a: Shape, b: Shape, swapped: bool) ->
     if family is Family.BALL_ROUND:
         return type(b), swapped
     if family is Family.CONVEX:
-        return num_vertices(a), num_vertices(b)
+        return (sum(num_vertices(a) > size for size in SIZES),)
     if family is Family.HULL_PLANE:
         return (num_vertices(a),)
     return (type(a),) if family is Family.ROUND_PLANE else ()
@@ -315,8 +316,8 @@ def _most_pairs(
         return None
     max_pairs = near_pairs.limit
     if family is Family.CONVEX:
-        is_mesh = isinstance(first, ConvexMesh) or isinstance(second[0], ConvexMesh)
-        return max(FEWEST_MESHES, max_pairs // 2) if is_mesh else max_pairs
+        is_large = num_vertices(first) > SIZES[0]
+        return max(FEWEST_MESHES, max_pairs // 2) if is_large else max_pairs
     capsules = isinstance(first, Capsule) and isinstance(second, Capsule)
     # in the plane the distance of two capsules costs as much as their contacts
     if family is not Family.POLYTOPES or (capsules and dim == 2):
@@ -381,13 +382,14 @@ def candidates(
         found: tuple[jax.Array | None, Rows, jax.Array, jax.Array]
         if family is Family.CONVEX and near_pairs is not None and pair_limit is not None:
             limits = min(pair_limit, len(members)), near_pairs.reach
-            found, near, bound = cores.nearest_cores(world, first, second, kind, limits)
+            found, near, bound = cores.nearest_cores(world, first, second, limits)
             unseen = bound if unseen is None else jnp.minimum(unseen, bound)
         elif pair_limit is not None and len(members) > pair_limit:
             found = groups.nearest_polytopes(world, first, second, kind[0], kind[1], pair_limit)
             near = jnp.ones(found[1][2].shape, bool)
         else:
-            group_rows = _COMPUTE[family](world, first, second, *kind)
+            kinds = () if family in (Family.CONVEX, Family.HULL_PLANE) else kind
+            group_rows = _COMPUTE[family](world, first, second, *kinds)
             found = None, group_rows, group_rows[2], jnp.asarray(False)
             near = jnp.ones(group_rows[2].shape, bool)
         chosen, group_rows, gaps, touching_missed = found

@@ -57,9 +57,13 @@ def core_in_body(shape: Shape, constants: Constants, dtype: jax.typing.DTypeLike
 
 
 def cores_in_bodies(
-    shapes: Sequence[Shape], count: int, constants: Constants, dtype: jax.typing.DTypeLike
+    shapes: Sequence[Shape], constants: Constants, dtype: jax.typing.DTypeLike
 ) -> tuple[Core, jax.Array]:
-    """Build cores of `count` vertices in the axes of their bodies, and radii; axis 0 is the shape."""
+    """Build cores in the axes of their bodies, and radii; axis 0 is the shape.
+
+    All have as many vertices as the largest needs: some are repeated.
+    """
+    count = max(num_vertices(shape) for shape in shapes)
 
     def padded(shape: Shape, numbers: Constants) -> tuple[Core, jax.Array]:
         core, radius = core_in_body(shape, numbers, dtype)
@@ -124,22 +128,21 @@ def boxes_around(
     The axes are those of the shape, of a capsule its own, of a mesh those of its body.
     """
 
-    def around(shape: Shape, numbers: Constants) -> tuple[jax.Array, jax.Array, jax.Array]:
-        core, radius = core_in_body(shape, numbers, dtype)
+    def own_axes(shape: Shape, numbers: Constants) -> jax.Array:
         if isinstance(shape, Capsule):
-            last_axis = jnp.zeros(3, dtype).at[2].set(1.0)
-            along, _ = unit(core.vertices[1] - core.vertices[0], last_axis)
+            ends = jnp.asarray(numbers[shape.ends], dtype)
+            along, _ = unit(ends[1] - ends[0], jnp.zeros(3, dtype).at[2].set(1.0))
             beside = across(along)
-            axes = jnp.stack([along, beside, jnp.cross(along, beside)])
-        elif isinstance(shape, ConvexMesh):
-            axes = jnp.eye(3, dtype=dtype)
-        else:
-            axes = pose_in_body(shape, 3, numbers, dtype)[1].T
-        places = dot(core.vertices[:, None], axes[None])
-        lower, upper = jnp.min(places, axis=0), jnp.max(places, axis=0)
-        columns = dot(core.ellipsoid.T[:, None], axes[None])
-        half = 0.5 * (upper - lower) + jnp.sqrt(jnp.sum(columns**2, axis=0)) + radius
-        return dot(axes.T, 0.5 * (lower + upper)[None]), axes, half
+            return jnp.stack([along, beside, jnp.cross(along, beside)])
+        if isinstance(shape, ConvexMesh):
+            return jnp.eye(3, dtype=dtype)
+        return pose_in_body(shape, 3, numbers, dtype)[1].T
 
-    boxes: tuple[jax.Array, jax.Array, jax.Array] = of_shapes(around, shapes, constants)
-    return boxes
+    cores, radius = cores_in_bodies(shapes, constants, dtype)
+    axes = of_shapes(own_axes, shapes, constants)
+    places = dot(cores.vertices[:, :, None], axes[:, None])
+    lower, upper = jnp.min(places, axis=1), jnp.max(places, axis=1)
+    columns = dot(jnp.swapaxes(cores.ellipsoid, 1, 2)[:, :, None], axes[:, None])
+    half = 0.5 * (upper - lower) + jnp.sqrt(jnp.sum(columns**2, axis=1)) + radius[:, None]
+    middle = 0.5 * (lower + upper)
+    return dot(jnp.swapaxes(axes, 1, 2), middle[:, None]), axes, half
