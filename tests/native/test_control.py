@@ -300,3 +300,31 @@ def test_loops_in_loops_are_run_a_few_times_each(monkeypatch):
         expected = jax.vmap(lambda x, depth=depth: nested(depth, x))(x)
         np.testing.assert_allclose(jc.simd(lambda x, depth=depth: nested(depth, x))(x), expected, rtol=1e-14)
     assert made[1] < 4 * made[0]
+
+
+def test_the_outermost_loop_is_interpreted_once(monkeypatch):
+    """Arrays of floats that it changes are taken to change, so that its body is not run to find that out."""
+    outermost = []
+    inside = rules_control._inside
+
+    def counted(program, body, going):
+        outermost.append(program.ops.now.parent is None)
+        return inside(program, body, going)
+
+    monkeypatch.setattr(rules_control, "_inside", counted)
+
+    def function(q, v):
+        def step(carry, _):
+            q, v, t = carry
+            v = lax.fori_loop(0, 40, lambda _, v: v - 0.01 * jnp.sin(q), v)
+            return (q + 0.01 * v, v, t + 0.01), q[0]
+
+        return lax.scan(step, (q, v, 0.0), None, length=100)
+
+    q, v = np.arange(12.0).reshape(4, 3), np.ones((4, 3))
+    (end, _, t), path = jc.simd(function)(q, v)
+    expected, of_path = jax.vmap(function)(q, v)
+    np.testing.assert_allclose(end, expected[0], rtol=1e-12)
+    np.testing.assert_allclose(path, of_path, rtol=1e-12)
+    np.testing.assert_allclose(t, 1.0, rtol=1e-12)
+    assert sum(outermost) == 1
