@@ -312,6 +312,7 @@ def test_the_outermost_loop_is_interpreted_once(monkeypatch):
         return inside(program, body, going)
 
     monkeypatch.setattr(rules_control, "_inside", counted)
+    monkeypatch.setattr(rules_control, "UNROLLED", 0)
 
     def function(q, v):
         def step(carry, _):
