@@ -67,14 +67,15 @@ class Robot:
     dt: float = DT
 
 
-def packaged(robot: str | tuple[tuple[str, str], str]) -> Any:
+def packaged(robot: str | tuple[tuple[str, str], str], as_spec: bool = False) -> Any:
     """Compile a robot of another package, by its name in the tests or as ((package, folder), file)."""
     import pytest
 
     from tests.helpers import package_robots
 
+    read = package_robots.spec_of if as_spec else package_robots.compiled
     try:
-        return package_robots.compiled(package_robots.WHOLE[robot] if isinstance(robot, str) else robot)
+        return read(package_robots.WHOLE[robot] if isinstance(robot, str) else robot)
     except pytest.skip.Exception as missing:
         raise ImportError(str(missing)) from None
 
@@ -93,6 +94,22 @@ def _a2_on_its_feet() -> Any:
     mj.actuator_biastype[:] = mujoco.mjtBias.mjBIAS_AFFINE
     mj.actuator_gainprm[:, :3], mj.actuator_biasprm[:, :3] = (100.0, 0.0, 0.0), (0.0, -100.0, -2.0)
     return mj
+
+
+def _g1(with_itself: bool) -> Any:
+    """Unitree's G1 of capsules, held by servos above a floor; its links meet it, and themselves or not."""
+    import mujoco
+
+    spec = packaged((("mjlab", "mjlab/asset_zoo/robots/unitree_g1/xmls"), "g1.xml"), as_spec=True)
+    for geom in spec.geoms:
+        meets = bool(geom.contype or geom.conaffinity)
+        geom.contype, geom.conaffinity = int(meets and with_itself), int(meets)
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[5, 5, 1], contype=1, conaffinity=0)
+    for joint in spec.joints:
+        if joint.type != mujoco.mjtJoint.mjJNT_FREE:
+            servo = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+            servo.set_to_position(kp=200.0, kv=5.0)
+    return spec.compile()
 
 
 def _heap(count: int) -> str:
@@ -132,6 +149,8 @@ ROBOTS = (
     Robot("go1", functools.partial(packaged, "playground go1"), keyframe="home"),
     Robot("A2", _a2_on_its_feet, keyframe="home", max_contacts=8),
     Robot("humanoid", functools.partial(packaged, "gymnasium humanoid"), max_contacts=16),
+    Robot("G1", functools.partial(_g1, True), max_contacts=32),
+    Robot("G1 on the floor alone", functools.partial(_g1, False), max_contacts=32),
     Robot("heap of 16 boxes", lambda: _heap(16), max_contacts=80),
     Robot("rocking block", _rocking_block, keyframe="start", planar=True, steps=1000, dt=0.001),
     Robot("compass gait", lambda: COMPASS_GAIT, keyframe="start", planar=True, steps=1000, dt=0.001),

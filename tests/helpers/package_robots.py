@@ -71,8 +71,8 @@ def path_of(file):
     pytest.skip(f"the package {package} is not installed (make test-all puts it into {FOLDER})")
 
 
-def compiled(file):
-    """The mujoco.MjModel of a file, without what is only seen: meshes that touch nothing, textures, skins."""
+def spec_of(file):
+    """The mujoco.MjSpec of a file, without what is only seen: meshes that touch nothing, textures, skins."""
     spec = mujoco.MjSpec.from_file(str(path_of(file)))
     for geom in list(spec.geoms):
         if geom.type == mujoco.mjtGeom.mjGEOM_MESH and not geom.contype and not geom.conaffinity:
@@ -83,6 +83,12 @@ def compiled(file):
     unused = [mesh for mesh in spec.meshes if mesh.name not in touching]
     for element in [*unused, *spec.textures, *spec.materials, *spec.skins]:
         spec.delete(element)
+    return spec
+
+
+def compiled(file):
+    """The mujoco.MjModel of `spec_of` a file."""
+    spec = spec_of(file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what MuJoCo calls old
         return spec.compile()
