@@ -234,6 +234,8 @@ class AugmentedSearch:
         free = quasi_newton.free_components(point.x, point.gradient, *self._bounds)
         step = -np.where(free, point.gradient, 0.0)
         step *= CROSSING * np.sqrt(step.size) / max(float(np.linalg.norm(step)), np.finfo(float).tiny)
+        if self._settings.smoothing:  # a kink ends a level; beyond it the search would lose its plan
+            return point.x, state._replace(ended=np.asarray(2.0))
         state = state._replace(crossings=state.crossings + 1.0)
         for _ in range(MAX_HALVINGS):
             beyond = self._point(np.clip(point.x + step, *self._bounds), state.multipliers, state.penalty)

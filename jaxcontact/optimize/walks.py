@@ -174,7 +174,8 @@ class AugmentedWalk:
         is_minimum = int(search.ended) == 1 and not steps.is_cut
         if is_minimum or slope <= self._settings.slope * float(search.units[0]):
             return crossings, 0
-        return crossings, int(Status.KINK if search.crossings and not steps.is_cut else Status.MAX_ITERS)
+        at_kink = (search.crossings > 0 or search.ended == 2) and not steps.is_cut
+        return crossings, int(Status.KINK if at_kink else Status.MAX_ITERS)
 
 
 class PieceState(NamedTuple):

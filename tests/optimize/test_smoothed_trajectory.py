@@ -96,6 +96,20 @@ def test_a_killed_search_resumes_at_its_level_to_the_same_bits(tmp_path):
         search(optimizer=other, run=jc.Run(checkpoint=path))
 
 
+def test_the_exact_level_ends_at_a_kink_and_does_not_leave_it():
+    def bends(z, smoothing):
+        size = jnp.abs(z) if smoothing is None else jnp.sqrt(z**2 + smoothing**2)
+        return jnp.sum(jnp.array([1.0, 3.0]) * size) + 0.1 * (z[0] - z[1] - 1.0) ** 2
+
+    levels = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
+    z, info = trajectory(
+        bends, jnp.array([0.7, -0.4]), num_steps=300, optimizer=AugmentedLagrangian(smoothing=levels)
+    )
+    np.testing.assert_allclose(z, 0.0, atol=1e-3)
+    assert info.status == int(jc.Status.KINK) and info.corners == 0
+    assert np.sum(info.smoothing == 0) < 20
+
+
 def test_a_motion_that_fails_at_the_next_level_is_an_error():
     def fails(controls, smoothing):
         return effort(controls, smoothing) if smoothing is not None else jnp.nan * controls[0]
