@@ -1,4 +1,4 @@
-"""Periodic gaits of planar robots of gymnasium and of the package, found by `jc.optimize.robot_gait` from its own guess.
+"""Periodic gaits of planar robots, found by `jc.optimize.robot_gait` from its own guess.
 
 A motion is one evaluation of all pieces of a stride with their derivatives by states, controls and duration.
 Time includes loading and compiling; processor seconds do not depend on what else the machine does.

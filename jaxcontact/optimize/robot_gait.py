@@ -34,9 +34,7 @@ NUM_STEPS = 8  # of a piece
 WORK = 0.3  # weight of the cost of transport beside the mean square of the controls in parts of their range
 SMALL_WORK = 0.1  # J; below it the size of a work is rounded off
 CLEAR = 0.015  # m, height of feet that swing, in the plan
-SHARE_AT_JOINTS = (
-    1e-3  # of `tol`, scaled; errors at joints of pieces grow over a stride, 230 times of a walker
-)
+SHARE_AT_JOINTS = 1e-3  # of `tol`, scaled; over a walker's stride errors of joints grow 200 times
 PRESSED = 1.0  # N; contacts under less force are left out of the account of friction
 CLEARING = 300.0  # 1/m^2, weight of what they lack of it
 PLAN_STEPS = 40  # of the plan, at most
