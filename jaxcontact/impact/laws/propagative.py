@@ -29,7 +29,7 @@ from jaxcontact.impact.laws.reflections import (
     tolerance,
 )
 from jaxcontact.impact.laws.reflections_one_sided import (
-    Choice,
+    StrikeRule,
     Mixture,
     mix,
     one_sided_mix,
@@ -171,7 +171,7 @@ def _propagate(
     if corner == "one_sided":
         border = border_size(v.dtype, lax.stop_gradient(speed))
         signs = {None: 0.0, "most_violated": 1.0, "least_violated": -1.0}
-        choice = Choice(
+        strike_rule = StrikeRule(
             sign=jnp.asarray(signs[rule], v.dtype),
             cycle=jnp.arange(impulse.shape[0]) if cycle is None else cycle,
             active=unit_normals.active,
@@ -179,10 +179,10 @@ def _propagate(
             jumps=unfinished,
             impulse=lax.stop_gradient(impulse),
         )
-        jumps = ~unfinished & order_matters(length, unit_normals.gram, unit_normals.rate, choice)
+        jumps = ~unfinished & order_matters(length, unit_normals.gram, unit_normals.rate, strike_rule)
         jumps &= True if restitution is None else restitution > 0
-        choice = choice._replace(jumps=jumps | unfinished)
-        impulse = one_sided_reflections(length, unit_normals.gram, unit_normals.rate, choice)
+        strike_rule = strike_rule._replace(jumps=jumps | unfinished)
+        impulse = one_sided_reflections(length, unit_normals.gram, unit_normals.rate, strike_rule)
         status |= flag(jumps, Status.JUMP)
     if restitution is not None:
         stops, stop_status = stop(unit_normals, speed, unilateral)

@@ -29,8 +29,8 @@ SAME = 4.0  # borders; velocities of two orders that differ less are the same
 PROBES = 8  # directions per contact, to see whether an order matters
 
 
-class Choice(NamedTuple):
-    """The choice of the contact that strikes next, and what has been found without a direction.
+class StrikeRule(NamedTuple):
+    """The rule by which a contact strikes next, and what has been found without a direction.
 
     Attributes:
         sign: 1 for "most_violated", -1 for "least_violated", 0 for a cycle.
@@ -60,37 +60,37 @@ class _Sequence(NamedTuple):
     number: jax.Array
 
 
-def _approaching(choice: Choice, at: _Sequence) -> tuple[jax.Array, jax.Array]:
+def _approaching(rule: StrikeRule, at: _Sequence) -> tuple[jax.Array, jax.Array]:
     """Find the contacts (nc,) that approach in the direction; return also their rates, zero at the border."""
-    at_border = jnp.abs(at.rate) <= choice.border
+    at_border = jnp.abs(at.rate) <= rule.border
     size = jnp.max(jnp.abs(at.rate_change), initial=0.0)
     faint = tolerance(at.rate.dtype) * size
     approaches = jnp.where(at_border, at.rate_change < -faint, at.rate < 0)
-    return choice.active & approaches, jnp.where(at_border, 0.0, at.rate)
+    return rule.active & approaches, jnp.where(at_border, 0.0, at.rate)
 
 
-def _next_contacts(choice: Choice, at: _Sequence) -> tuple[jax.Array, jax.Array]:
+def _next_contacts(rule: StrikeRule, at: _Sequence) -> tuple[jax.Array, jax.Array]:
     """Choose the contacts (nc,) that strike next in the direction, and the place in the cycle after them."""
-    approaches, rate = _approaching(choice, at)
-    best = jnp.argmin(jnp.where(approaches, choice.sign * rate, jnp.inf))
-    level = approaches & tied(rate, best, choice.active)
-    first = jnp.argmin(jnp.where(level, choice.sign * at.rate_change, jnp.inf))
+    approaches, rate = _approaching(rule, at)
+    best = jnp.argmin(jnp.where(approaches, rule.sign * rate, jnp.inf))
+    level = approaches & tied(rate, best, rule.active)
+    first = jnp.argmin(jnp.where(level, rule.sign * at.rate_change, jnp.inf))
     size = jnp.max(jnp.abs(at.rate_change), initial=0.0)
     together = level & (jnp.abs(at.rate_change - at.rate_change[first]) <= tolerance(rate.dtype) * size)
-    length = choice.cycle.shape[0]
+    length = rule.cycle.shape[0]
     ahead = (jnp.arange(length, dtype=jnp.int32) - at.place) % length
-    place = (at.place + jnp.min(jnp.where(approaches[choice.cycle], ahead, length))) % length
-    in_turn = jnp.arange(rate.shape[0]) == choice.cycle[place]
-    return jnp.where(choice.sign == 0, in_turn, together), (place + 1) % length
+    place = (at.place + jnp.min(jnp.where(approaches[rule.cycle], ahead, length))) % length
+    in_turn = jnp.arange(rate.shape[0]) == rule.cycle[place]
+    return jnp.where(rule.sign == 0, in_turn, together), (place + 1) % length
 
 
-def _goes_on(choice: Choice, at: _Sequence) -> jax.Array:
+def _goes_on(rule: StrikeRule, at: _Sequence) -> jax.Array:
     """Decide whether a contact that the rule or the cycle may choose approaches in the direction."""
-    may_strike = jnp.zeros(choice.active.shape, bool).at[choice.cycle].set(True) | (choice.sign != 0)
-    return jnp.any(may_strike & _approaching(choice, at)[0])
+    may_strike = jnp.zeros(rule.active.shape, bool).at[rule.cycle].set(True) | (rule.sign != 0)
+    return jnp.any(may_strike & _approaching(rule, at)[0])
 
 
-def _follow(length: int, choice: Choice, gram: tuple[jax.Array, jax.Array], rate: jax.Array,
+def _follow(length: int, rule: StrikeRule, gram: tuple[jax.Array, jax.Array], rate: jax.Array,
     rate_change: jax.Array) -> _Sequence:  # fmt: skip
     """Reflect at most `length` times, in the order of the direction; `gram` comes with its change."""
     gram, gram_change = gram
@@ -98,7 +98,7 @@ def _follow(length: int, choice: Choice, gram: tuple[jax.Array, jax.Array], rate
     start = _Sequence(rate, rate_change, none, none, jnp.int32(0), jnp.int32(0))
 
     def strike(at: _Sequence) -> _Sequence:
-        together, place = _next_contacts(choice, at)
+        together, place = _next_contacts(rule, at)
         step, step_change = jax.jvp(
             lambda gram, rate: reflect_together(gram, rate, together),
             (gram, at.rate),
@@ -113,51 +113,49 @@ def _follow(length: int, choice: Choice, gram: tuple[jax.Array, jax.Array], rate
             at.number + 1,
         )
 
-    return bounded_loop(
-        lambda at: _goes_on(choice, at) & (at.number < length), strike, start, max_iters=length
-    )
+    return bounded_loop(lambda at: _goes_on(rule, at) & (at.number < length), strike, start, max_iters=length)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def one_sided_reflections(length: int, gram: jax.Array, rate: jax.Array, choice: Choice) -> jax.Array:
+def one_sided_reflections(length: int, gram: jax.Array, rate: jax.Array, rule: StrikeRule) -> jax.Array:
     """Return the impulses (nc,) of a sequence of at most `length` reflections.
 
     Derivative: forward, first order: of the sequence in the order of the direction; NaN if it jumps, ends
         at another impulse, or does not end.
     """
-    return choice.impulse
+    return rule.impulse
 
 
 @one_sided_reflections.defjvp
 @all_digits
 def _reflections_jvp(length: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    gram, rate, choice = primals
-    end = _follow(length, choice, (gram, tangents[0]), rate, tangents[1])
-    exists = ~choice.jumps & ~_goes_on(choice, end) & _is_same(gram, end.impulse, choice)
+    gram, rate, rule = primals
+    end = _follow(length, rule, (gram, tangents[0]), rate, tangents[1])
+    exists = ~rule.jumps & ~_goes_on(rule, end) & _is_same(gram, end.impulse, rule)
     change = jnp.where(exists, end.change, jnp.nan)
     return one_sided_reflections(length, *primals), forward_only(change, reverse=REVERSE, second=SECOND)
 
 
-def _is_same(gram: jax.Array, impulse: jax.Array, choice: Choice) -> jax.Array:
+def _is_same(gram: jax.Array, impulse: jax.Array, rule: StrikeRule) -> jax.Array:
     """Decide whether impulses (nc,) end at the velocity of the impact."""
-    difference = impulse - choice.impulse
-    return difference @ gram @ difference <= (SAME * choice.border) ** 2
+    difference = impulse - rule.impulse
+    return difference @ gram @ difference <= (SAME * rule.border) ** 2
 
 
-def order_matters(length: int, gram: jax.Array, rate: jax.Array, choice: Choice) -> jax.Array:
+def order_matters(length: int, gram: jax.Array, rate: jax.Array, rule: StrikeRule) -> jax.Array:
     """Decide whether contacts that tie for a rule end elsewhere in some of many directions.
 
     These are random motions of the bodies. Derivative: none.
     """
-    gram, rate, choice = lax.stop_gradient((gram, rate, choice))
+    gram, rate, rule = lax.stop_gradient((gram, rate, rule))
     nc = rate.shape[0]
     pushes = np.random.default_rng(0).normal(size=(PROBES * nc, nc))
 
     def differs(push: jax.Array) -> jax.Array:
-        end = _follow(length, choice, (gram, jnp.zeros_like(gram)), rate, gram @ push)
-        return ~_is_same(gram, end.impulse, choice)
+        end = _follow(length, rule, (gram, jnp.zeros_like(gram)), rate, gram @ push)
+        return ~_is_same(gram, end.impulse, rule)
 
-    return (choice.sign != 0) & jnp.any(lax.map(differs, jnp.asarray(pushes, rate.dtype)))
+    return (rule.sign != 0) & jnp.any(lax.map(differs, jnp.asarray(pushes, rate.dtype)))
 
 
 def one_sided_stop(unit_normals: Normals, speed: jax.Array, stops: jax.Array) -> jax.Array:
