@@ -29,8 +29,8 @@ from jaxcontact.impact.laws.reflections import (
     tolerance,
 )
 from jaxcontact.impact.laws.reflections_one_sided import (
-    StrikeRule,
     Mixture,
+    StrikeRule,
     mix,
     one_sided_mix,
     one_sided_reflections,
