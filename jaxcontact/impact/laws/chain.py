@@ -55,11 +55,12 @@ class _Laws(NamedTuple):
 
     k: jax.Array
     square: jax.Array
-    faint: jax.Array | None
+    faint: jax.Array
+    is_one_sided: bool
 
     def peak(self, depth: jax.Array, peak: jax.Array) -> jax.Array:
-        """Compute max(peak, depth); one-sided where both are the same, if `faint` is known."""
-        if self.faint is None:
+        """Compute max(peak, depth); if `is_one_sided` also where both are the same."""
+        if not self.is_one_sided:
             return jnp.maximum(peak, depth)
         over = depth - peak
         return peak + over - negative_part(over, jnp.abs(over) <= self.faint)
@@ -67,7 +68,7 @@ class _Laws(NamedTuple):
     def force(self, depth: jax.Array, peak: jax.Array) -> jax.Array:
         """Compute the pushes (nc,) of springs, >= 0."""
         soft = self.k / self.square
-        if self.faint is None:
+        if not self.is_one_sided:
             expanding = soft * (depth - (1.0 - self.square) * peak)
             return jnp.maximum(jnp.where(depth >= peak, self.k * depth, expanding), 0.0)
         higher = self.peak(depth, peak)
@@ -153,7 +154,7 @@ def _chain(
     dt = 2.0 * np.pi / STEPS_PER_PERIOD / jnp.sqrt(jnp.where(fastest > 0, fastest, 1.0))
     border = tolerance(v.dtype) * lax.stop_gradient(mass_norm(terms.M, v)) / scale
     second = STEPS_PER_PERIOD * dt  # the fastest period
-    springs = _Laws(k, square, border * second if is_one_sided else None)
+    springs = _Laws(k, square, border * second, is_one_sided)
 
     def rates(depth: jax.Array, impulse: jax.Array, peak: jax.Array) -> tuple[jax.Array, jax.Array]:
         return -(before + gram @ impulse), springs.force(depth, peak)

@@ -90,10 +90,10 @@ def _goes_on(rule: StrikeRule, at: _Sequence) -> jax.Array:
     return jnp.any(may_strike & _approaching(rule, at)[0])
 
 
-def _follow(length: int, rule: StrikeRule, gram: tuple[jax.Array, jax.Array], rate: jax.Array,
+def _follow(length: int, rule: StrikeRule, grams: tuple[jax.Array, jax.Array], rate: jax.Array,
     rate_change: jax.Array) -> _Sequence:  # fmt: skip
-    """Reflect at most `length` times, in the order of the direction; `gram` comes with its change."""
-    gram, gram_change = gram
+    """Reflect at most `length` times, in the order of the direction; `grams` is the matrix and its change."""
+    gram, gram_change = grams
     none = jnp.zeros_like(rate)
     start = _Sequence(rate, rate_change, none, none, jnp.int32(0), jnp.int32(0))
 
