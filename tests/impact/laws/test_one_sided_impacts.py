@@ -174,7 +174,7 @@ def test_sides_other_words_and_laws_without_the_keyword_are_refused_by_name():
         jc.impact.Sequential(num_directions=4, corner="one_sided")(terms, v)
     with pytest.raises(ValueError, match="corner: expected 'smooth' with unilateral=False"):
         jc.impact.Plastic(unilateral=False, corner="one_sided")(terms, v)
-    for law in (jc.impact.Propagative, jc.impact.Routh, jc.impact.Energetic, jc.impact.Chain):
+    for law in (jc.impact.Routh, jc.impact.Energetic):
         with pytest.raises(TypeError, match="corner"):
             law(corner="one_sided")
 
