@@ -96,8 +96,8 @@ def step_through(model, stride, info):
 
 @pytest.mark.slow
 def test_the_walker_of_the_package_walks_periodically_within_its_limits(walker):
-    """Errors at the joints of pieces grow 200 times over the stride, so that they have to be smaller than `tol`."""
-    stride, info = jc.optimize.robot_gait(walker, speed=0.5, num_steps=80)
+    """Half a stride that repeats with both legs exchanged, found from the guess that bends joints least."""
+    stride, info = jc.optimize.robot_gait(walker, speed=0.5)
     assert int(info.status) in (0, int(jc.Status.MAX_ITERS))
     assert info.periodicity <= 1e-9 and info.speed == pytest.approx(0.5, abs=1e-9) and info.is_mirrored
     assert info.largest_control <= 1.0 and info.friction <= 1.0 + 1e-9 and info.cost_of_transport < 0.5
