@@ -95,19 +95,6 @@ def step_through(model, stride, info):
 
 
 @pytest.mark.slow
-def test_the_walker_of_the_package_walks_periodically_within_its_limits(walker):
-    """Half a stride that repeats with both legs exchanged, found from the guess that bends joints least."""
-    stride, info = jc.optimize.robot_gait(walker, speed=0.5)
-    assert int(info.status) in (0, int(jc.Status.MAX_ITERS))
-    assert info.periodicity <= 1e-9 and info.speed == pytest.approx(0.5, abs=1e-9) and info.is_mirrored
-    assert info.largest_control <= 1.0 and info.friction <= 1.0 + 1e-9 and info.cost_of_transport < 0.5
-    states, _ = step_through(walker, stride, info)
-    order, way = [0, 1, 2, 6, 7, 8, 3, 4, 5], np.eye(9)[0] * 0.5 * float(stride.duration)
-    np.testing.assert_allclose(states.q[-1][jnp.array(order)], stride.q[0] + way, atol=1e-7)
-    np.testing.assert_allclose(states.v[-1][jnp.array(order)], stride.v[0], atol=1e-6)
-
-
-@pytest.mark.slow
 def test_a_hopper_of_a_file_hops_periodically_within_its_limits():
     path = path_of("gymnasium", "gymnasium/envs/mujoco/assets/hopper.xml", FOLDER)
     if path is None:
