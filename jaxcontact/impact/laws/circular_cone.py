@@ -143,7 +143,7 @@ def capped_one_sided(
         size=lax.stop_gradient(size),
         softness=jnp.tile(fixed_space.scale**2, 2),
     )
-    jumps = has_jump(*problem, solution, most=space.mu.shape[0])
+    jumps = has_jump(*problem, solution, max_tested=space.mu.shape[0])
     return one_sided_impulse(*problem, jumps, solution)[:rows], flag(jumps, Status.JUMP)
 
 
