@@ -1,4 +1,4 @@
-"""Periodic gaits of planar robots of gymnasium, found by `jc.optimize.robot_gait` from its own guess.
+"""Periodic gaits of planar robots, found by `jc.optimize.robot_gait` from its own guess.
 
 A motion is one evaluation of all pieces of a stride with their derivatives by states, controls and duration.
 Time includes loading and compiling; processor seconds do not depend on what else the machine does.
@@ -14,18 +14,22 @@ from typing import Any
 import jaxcontact as jc
 from benchmarks.robot_files import FOLDER, path_of
 from benchmarks.runner import Case
+from jaxcontact.models.robots import NAMES, file_of
 
-# file, speed in m/s, duration of the stride of the guess in s
+# file of gymnasium or name in the package, speed in m/s, duration of the stride of the guess in s
 ROBOTS = {
     "hopper": ("hopper.xml", 0.5, 0.54),
     "walker2d": ("walker2d_v5.xml", 0.6, 0.5),
     "half_cheetah": ("half_cheetah.xml", 1.0, 0.4),
+    "planar_walker": ("planar_walker", 0.5, 0.5),
 }
 
 
 def load(robot: str) -> jc.Model:
-    """Read a robot of gymnasium."""
+    """Read a robot of gymnasium or of the package."""
     name = ROBOTS[robot][0]
+    if name in NAMES:
+        return jc.load_mjcf(file_of(name), planar=True, contacts="world")
     path = path_of("gymnasium", f"gymnasium/envs/mujoco/assets/{name}", FOLDER)
     if path is None:
         raise FileNotFoundError(f"{name}: unpack gymnasium of tests/robot_packages.txt into {FOLDER}")

@@ -8,6 +8,7 @@ Overton 2013 for kinks). Page: docs/methods/planning.md.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import PyTree
+from jaxcontact.arguments import check_positive
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.optimize import quasi_newton
 
@@ -31,6 +33,7 @@ LAST_RADIUS = 1e-4  # of the first radius; an approach with shorter steps has st
 BOUND_ROUNDS = 5  # in which controls at their bounds leave a step of the approach
 ARMIJO = 1e-3  # minimum fraction of the expected approach that a step must give
 NEAR = 1e-6  # of their units; constraints that hold so far need no approach
+LEVEL_STEPS = 80  # of a level of smoothing, at most; the next one continues from there
 
 # s, multipliers, penalty -> value, gradient, cost, residuals
 Lagrangian = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, np.ndarray, float, np.ndarray]]
@@ -44,7 +47,17 @@ def _check_bounds(name: str, value: object) -> None:
         raise TypeError(f"{name}: expected pairs (minimum, maximum) of numbers, got {value!r}")
 
 
-@checked(bounds=_check_bounds, slope=POSITIVE, penalty=POSITIVE)
+def _check_smoothing(name: str, value: tuple[float, ...]) -> None:
+    """Raise TypeError or ValueError unless it is a tuple of numbers that decrease, positive and finite."""
+    if not isinstance(value, tuple):
+        raise TypeError(f"{name}: expected a tuple of numbers, got {value!r}")
+    for level in value:
+        check_positive(name, level)
+    if any(later >= earlier for earlier, later in itertools.pairwise(value)):
+        raise ValueError(f"{name}: expected numbers that decrease, got {value}")
+
+
+@checked(bounds=_check_bounds, slope=POSITIVE, penalty=POSITIVE, smoothing=_check_smoothing)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AugmentedLagrangian:
     """Minimise cost + lambda . r + sum rho r^2 / 2 within bounds, by BFGS; then update lambda and rho.
@@ -59,11 +72,15 @@ class AugmentedLagrangian:
             at most this fraction of the unit of the cost, and the constraints hold within `tol`. The unit is
             the change of the cost by one `scale` of the controls along its slope, after the approach.
         penalty: first curvature of a penalty along its constraint, in curvatures of the cost.
+        smoothing: levels to search at in turn, decreasing, before the search with the exact motion, such as
+            (1e-2, 1e-3, 1e-4) J of `compliant.smoothed`. Objective and constraints of `trajectory` are then
+            functions (controls, smoothing), with smoothing None for the exact motion.
     """
 
     bounds: PyTree = None
     slope: float = 1e-4
     penalty: float = 10.0
+    smoothing: tuple[float, ...] = ()
 
 
 class SearchState(NamedTuple):
@@ -217,6 +234,8 @@ class AugmentedSearch:
         free = quasi_newton.free_components(point.x, point.gradient, *self._bounds)
         step = -np.where(free, point.gradient, 0.0)
         step *= CROSSING * np.sqrt(step.size) / max(float(np.linalg.norm(step)), np.finfo(float).tiny)
+        if self._settings.smoothing:  # a kink ends a level; beyond it the search would lose its plan
+            return point.x, state._replace(ended=np.asarray(2.0))
         state = state._replace(crossings=state.crossings + 1.0)
         for _ in range(MAX_HALVINGS):
             beyond = self._point(np.clip(point.x + step, *self._bounds), state.multipliers, state.penalty)

@@ -28,25 +28,33 @@ NEWTON_STEPS = 20  # largest number of steps onto the constraints at the end
 BOUND_ROUNDS = 5  # in which controls at their bounds leave such a step
 FORWARD = 64  # largest number of controls with forward derivatives; for more they are taken in reverse
 
+Level = tuple[jax.Array | None, ...]  # of smoothing, as arguments of an outcome after its controls
+
 
 class MotionProgram:
-    """The functions of one optimisation in flat controls measured in their sizes, compiled once."""
+    """The functions of one optimisation in flat controls measured in their sizes, compiled once.
+
+    With levels of smoothing the outcome takes a level, too: one of `smoothing`, or None for the exact motion,
+    which is the last one. `level` is the number of the present one.
+    """
 
     def __init__(
         self,
-        outcome: Callable[[PyTree], tuple[jax.Array, jax.Array]],
+        outcome: Callable[..., tuple[jax.Array, jax.Array]],
         directional: Callable[[PyTree, PyTree], jax.Array] | None,
         optimizer: optax.GradientTransformation | None,
         unravel: Callable[[jax.Array], PyTree],
         scale: jax.Array,
         bounds: tuple[np.ndarray, np.ndarray],
+        smoothing: tuple[float, ...] = (),
     ) -> None:
-        self.evaluations = self.corners = 0
+        self.evaluations = self.corners = self.level = 0
+        self.smoothing = smoothing
         self._scale, self._bounds, self.dtype = scale, bounds, scale.dtype
         self._rate: PyTree = None
 
-        def joined(s: jax.Array, scale: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            cost, r = outcome(unravel(s * scale))
+        def joined(s: jax.Array, scale: jax.Array, level: Level) -> tuple[jax.Array, tuple]:
+            cost, r = outcome(unravel(s * scale), *level)
             return jnp.concatenate([cost[None], r]), (cost, r)
 
         derivative = jax.jacfwd if scale.size <= FORWARD else jax.jacrev
@@ -54,8 +62,10 @@ class MotionProgram:
         if optimizer is not None:
             self._update = jit(functools.partial(_update, optimizer))
 
-        def lagrangian(s: jax.Array, multipliers: jax.Array, penalty: jax.Array, scale: jax.Array) -> tuple:
-            cost, r = outcome(unravel(s * scale))
+        def lagrangian(
+            s: jax.Array, multipliers: jax.Array, penalty: jax.Array, scale: jax.Array, level: Level
+        ) -> tuple:
+            cost, r = outcome(unravel(s * scale), *level)
             return cost + multipliers @ r + 0.5 * jnp.sum(penalty * r**2), (cost, r)
 
         self._slope = jit_quickly(jax.value_and_grad(lagrangian, has_aux=True))
@@ -69,12 +79,12 @@ class MotionProgram:
 
     def about(self, controls0: PyTree, s: jax.Array, state: PyTree) -> dict[str, Any]:
         """Collect by name the properties that determine the run; `state` is the optimizer's at the start."""
-        motion = self._derivative.trace(s, self._scale)
-        jacobian, (_, r) = motion.out_info
+        motions = [self._derivative.trace(s, self._scale, self._level_of(k)) for k in {0, self.last_level}]
+        jacobian, (_, r) = motions[0].out_info
         about = fingerprint.versions() | {
             "platform": jax.default_backend(),
             "controls0": fingerprint.of_numbers(controls0),
-            "objective and constraints": fingerprint.of_program(motion),
+            "objective and constraints": [fingerprint.of_program(motion) for motion in motions],
             "directional": self._rate and fingerprint.of_program(self._rate.trace(s, s, self._scale)),
         }
         if state is None:
@@ -86,10 +96,21 @@ class MotionProgram:
             "optimizer": [fingerprint.of_program(update), fingerprint.of_numbers(state)],
         }
 
+    @property
+    def last_level(self) -> int:
+        """Return the number of the level of the exact motion."""
+        return len(self.smoothing)
+
+    def _level_of(self, number: int) -> Level:
+        """Return a level as the argument of an outcome, none without smoothing."""
+        if not self.smoothing:
+            return ()
+        return (None if number == self.last_level else jnp.asarray(self.smoothing[number], self.dtype),)
+
     def evaluate(self, s: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Compute cost, constraints (k,) and the Jacobian (1 + k, n) of both at s."""
         self.evaluations += 1
-        jacobian, (cost, r) = self._derivative(s, self._scale)
+        jacobian, (cost, r) = self._derivative(s, self._scale, self._level_of(self.level))
         return cost, r, jacobian
 
     def lagrangian(
@@ -98,7 +119,8 @@ class MotionProgram:
         """Compute the augmented Lagrangian, its gradient (n,), the cost and the constraints (k,) at s."""
         self.evaluations += 1
         numbers = (jnp.asarray(x, self._scale.dtype) for x in (s, multipliers, penalty))
-        (value, (cost, r)), gradient = self._slope(*numbers, self._scale)
+        level = self._level_of(self.level)
+        (value, (cost, r)), gradient = self._slope(*numbers, self._scale, level)
         return float(value), np.asarray(gradient, float), float(cost), np.asarray(r, float)
 
     @staticmethod

@@ -21,6 +21,7 @@ from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
+from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian
 from jaxcontact.optimize.over_outcomes import RISKS, SHARE, risk_of
 from jaxcontact.optimize.trajectory import Optimizer, Search, TrajectoryInfo, optimise
 from jaxcontact.status import Status
@@ -186,12 +187,17 @@ def gait(
         The free numbers, TrajectoryInfo; `residual` is the largest error of period and speed.
 
     Raises:
-        ValueError, TypeError, FloatingPointError: as `trajectory`; a speed that is not a finite number.
+        ValueError, TypeError, FloatingPointError: as `trajectory`; a speed that is not a finite number; an
+            optimizer with smoothing, which strides do not have.
 
     Derivative: none; a host driver. Its steps use the derivative of `ess.flow`, which is exact along
     directions that leave feet landing together, as those of `jaxcontact.optimize.gaits.hexapod` do.
     """
     check_number("speed", speed)
+    if isinstance(optimizer, AugmentedLagrangian) and optimizer.smoothing:
+        raise ValueError(
+            f"optimizer.smoothing: expected none, for a stride has none, got {optimizer.smoothing}"
+        )
     about: dict[str, Any] = {"speed": float(speed), "params": fingerprint.of_numbers(params)}
     if optimizer is None:
         import optax  # inside the function, because the import takes long

@@ -17,7 +17,7 @@ import numpy as np
 from jaxcontact._pytree import PyTree
 from jaxcontact.io.run_store import load_state, save_state
 
-FORMAT = "jaxcontact optimisation, 5"
+FORMAT = "jaxcontact optimisation, 6"
 
 
 @dataclasses.dataclass
@@ -30,6 +30,7 @@ class Steps:
         residuals: (steps + 1,) largest violation at the same times.
         visited: (steps + 1, n) controls in their sizes at the same times.
         doubtful: whether the next step asks for the one-sided derivative.
+        is_cut: whether the state is that of a later step than the last one.
     """
 
     state: PyTree
@@ -37,6 +38,7 @@ class Steps:
     residuals: list[float]
     visited: list[np.ndarray]
     doubtful: bool
+    is_cut: bool = False
 
     def until(self, num_steps: int) -> Steps:
         """Cut the run to its state after `num_steps` steps, for a run with no more steps."""
@@ -46,6 +48,7 @@ class Steps:
             costs=self.costs[first_steps],
             residuals=self.residuals[first_steps],
             visited=self.visited[first_steps],
+            is_cut=num_steps < len(self.costs) - 1,
         )
 
 

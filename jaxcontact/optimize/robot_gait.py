@@ -34,12 +34,13 @@ NUM_STEPS = 8  # of a piece
 WORK = 0.3  # weight of the cost of transport beside the mean square of the controls in parts of their range
 SMALL_WORK = 0.1  # J; below it the size of a work is rounded off
 CLEAR = 0.015  # m, height of feet that swing, in the plan
+SHARE_AT_JOINTS = 1e-3  # of `tol`, scaled; over a walker's stride errors of joints grow 200 times
 PRESSED = 1.0  # N; contacts under less force are left out of the account of friction
 CLEARING = 300.0  # 1/m^2, weight of what they lack of it
 PLAN_STEPS = 40  # of the plan, at most
 PLAN_CHANGE = 1e-2  # of a scaled variable in the next step, at which the plan ends
 LAST_CHANGE = 1e-3  # as `PLAN_CHANGE`, of the gait
-BENDS = (0.4, 0.2, 0.7)  # rad, of joints in the guesses, which are tried in turn
+BENDS = (0.2, 0.4, 0.7)  # rad, of joints in the guesses, which are tried in turn
 LONGEST_SHARE = (0.5, 1.8)  # of the duration that the search starts from; the shortest and the longest
 
 
@@ -138,7 +139,7 @@ def robot_gait(
     found = PhasedSearch(problem, guesses, phases, bounds, about, run).run()
     best, problem.pushes = int(np.argmin(found.violations)), law
     joined = problem.evaluate(found.ends[best])
-    point = sequential_quadratic.restore(problem.evaluate, joined, bounds, 0.1 * tol)
+    point = sequential_quadratic.restore(problem.evaluate, joined, bounds, SHARE_AT_JOINTS * tol)
     pieces = jax.tree.map(jnp.asarray, problem.pieces(point.s))
     info = _account(model, pieces, order, speed)
     status = int(info.status)

@@ -8,6 +8,7 @@ docs/understand/long-runs.md.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Union
@@ -85,6 +86,7 @@ class TrajectoryInfo(Record):
             search ended at a kink or jump, where no step along its direction descends; a minimum at a kink
             that `PiecewiseNewton` knows has 0.
         best_step: number of the step whose controls were returned, 0 for the start.
+        smoothing: (steps + 1,) level that costs and violations are of, 0 for the exact motion.
     """
 
     cost: float
@@ -97,6 +99,7 @@ class TrajectoryInfo(Record):
     corners: int
     status: np.uint32
     best_step: int
+    smoothing: np.ndarray
 
 
 Optimizer = Union[AugmentedLagrangian, PiecewiseNewton, OneSided, "optax.GradientTransformation"]
@@ -105,11 +108,11 @@ DEFAULT_OPTIMIZER = AugmentedLagrangian()
 
 @checked(num_steps=check_whole, tol=POSITIVE)
 def trajectory(
-    objective: Callable[[PyTree], jax.Array],
+    objective: Callable[..., jax.Array],
     controls0: PyTree,
     *,
     optimizer: Optimizer = DEFAULT_OPTIMIZER,
-    constraints: Callable[[PyTree], jax.Array] | None = None,
+    constraints: Callable[..., jax.Array] | None = None,
     scale: PyTree = None,
     num_steps: int = 100,
     tol: float = 1e-9,
@@ -124,8 +127,13 @@ def trajectory(
     continues until the constraints hold within `tol`; if they hold only from the last point, or the cost is
     lower from it, the last point gives the result. A host driver; the functions are compiled.
 
+    With `AugmentedLagrangian(smoothing=...)` the search goes through levels of smoothing in turn, each from
+    the end of the one before and of 80 steps at most, to the exact motion, of which the result is. To begin a
+    level is one of the `num_steps`.
+
     Args:
         objective: controls -> cost (), NaN if the motion failed; calls motions such as `simulate.rollout`.
+            With smoothing (controls, smoothing) -> cost, and so `constraints`.
         controls0: pytree of floats to start from, no integers; constraints need not hold.
         optimizer: `AugmentedLagrangian`, in reverse mode; an optax transformation, e.g. optax.adam(1e-2); or,
             at kinks, `PiecewiseNewton` or `OneSided`.
@@ -149,20 +157,44 @@ def trajectory(
         ValueError: no motion at the start (cost or derivatives not finite), both `constraints` and
             `OneSided` or `PiecewiseNewton`; bounds without the start; a scale that is not > 0; a `checkpoint`
             of another run, with the names of what differs, or a damaged one.
-        TypeError: a leaf of `controls0` that is not of floats.
-        FloatingPointError: steps lead to failed motions however short they are.
+        TypeError: a leaf of `controls0` that is not of floats; with smoothing a function of controls alone.
+        FloatingPointError: steps lead to failed motions however short they are; no motion from the end of a
+            level of smoothing at the next one.
     """
     if constraints is not None and isinstance(optimizer, OneSided | PiecewiseNewton):
         name = type(optimizer).__name__
         raise ValueError(f"optimizer: {name} takes no constraints; penalise them in the objective")
     search = Search(optimizer, num_steps, tol, {}, scale)
+    if _smoothing_of(optimizer):
+        for name, function in (("objective", objective), ("constraints", constraints)):
+            _check_takes_smoothing(name, function)
     if constraints is None:
-        return optimise(lambda z: (objective(z), jnp.zeros(0)), controls0, search, run)
-    return optimise(lambda z: (objective(z), constraints(z)), controls0, search, run)
+        return optimise(lambda z, *level: (objective(z, *level), jnp.zeros(0)), controls0, search, run)
+    return optimise(lambda z, *level: (objective(z, *level), constraints(z, *level)), controls0, search, run)
+
+
+def _smoothing_of(optimizer: Optimizer) -> tuple[float, ...]:
+    """Return the levels of smoothing of an optimizer, none but of an augmented Lagrangian."""
+    return optimizer.smoothing if isinstance(optimizer, AugmentedLagrangian) else ()
+
+
+def _check_takes_smoothing(name: str, function: Callable[..., jax.Array] | None) -> None:
+    """Raise TypeError for a function that cannot be called with controls and a level of smoothing."""
+    if function is None:
+        return
+    try:
+        inspect.signature(function).bind(None, None)
+    except ValueError:  # a callable without a signature
+        return
+    except TypeError:
+        raise TypeError(
+            f"{name}: expected a function (controls, smoothing), as optimizer.smoothing is given, got "
+            f"{name}{inspect.signature(function)}"
+        ) from None
 
 
 def optimise(
-    outcome: Callable[[PyTree], tuple[jax.Array, jax.Array]], controls0: PyTree, search: Search, run: Run
+    outcome: Callable[..., tuple[jax.Array, jax.Array]], controls0: PyTree, search: Search, run: Run
 ) -> tuple[PyTree, TrajectoryInfo]:
     """Optimise as `trajectory` a cost and constraints from one motion."""
     check_run(run, unused=("chunk", "devices", "executor"))
@@ -175,7 +207,7 @@ def optimise(
 
 
 def _optimise(
-    outcome: Callable[[PyTree], tuple[jax.Array, jax.Array]],
+    outcome: Callable[..., tuple[jax.Array, jax.Array]],
     controls0: PyTree,
     search: Search,
     checkpoint: Path | None,
@@ -193,9 +225,11 @@ def _optimise(
     rate, transformation = None, optimizer
     if isinstance(optimizer, OneSided):
         rate, transformation = optimizer.rate, optimizer.optimizer
-    is_augmented = isinstance(optimizer, AugmentedLagrangian)
     has_own_steps = isinstance(optimizer, AugmentedLagrangian | PiecewiseNewton)
-    program = MotionProgram(outcome, rate, None if has_own_steps else transformation, unravel, scale, bounds)
+    program = MotionProgram(
+        outcome, rate, None if has_own_steps else transformation, unravel, scale, bounds,
+        _smoothing_of(optimizer),
+    )  # fmt: skip
     s = flat / scale
     reached: Reached = program.evaluate(s)
     if not program.good(*reached):
@@ -234,8 +268,7 @@ def _optimise(
             resume.save(checkpoint, about, steps)
         if progress is not None:
             progress(i + 1, num_steps, steps.costs[-1], steps.residuals[-1], walk.slope(s, steps, reached))
-    end = (s, program.evaluate(s) if is_augmented else reached)
-    s, info = _report(program, steps, end, search.tol, walk)
+    s, info = _report(program, steps, (s, reached), search.tol, walk)
     return unravel(s * scale), info.replace(path=np.array(steps.visited) * np.asarray(scale))
 
 
@@ -245,7 +278,13 @@ def _report(
 ) -> tuple[jax.Array, TrajectoryInfo]:  # fmt: skip
     """Choose the best point, move it onto the constraints, and report the search in scaled controls."""
     s, (cost, r, jacobian) = end
-    best, last = _best_step(steps.costs, steps.residuals, jacobian), len(steps.costs) - 1
+    last, levels = len(steps.costs) - 1, np.zeros(len(steps.costs), int)
+    if isinstance(walk, AugmentedWalk):
+        levels = np.array([steps.state.level_at(step) for step in range(last + 1)])
+        program.level = program.last_level
+        cost, r, jacobian = walk.evaluate(s)
+    first = min(int(np.sum(levels < program.last_level)), last)
+    best = first + _best_step(steps.costs[first:], steps.residuals[first:], jacobian)
     s, (cost, r, jacobian) = program.restore(s, (cost, r, jacobian), tol)
     if best < last:
         visited = jnp.asarray(steps.visited[best], s.dtype)
@@ -268,6 +307,7 @@ def _report(
         corners=program.corners + crossings,
         status=np.uint32(status),
         best_step=best,
+        smoothing=np.array([*program.smoothing, 0.0])[levels],
     )
 
 

@@ -14,7 +14,13 @@ import numpy as np
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.optimize import piecewise_newton, resume
-from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian, AugmentedSearch, join_reached
+from jaxcontact.optimize.augmented_lagrangian import (
+    LEVEL_STEPS,
+    AugmentedLagrangian,
+    AugmentedSearch,
+    SearchState,
+    join_reached,
+)
 from jaxcontact.optimize.motion_program import MotionProgram, largest
 from jaxcontact.status import Status
 
@@ -56,8 +62,24 @@ class TangentWalk:
         return 0, 0
 
 
+class LevelState(NamedTuple):
+    """What an augmented Lagrangian continues from: its search at the present level of smoothing.
+
+    `began` (levels,) has the step at which each level began, -1 before that; `crossings` are those of kinks
+    at earlier levels.
+    """
+
+    search: SearchState
+    began: np.ndarray
+    crossings: np.ndarray
+
+    def level_at(self, step: int) -> int:
+        """Return the number of the level at a step."""
+        return int(np.sum((self.began >= 0) & (self.began <= step))) - 1
+
+
 class AugmentedWalk:
-    """Quasi-Newton steps of an augmented Lagrangian."""
+    """Quasi-Newton steps of an augmented Lagrangian, at every level of smoothing in turn."""
 
     def __init__(
         self, program: MotionProgram, settings: AugmentedLagrangian, bounds: tuple[np.ndarray, np.ndarray],
@@ -67,9 +89,14 @@ class AugmentedWalk:
         self._settings, self._program, self._seen = settings, program, {}  # type: ignore[var-annotated]
         functions, eps = (self._derivatives, self._lagrangian), float(jnp.finfo(s.dtype).eps)
         self._search = AugmentedSearch(settings, functions, bounds, tol, eps)
+        began = np.full(program.last_level + 1, -1)
+        began[0] = 0
+        self.first_state = LevelState(self._begin(s, reached), began, np.asarray(0.0))
+
+    def _begin(self, s: jax.Array, reached: Reached) -> SearchState:
         cost, r, jacobian = reached
         first = join_reached(float(cost), np.asarray(r, float), np.asarray(jacobian, float))
-        self.first_state = self._search.begin(np.asarray(s, float), first)
+        return self._search.begin(np.asarray(s, float), first)
 
     def _derivatives(self, s: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         cost, r, jacobian = self._program.evaluate(jnp.asarray(s, self._program.dtype))
@@ -84,33 +111,71 @@ class AugmentedWalk:
         return value, gradient, cost, r
 
     def advance(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> tuple[jax.Array, Reached]:
-        """Make one step of the augmented Lagrangian's search."""
+        """Make one step of the augmented Lagrangian's search, or begin the next level of smoothing."""
         self._seen.clear()
-        new, steps.state = self._search.advance(np.asarray(s, float), steps.state)
+        state, num_steps = steps.state, len(steps.costs) - 1
+        self._program.level = level = state.level_at(num_steps)
+        has_ended = state.search.ended > 0 or num_steps - state.began[level] >= LEVEL_STEPS
+        if level < self._program.last_level and has_ended:
+            return s, self._next_level(s, steps)
+        new, search = self._search.advance(np.asarray(s, float), state.search)
+        steps.state = state._replace(search=search)
         if new.tobytes() not in self._seen:
-            self._lagrangian(new, steps.state.multipliers, steps.state.penalty)
+            self._lagrangian(new, search.multipliers, search.penalty)
         cost, violation = self._seen[new.tobytes()]
         steps.costs.append(cost)
         steps.residuals.append(violation)
         return jnp.asarray(new, s.dtype), reached
 
+    def _next_level(self, s: jax.Array, steps: resume.Steps) -> Reached:
+        """Begin the next level of smoothing where the last one ended: a step of its own."""
+        self._program.level += 1
+        reached = self.evaluate(s)
+        began, crossings = steps.state.began.copy(), steps.state.crossings + steps.state.search.crossings
+        began[self._program.level] = len(steps.costs)
+        steps.state = LevelState(self._begin(s, reached), began, crossings)
+        steps.costs.append(float(reached[0]))
+        steps.residuals.append(largest(reached[1]))
+        return reached
+
+    def evaluate(self, s: jax.Array) -> Reached:
+        """Compute the outcome of controls that are the end of another level of smoothing.
+
+        Raises:
+            FloatingPointError: there is no motion.
+        """
+        reached = self._program.evaluate(s)
+        if not self._program.good(*reached):
+            raise FloatingPointError(
+                "objective: the motion fails from the end of a search with more smoothing"
+            )
+        return reached
+
     def slope(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> float:
         """Compute the length of the gradient along the constraints; in a round, of the Lagrangian's."""
-        if steps.state.radius > 0:
-            return self._program.slope_along(s, jnp.asarray(steps.state.reached[:, 1:], s.dtype))
-        return self._search.slope_of(np.asarray(s, float), steps.state.gradient)
+        search = steps.state.search
+        if search.radius > 0:
+            return self._program.slope_along(s, jnp.asarray(search.reached[:, 1:], s.dtype))
+        return self._search.slope_of(np.asarray(s, float), search.gradient)
 
-    @staticmethod
-    def has_ended(steps: resume.Steps) -> bool:
+    def _has_last_level(self, steps: resume.Steps) -> bool:
+        return bool(steps.state.level_at(len(steps.costs) - 1) == self._program.last_level)
+
+    def has_ended(self, steps: resume.Steps) -> bool:
         """Tell whether the search is at its end."""
-        return float(steps.state.ended) > 0
+        return float(steps.state.search.ended) > 0 and self._has_last_level(steps)
 
     def end_status(self, steps: resume.Steps, slope: float) -> tuple[int, int]:
         """Count steps across kinks; return with them the status of an end with this slope."""
-        crossings, ended = int(steps.state.crossings), int(steps.state.ended)
-        if ended == 1 or slope <= self._settings.slope * float(steps.state.units[0]):
+        search = steps.state.search
+        crossings = int(steps.state.crossings + search.crossings)
+        if not self._has_last_level(steps):
+            return crossings, int(Status.MAX_ITERS)
+        is_minimum = int(search.ended) == 1 and not steps.is_cut
+        if is_minimum or slope <= self._settings.slope * float(search.units[0]):
             return crossings, 0
-        return crossings, int(Status.KINK if crossings else Status.MAX_ITERS)
+        at_kink = (search.crossings > 0 or search.ended == 2) and not steps.is_cut
+        return crossings, int(Status.KINK if at_kink else Status.MAX_ITERS)
 
 
 class PieceState(NamedTuple):

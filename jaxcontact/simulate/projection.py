@@ -175,7 +175,12 @@ def nearest_and_pushes(model: Model, q: jax.Array) -> tuple[jax.Array, Projectio
     first = _Search(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
     search = bounded_loop(searching, improve, first, max_iters=MAX_ITERS)
     step = _attached(model, q, search, held.shape[0])
-    q_plus = jnp.where(search.tries > 0, retract(model.system, q, step), q)
+    moved = retract(model.system, q, step)
+    if held.shape[0]:  # loops that are closed stay so under a change of q
+        still = lax.stop_gradient(q) + (moved - lax.stop_gradient(moved))
+        q_plus = jnp.where(search.tries > 0, moved, still)
+    else:
+        q_plus = jnp.where(search.tries > 0, moved, q)
     unfinished = (search.tries >= MAX_ITERS) & ((search.worst > allowed) | (search.change > settled))
     status = (
         search.status
@@ -226,8 +231,8 @@ def _linear_step(
 
 def _attached(model: Model, q: jax.Array, search: _Search, held: int) -> jax.Array:
     """Attach the derivative to the step: M d = J^T lam, with the constraints that push at zero."""
-    pushes = (search.forces > 0) | (jnp.arange(search.forces.shape[0]) < held)
-    holds = (pushes & (search.tries > 0)).astype(q.dtype)
+    pushes = (search.forces > 0) & (search.tries > 0)
+    holds = (pushes | (jnp.arange(search.forces.shape[0]) < held)).astype(q.dtype)
 
     def residual(data: PyTree, root: PyTree) -> PyTree:
         (params, q, holds), (d, forces) = data, root

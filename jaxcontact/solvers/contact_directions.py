@@ -196,8 +196,12 @@ def _without_noise(x: jax.Array, size: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(x) <= NOISE * float(jnp.finfo(x.dtype).eps) * size, 0.0, x)
 
 
-def has_jump(delassus: jax.Array, rates: jax.Array, mu: jax.Array, solution: Solution) -> jax.Array:
+def has_jump(
+    delassus: jax.Array, rates: jax.Array, mu: jax.Array, solution: Solution, max_tested: int | None = None
+) -> jax.Array:
     """Decide whether the solution jumps or branches in some direction; return a bool. No derivative.
+
+    At most `max_tested` contacts at borders are tested, None: all of them up to a limit.
 
     The rates of impulses are a piecewise linear map of those of velocities, a piece for each combination of
     modes. It is one to one if the determinants of pieces have one sign; else some directions have no rates,
@@ -207,7 +211,7 @@ def has_jump(delassus: jax.Array, rates: jax.Array, mu: jax.Array, solution: Sol
     problem = _tangent_problem(*fixed, solution)
     return lax.cond(
         jnp.any(problem.is_border | problem.is_free),
-        lambda: _folds(fixed[0], fixed[2], problem),
+        lambda: _folds(fixed[0], fixed[2], problem, mu.shape[0] if max_tested is None else max_tested),
         lambda: jnp.array(False),
     )
 
@@ -249,13 +253,13 @@ def _modes(dim: int, dtype: jnp.dtype) -> _Modes:
     )
 
 
-def _folds(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem) -> jax.Array:
+def _folds(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem, max_tested: int) -> jax.Array:
     (nc, dim), dtype = problem.grip.shape, delassus.dtype
     small = _reduce(delassus, problem)
     blocks = delassus.reshape(nc, dim, -1)
     reach = jnp.einsum("cij,cjr->cir", problem.view, blocks).reshape(delassus.shape)
     reach = jnp.where(small.is_kept[:, None], reach - small.full @ (small.inverse @ reach), 0.0)
-    count = min(nc, TESTED[dim - 2])
+    count = min(max_tested, TESTED[dim - 2])
     (chosen,) = jnp.nonzero(problem.is_border | problem.is_free, size=count, fill_value=nc)
     rows = (chosen[:, None] * dim + jnp.arange(dim)[None]).reshape(-1)
     matrix = small.matrix.at[rows[:, None], rows[None]].get(mode="fill", fill_value=0.0)

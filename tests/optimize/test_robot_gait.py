@@ -85,6 +85,15 @@ def test_a_search_that_is_killed_in_two_of_its_phases_ends_at_the_same_bits(hopp
             jc.optimize.robot_gait(model, **settings | changes, run=run)
 
 
+def step_through(model, stride, info):
+    """Simulate a stride by XLA's program of the same steps."""
+    controls = jnp.repeat(stride.controls, 8, axis=0)
+    start = model.initial_state().replace(q=stride.q[0], v=stride.v[0])
+    states, steps = jax.jit(lambda at, u: jc.compliant.rollout(model, at, u, dt=info.dt))(start, controls)
+    assert np.all(np.asarray(steps.status) == 0)
+    return states, steps
+
+
 @pytest.mark.slow
 def test_a_hopper_of_a_file_hops_periodically_within_its_limits():
     path = path_of("gymnasium", "gymnasium/envs/mujoco/assets/hopper.xml", FOLDER)
@@ -98,12 +107,9 @@ def test_a_hopper_of_a_file_hops_periodically_within_its_limits():
     assert info.periodicity <= 1e-8 and info.speed == pytest.approx(0.5, abs=1e-8)
     assert info.largest_control <= 1.0 and info.friction <= 1.0 + 1e-9
     # XLA's program of the same steps, which shares no machine code with the search, ends as the stride begins.
-    controls = jnp.repeat(stride.controls, 8, axis=0)
-    start = hopper.initial_state().replace(q=stride.q[0], v=stride.v[0])
-    states, steps = jax.jit(lambda at, u: jc.compliant.rollout(hopper, at, u, dt=info.dt))(start, controls)
+    states, steps = step_through(hopper, stride, info)
     way = np.eye(6)[0] * 0.5 * float(stride.duration)
     np.testing.assert_allclose(states.q[-1], stride.q[0] + way, atol=1e-7)
     np.testing.assert_allclose(states.v[-1], stride.v[0], atol=1e-6)
-    assert np.all(np.asarray(steps.status) == 0)
     airborne = np.asarray(steps.lam[:, -2 * hopper.structure.num_contacts :: 2]).max(axis=1) == 0
     assert 0.05 < np.mean(airborne) < 0.9

@@ -141,7 +141,7 @@ def test_a_checkpoint_of_the_first_format_is_refused_by_name(stored, tmp_path):
     path = tmp_path / "old.npz"
     save_state(path, {"version": "0"}, {"costs": np.ones(1), "visited": np.ones((1, 3))})
     with pytest.raises(
-        ValueError, match=r'these differ: format \(null there, "jaxcontact optimisation, 5" now'
+        ValueError, match=r'these differ: format \(null there, "jaxcontact optimisation, 6" now'
     ):
         trajectory(**stored | {"run": jc.Run(checkpoint=path)})
 

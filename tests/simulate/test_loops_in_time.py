@@ -104,3 +104,50 @@ def test_the_derivative_of_a_loop_is_that_of_differences():
     slope = jax.jvp(angle, (0.3,), (1.0,))[1]
     assert float(slope) == pytest.approx(float((angle(0.3 + 1e-5) - angle(0.3 - 1e-5)) / 2e-5), rel=1e-6)
     assert float(jax.grad(angle)(0.3)) == pytest.approx(float(slope), rel=1e-9)
+
+
+@pytest.mark.slow
+def test_a_linkage_at_a_wall_follows_one_sided_differences(rng):
+    """At rest, pressed and in motion at a gap of zero, by q (also such that the loop opens), v and forces."""
+    model = linkage()
+    plain, sided = (jc.simulate.TimeStepping(corner=corner) for corner in ("smooth", "one_sided"))
+    start, directions = at(model, 0.0), jnp.asarray(rng.normal(size=(30, 9)) * ([1.0] * 6 + [100.0] * 3))
+
+    def end_of(stepper, v, force, change):
+        moved = start.replace(q=start.q + change[:3], v=v + change[3:6])
+        memory = stepper.init(model, start, None)
+        end, _, info = stepper.step(model, moved, force + change[6:], memory, dt=1e-2)
+        return jnp.concatenate([end.q, end.v]), info.status
+
+    @jax.jit
+    def rates_and_differences(v, force, h):
+        zero = jnp.zeros(9)
+        (base, status), (exact, _) = jax.vmap(
+            lambda d: jax.jvp(lambda x: end_of(sided, v, force, x), (zero,), (d,))
+        )(directions)
+        moved = jax.vmap(lambda d: end_of(plain, v, force, h * d)[0])(directions)
+        smooth = jax.jacfwd(lambda x: end_of(plain, v, force, x)[0])(zero)
+        return status, exact, (moved - base) / h, directions @ smooth.T
+
+    for speed, push, is_kink in ((0.0, 0.0, True), (0.0, 3.0, True), (1.0, 0.0, True), (-1.0, 0.0, False)):
+        numbers = at(model, 0.0, speed).v, jnp.array([push, 0.0, 0.0])
+        status, exact, difference, smooth = rates_and_differences(*numbers, 1e-8)
+        assert not np.any(status)
+        size = 1.0 + np.max(np.abs(difference), axis=1, keepdims=True)
+        assert np.max(np.abs(exact - difference) / size) < 2e-5
+        error = np.max(np.abs(smooth - difference) / size)
+        assert error > 0.1 if is_kink else error < 2e-5
+
+
+@pytest.mark.slow
+def test_a_contact_at_the_dead_centre_of_a_linkage_has_a_note_and_no_number():
+    """The lowest point of the tip's circle touches a floor: there it moves along the floor only."""
+    floor = '<geom name="floor" type="plane" size="5 5 1" pos="0 0 -0.55" friction="0.5"/></worldbody>'
+    model = jc.load_mjcf(TEXT.format(dry="").replace("</worldbody>", floor))
+    stepper = jc.simulate.TimeStepping(corner="one_sided")
+
+    def end(state):
+        return stepper.step(model, state, jnp.zeros(3), stepper.init(model, state), dt=1e-2)[2]
+
+    lowest = jax.jit(end)(at(model, 0.0)).status, jax.jit(end)(at(model, -0.1)).status
+    assert [bool(status & int(jc.Status.JUMP)) for status in lowest] == [True, False]

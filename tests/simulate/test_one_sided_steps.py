@@ -99,7 +99,7 @@ def test_feet_that_share_loads_have_a_rate_only_in_directions_that_a_motion_has(
     assert np.all(np.isnan(rate([0.0, 1.0, 0.0])))
 
 
-def test_other_laws_and_loops_are_refused_by_name():
+def test_other_laws_are_refused_by_name():
     with pytest.raises(ValueError, match="impact: expected AnitescuPotra or Sequential with corner"):
         jc.simulate.TimeStepping(impact=jc.impact.Newton(restitution=0.5), corner="one_sided")
     sided = jc.impact.AnitescuPotra(corner="one_sided")
@@ -109,10 +109,3 @@ def test_other_laws_and_loops_are_refused_by_name():
         jc.simulate.Variational(impact=sided)
     with pytest.raises(ValueError, match="corner: expected one of smooth, one_sided"):
         jc.simulate.TimeStepping(corner="sharp")
-    pendulum = "<body name='{}' pos='{} 0 1'><joint axis='0 1 0'/><geom size='.1'/></body>"
-    loop = jc.load_mjcf(
-        f"<mujoco><worldbody>{pendulum.format('a', 0)}{pendulum.format('b', 1)}</worldbody>"
-        "<equality><connect body1='a' body2='b' anchor='.5 0 0'/></equality></mujoco>"
-    )
-    with pytest.raises(ValueError, match="corner: expected 'smooth' for a model with loops"):
-        SIDED.init(loop, loop.initial_state())

@@ -68,6 +68,22 @@ def test_a_loop_is_closed_and_its_rate_is_zero():
     assert float(found.t) == 0.5
 
 
+def test_a_loop_that_is_closed_stays_so_in_the_derivative():
+    """A displacement that opens it is projected, as by differences; the closed state comes back to the bit."""
+    start = JOINT.initial_state()
+
+    def end(q):
+        return jc.project(JOINT, start.replace(q=q))[0].q
+
+    np.testing.assert_array_equal(end(start.q), start.q)
+    eye = jnp.eye(3)
+    differences = jnp.stack([(end(start.q + 1e-6 * e) - end(start.q - 1e-6 * e)) / 2e-6 for e in eye], axis=1)
+    forward = jax.jacfwd(end)(start.q)
+    np.testing.assert_allclose(forward, differences, atol=1e-7)
+    np.testing.assert_allclose(jax.jacrev(end)(start.q), forward, atol=1e-13)
+    assert np.linalg.matrix_rank(forward, tol=1e-6) == 1
+
+
 @pytest.mark.slow
 def test_derivatives_are_those_of_differences():
     def end(z):

@@ -162,7 +162,7 @@ class Energetic(Record):
         return routh_path(terms, v, rates, max_events=self.max_events, restitution=self.restitution)
 
 
-@checked(stiffness=check_positive, restitution=check_fraction, max_steps=check_rows)
+@checked(stiffness=check_positive, restitution=check_fraction, max_steps=check_rows, corner=check_corner)
 class Chain(Record):
     """All contacts at once through springs of known stiffness ratios, without friction; see `chain`.
 
@@ -170,21 +170,23 @@ class Chain(Record):
         stiffness: relative stiffnesses, a number or (nc,).
         restitution: energetic, in 0.1..1, a number or (nc,).
         max_steps: largest number of time steps.
+        corner: derivative where a contact just touches, "smooth" or "one_sided".
     """
 
     stiffness: Any
     restitution: Any = 1.0
     max_steps: int = static(default=8192)
+    corner: str = static(default="smooth")
 
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, ImpactInfo]:
         """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
-        settings = {"stiffness": self.stiffness, "restitution": self.restitution, "max_steps": self.max_steps}
-        return chain(terms, v, **settings)
+        options: dict[str, Any] = {"max_steps": self.max_steps, "corner": self.corner}
+        return chain(terms, v, stiffness=self.stiffness, restitution=self.restitution, **options)
 
 
-@checked(order=check_order_word, restitution=check_fraction, max_reflections=check_rows)
+@checked(order=check_order_word, restitution=check_fraction, max_reflections=check_rows, corner=check_corner)
 class Propagative(Record):
     """Single impacts one after the other without friction, elastic to plastic; see `propagate`.
 
@@ -192,19 +194,20 @@ class Propagative(Record):
         order: "most_violated", "least_violated", or a cycle of contact indices.
         restitution: R in 0..1.
         max_reflections: largest number of single impacts.
+        corner: derivative at ties and between two modes, "smooth" or "one_sided".
     """
 
     order: Order = static(default="most_violated")
     restitution: float | jax.Array = 1.0
     max_reflections: int = static(default=64)
+    corner: str = static(default="smooth")
 
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, PropagateInfo]:
         """Resolve the impact; return v_plus (nv,) and PropagateInfo. `key` is not used."""
-        return propagate(
-            terms, v, order=self.order, restitution=self.restitution, max_reflections=self.max_reflections
-        )
+        options: dict[str, Any] = {"max_reflections": self.max_reflections, "corner": self.corner}
+        return propagate(terms, v, order=self.order, restitution=self.restitution, **options)
 
 
 @checked(corner=check_corner)

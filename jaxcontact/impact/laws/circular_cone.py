@@ -114,6 +114,39 @@ def settle_one_sided(
     return v + space.response @ impulse, impulse, worst, status | flag(jumps, Status.JUMP)
 
 
+def capped_one_sided(
+    space: ContactSpace, v: jax.Array, impulse: jax.Array, cap: jax.Array, size: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return the impulse (r,) of a step in the plane with its one-sided derivative; JUMP if there is none.
+
+    A companion y (nc,) of each contact takes what a cap leaves of the approach, so that both obey
+    complementarity: 0 <= lam_n perp u_n + y >= 0, 0 <= y perp cap - lam_n >= 0.
+
+    Args:
+        impulse: (r,) scaled impulse of the step; it carries no derivative.
+        cap: (nc,) largest scaled normal impulses.
+        size: the root of energy with which impulses and velocities are compared.
+    """
+    impulse, rows, dtype = lax.stop_gradient(impulse), space.scale.shape[0], v.dtype
+    normal, none = jnp.arange(rows) % (1 + space.num_tangents) == 0, jnp.zeros((rows, rows), dtype)
+    couple = jnp.diag(normal.astype(dtype))
+    u, fixed_space = space.rates(v), lax.stop_gradient(space)
+    left = lax.stop_gradient(u) + fixed_space.delassus @ impulse
+    problem = (
+        jnp.block([[space.delassus, couple], [-couple, none]]),
+        jnp.concatenate([u, jnp.zeros(rows, dtype).at[:: 1 + space.num_tangents].set(cap)]),
+        jnp.concatenate([space.mu, jnp.zeros_like(space.mu)]),
+    )
+    solution = Solution(
+        impulse=jnp.concatenate([impulse, jnp.where(normal & (left < 0), -left, 0.0)]),
+        active=jnp.tile(space.active, 2),
+        size=lax.stop_gradient(size),
+        softness=jnp.tile(fixed_space.scale**2, 2),
+    )
+    jumps = has_jump(*problem, solution, max_tested=space.mu.shape[0])
+    return one_sided_impulse(*problem, jumps, solution)[:rows], flag(jumps, Status.JUMP)
+
+
 def circular_outcome(
     space: ContactSpace, v: jax.Array, impulse_min: jax.Array | None, settings: CoulombNewton
 ) -> Settled:

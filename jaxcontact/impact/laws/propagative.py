@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxcontact.arguments import check_corner, check_number, check_rows
 from jaxcontact.front_door import checked
@@ -23,13 +24,21 @@ from jaxcontact.impact.laws.reflections import (
     Normals,
     Order,
     normals,
-    one_sided_stop,
     reflect,
-    share,
     stop,
     tolerance,
 )
+from jaxcontact.impact.laws.reflections_one_sided import (
+    Mixture,
+    StrikeRule,
+    mix,
+    one_sided_mix,
+    one_sided_reflections,
+    one_sided_stop,
+    order_matters,
+)
 from jaxcontact.precision import jit
+from jaxcontact.solvers.contact_directions import border_size
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -55,7 +64,7 @@ class PropagateInfo(Info):
     sequence: jax.Array
 
 
-@checked(restitution=check_number, max_reflections=check_rows)
+@checked(restitution=check_number, max_reflections=check_rows, corner=check_corner)
 def propagate(
     terms: ContactTerms,
     v: Float[jax.Array, " nv"],
@@ -65,6 +74,7 @@ def propagate(
     restitution: float | Float[jax.Array, ""] = 1.0,
     unilateral: bool = True,
     max_reflections: int = 64,
+    corner: str = "smooth",
 ) -> tuple[Float[jax.Array, " nv"], PropagateInfo]:
     """Resolve an impact as a sequence of single elastic impacts, until no contact approaches.
 
@@ -85,18 +95,27 @@ def propagate(
         unilateral: choice of the plastic outcome, see `plastic`.
         max_reflections: largest number of single impacts. Two contacts need at most ceil(pi / (2 gamma)) with
             gamma = asin sqrt((1 + <u_1, u_2>) / 2), half the number in Theorem 1.
+        corner: the derivative where contacts tie, or neither approach nor separate. "smooth": of the sequence
+            taken. "one_sided": `jax.jvp` is that of the sequence in the order of the direction, not linear in
+            it.
 
     Returns:
         v_plus (nv,) and PropagateInfo.
 
     Raises:
-        ValueError, TypeError: shapes, dtypes and known bad values; an unknown order, R outside 0..1.
+        ValueError, TypeError: shapes, dtypes and known bad values; an unknown order, R outside 0..1;
+            `corner="one_sided"` of contacts that glue, whose outcome jumps where one stops to approach.
+        NotImplementedError: `corner="one_sided"` in reverse mode, or for a second derivative.
 
     Status: UNTERMINATED if a contact still approaches after max_reflections; NONFINITE, INVALID,
-        PENETRATION as other laws; for R < 1 the bits of `solve_lcp`; INVALID also for R outside 0..1.
+        PENETRATION as other laws; for R < 1 the bits of `solve_lcp`; INVALID also for R outside 0..1. With
+        `corner="one_sided"` JUMP if contacts tie and a displaced impact, in which one of them strikes before
+        the others, ends elsewhere.
 
     Derivative: by v, terms and restitution, with the sequence of impacts and the contacts that the plastic
-        outcome keeps closed held fixed; both are piecewise constant. Forward and reverse.
+        outcome keeps closed held fixed; both are piecewise constant. Forward and reverse. With
+        `corner="one_sided"` that of the direction, forward only; NaN with JUMP, and if impacts of the
+        direction do not end.
     """
     inputs.check(terms, v)
     inputs.check_count("max_reflections", max_reflections)
@@ -107,7 +126,15 @@ def propagate(
     # An elastic impact needs no plastic outcome.
     R = None if inputs.is_concrete(restitution) and float(restitution) == 1.0 else restitution
     R = None if R is None else jnp.asarray(R, v.dtype)
-    return _propagate(terms, v, R, cycle, rule, unilateral, int(max_reflections))
+    if corner == "one_sided":
+        _check_one_sided(unilateral or R is None)
+    return _propagate(terms, v, R, cycle, rule, unilateral, int(max_reflections), corner)
+
+
+def _check_one_sided(unilateral: bool) -> None:
+    """Raise ValueError for contacts that glue."""
+    if not unilateral:
+        raise ValueError("corner: expected 'smooth' with unilateral=False, got 'one_sided'")
 
 
 def check_order(order: Order, nc: int) -> Order:
@@ -122,7 +149,7 @@ def check_order(order: Order, nc: int) -> Order:
     )
 
 
-@functools.partial(jit, static_argnames=("rule", "unilateral", "length"))
+@functools.partial(jit, static_argnames=("rule", "unilateral", "length", "corner"))
 def _propagate(
     terms: ContactTerms,
     v: jax.Array,
@@ -131,6 +158,7 @@ def _propagate(
     rule: str | None,
     unilateral: bool,
     length: int,
+    corner: str,
 ) -> tuple[Float[jax.Array, " nv"], PropagateInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
@@ -140,10 +168,31 @@ def _propagate(
     impulse, sequence = reflect(unit_normals, speed, order, length)
     rate_after = jnp.where(unit_normals.active, unit_normals.rate + unit_normals.gram @ impulse, 0.0)
     unfinished = jnp.any(rate_after < -tolerance(v.dtype) * speed)
+    if corner == "one_sided":
+        border = border_size(v.dtype, lax.stop_gradient(speed))
+        signs = {None: 0.0, "most_violated": 1.0, "least_violated": -1.0}
+        strike_rule = StrikeRule(
+            sign=jnp.asarray(signs[rule], v.dtype),
+            cycle=jnp.arange(impulse.shape[0]) if cycle is None else cycle,
+            active=unit_normals.active,
+            border=border,
+            jumps=unfinished,
+            impulse=lax.stop_gradient(impulse),
+        )
+        jumps = ~unfinished & order_matters(length, unit_normals.gram, unit_normals.rate, strike_rule)
+        jumps &= True if restitution is None else restitution > 0
+        strike_rule = strike_rule._replace(jumps=jumps | unfinished)
+        impulse = one_sided_reflections(length, unit_normals.gram, unit_normals.rate, strike_rule)
+        status |= flag(jumps, Status.JUMP)
     if restitution is not None:
         stops, stop_status = stop(unit_normals, speed, unilateral)
-        alpha = share(unit_normals, impulse, stops, jnp.clip(restitution, 0.0, 1.0))
-        impulse = jnp.where(alpha > 0, alpha * impulse, 0.0) + (1.0 - alpha) * stops
+        if corner == "one_sided":
+            stops = one_sided_stop(unit_normals, speed, stops)
+        parts = Mixture(unit_normals.gram, unit_normals.rate, impulse, stops, jnp.clip(restitution, 0.0, 1.0))
+        if corner == "one_sided":
+            impulse = one_sided_mix(parts, jnp.all(jnp.abs(lax.stop_gradient(stops)) <= border))
+        else:
+            impulse = mix(parts)
         unfinished &= restitution > 0
         status |= stop_status | flag(~((restitution >= 0) & (restitution <= 1)), Status.INVALID)
     status |= flag(unfinished, Status.UNTERMINATED)
@@ -179,8 +228,8 @@ def plastic(
     Derivative: by v and terms, with the set of closed contacts held fixed, or one-sided.
     """
     inputs.check(terms, v)
-    if corner == "one_sided" and not unilateral:
-        raise ValueError("corner: expected 'smooth' with unilateral=False, got 'one_sided'")
+    if corner == "one_sided":
+        _check_one_sided(unilateral)
     return _plastic(terms, v, unilateral, corner)
 
 

@@ -20,7 +20,6 @@ from jaxcontact.arguments import check_array
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
-from jaxcontact.solvers.contact_directions import Solution, one_sided_impulse
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
 
@@ -258,23 +257,9 @@ def stop(unit_normals: Normals, speed: jax.Array, unilateral: bool) -> tuple[jax
     return inverse @ jnp.where(touching, -unit_normals.rate, 0.0), jnp.uint32(0)
 
 
-def one_sided_stop(unit_normals: Normals, speed: jax.Array, stops: jax.Array) -> jax.Array:
-    """Return the impulses x (nc,) of the unilateral plastic impact, with their one-sided derivative.
-
-    It is the contact problem without friction, whose tangents do not move.
-    """
-    nc, dtype = stops.shape[0], stops.dtype
-    normal = 2 * jnp.arange(nc)
-    delassus = jnp.zeros((2 * nc, 2 * nc), dtype).at[normal[:, None], normal[None]].set(unit_normals.gram)
-    rates = jnp.zeros(2 * nc, dtype).at[normal].set(unit_normals.rate)
-    fixed = lax.stop_gradient((stops, unit_normals.active, speed))
-    solution = Solution(
-        jnp.zeros(2 * nc, dtype).at[normal].set(fixed[0]), *fixed[1:], jnp.ones(2 * nc, dtype)
-    )
-    return one_sided_impulse(delassus, rates, jnp.zeros(nc, dtype), jnp.array(False), solution)[::2]
-
-
-def share(unit_normals: Normals, bounces: jax.Array, stops: jax.Array, restitution: jax.Array) -> jax.Array:
+def share(
+    gram: jax.Array, rate: jax.Array, bounces: jax.Array, stops: jax.Array, restitution: jax.Array
+) -> jax.Array:
     """Compute the fraction alpha of the elastic outcome that makes the loss (1 - R^2) times the plastic one.
 
     alpha = R if <p_p, p_e> = |p_p|^2, eq (18). Otherwise alpha is the root of
@@ -282,8 +267,8 @@ def share(unit_normals: Normals, bounces: jax.Array, stops: jax.Array, restituti
     unilateral plastic outcome 0 <= s < 1, because <p_p, p_e - p_p> is a sum of products of rates and
     impulses >= 0; so there is one root in 0..1.
     """
-    energy_lost = -2.0 * (unit_normals.rate @ stops) - stops @ unit_normals.gram @ stops
-    product = (unit_normals.rate + unit_normals.gram @ stops) @ (bounces - stops)
+    energy_lost = -2.0 * (rate @ stops) - stops @ gram @ stops
+    product = (rate + gram @ stops) @ (bounces - stops)
     s = jnp.where(energy_lost > 0, 2.0 * product / jnp.where(energy_lost > 0, energy_lost, 1.0), 0.0)
     root = jnp.sqrt(jnp.maximum(s * s + 4.0 * (1.0 - s) * restitution**2, 1e-30))
     return jnp.where(restitution > 0, 2.0 * restitution**2 / (s + root), 0.0)

@@ -17,6 +17,7 @@ from jax import lax
 from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.arguments import (
     check_choice,
+    check_corner,
     check_fraction,
     check_not_negative,
     check_positive,
@@ -84,7 +85,11 @@ _compute_once = jit(
 
 
 @checked(
-    impulse_step=check_positive, max_steps=check_rows, restitution=check_fraction, num_directions=check_sides
+    impulse_step=check_positive,
+    max_steps=check_rows,
+    restitution=check_fraction,
+    num_directions=check_sides,
+    corner=check_corner,
 )
 class Routh(Record):
     """Steps of bounded normal impulse in a random order of contacts (Halm & Posa, Algorithm 1).
@@ -121,6 +126,9 @@ class Routh(Record):
             any number of contacts, "all" for two at most, which takes milliseconds per outcome.
             `complete` is False.
         early_exit: as `resolve`, and the loop over steps may end early as well; for single calls only.
+        corner: derivative of a single call where a contact is between two modes, "smooth" or "one_sided", as
+            `anitescu_potra`: `jax.jvp` is that of the direction, not linear in it. In the plane, with a known
+            `impulse_step`, without restitution; the loop over steps does not end early.
     """
 
     impulse_step: float | jax.Array | None = None
@@ -131,6 +139,7 @@ class Routh(Record):
     density: Density | None = static(default=None)
     turn_polygon: bool = static(default=False)
     early_exit: bool = static(default=True)
+    corner: str = static(default="smooth")
 
     def __post_init__(self) -> None:
         """Raise ValueError or TypeError for settings with which no impact can be computed."""
@@ -141,6 +150,8 @@ class Routh(Record):
             raise ValueError(f"selection: expected one of {', '.join(SELECTIONS)}, got {self.selection!r}")
         if self.density is not None and not callable(self.density):
             raise TypeError(f"density: expected a function of (nc,) uniform numbers, got {self.density!r}")
+        if self.corner == "one_sided" and self.restitution is not None:
+            raise ValueError("corner: expected 'smooth' with restitution, got 'one_sided'")
 
     def num_steps(self, num_contacts: int) -> int:
         """Return the largest number of steps for `num_contacts` contacts."""
@@ -170,6 +181,10 @@ class Routh(Record):
             selection = "all" if nt == 1 and nc <= contact_modes.MAX_ENUMERATED else "lemke"
         if self.turn_polygon:
             check_turning(terms, selection)
+        if self.corner == "one_sided" and nt == 2:
+            raise ValueError("corner: expected 'smooth' for contacts in space, got 'one_sided'")
+        if self.corner == "one_sided" and self.impulse_step is None:
+            raise ValueError("impulse_step: expected N s with corner='one_sided', got None")
         impulse_step = (
             stopping_impulse(terms, v, clearance, self.early_exit)
             if self.impulse_step is None
@@ -179,9 +194,10 @@ class Routh(Record):
         max_steps = self.num_steps(nc)
         steps = StepSettings(
             selection, self.num_directions, early_exit=self.early_exit, turn_polygon=self.turn_polygon,
-            tells_complete=clearance is None or not self.early_exit,
+            tells_complete=clearance is None or not self.early_exit or self.corner == "one_sided",
+            is_one_sided=self.corner == "one_sided",
         )  # fmt: skip
-        if self.early_exit:
+        if self.early_exit and self.corner == "smooth":
             settings = TouchingSettings(steps, max_steps, str(jax.random.key_impl(key)), self.density)
             order = OrderKey(jax.random.key_data(key), impulse_step)
             return resolve_order(terms, v, order, settings, restitution=self.restitution, clearance=clearance)
@@ -247,6 +263,8 @@ def fitted_law(terms: ContactTerms, v: jax.Array, law: PyTree) -> FittedRouth:
             f"law: expected jc.impact.Routh(impulse_step=, max_steps=), whose outcomes it draws, got {name}; "
             "outcomes(terms, v, law) finds all solutions of AnitescuPotra and RouthStep"
         )
+    if law.corner == "one_sided":
+        raise ValueError("law: expected Routh(corner='smooth') for many outcomes, got 'one_sided'")
     nc = terms.phi.shape[0]
     if law.impulse_step is None:
         touching = np.flatnonzero(np.asarray(terms.active)) if inputs.is_concrete(terms.active) else ()

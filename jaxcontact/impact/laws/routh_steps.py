@@ -16,6 +16,7 @@ from jax import lax
 
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws import energetic_restitution
+from jaxcontact.impact.laws.circular_cone import capped_one_sided
 from jaxcontact.impact.laws.contact_enumeration import mode_table
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
@@ -30,7 +31,9 @@ from jaxcontact.impact.laws.outcome_of_modes import outcome
 from jaxcontact.impact.laws.pivoting import random_cover, solve_by_pivoting
 from jaxcontact.impact.laws.spatial_restitution import give_back_in_space
 from jaxcontact.impact.laws.turned_polygon import random_angles, turn_rows, turned
+from jaxcontact.impact.laws.turns_one_sided import end_turns
 from jaxcontact.solvers import contact_modes, mode_choice
+from jaxcontact.solvers.contact_directions import border_size, without_rate
 from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -41,6 +44,7 @@ Density = Callable[[jax.Array], jax.Array]  # (nc,) uniform numbers -> (nc,) fra
 class StepSettings(NamedTuple):
     """The choices of `resolve`: how a step is solved, and whether steps end when contacts have separated.
 
+    With `is_one_sided` contacts at rest take part in further steps, for the sake of directions.
     Without `tells_complete`, an impact with singular modes counts as not complete, and planar modes are not
     tabulated but solved again in each step.
     """
@@ -51,6 +55,7 @@ class StepSettings(NamedTuple):
     early_exit: bool = True
     turn_polygon: bool = False
     tells_complete: bool = True
+    is_one_sided: bool = False
 
 
 class ImpactDraws(NamedTuple):
@@ -177,6 +182,7 @@ class _RouthImpact:
         self.table = None if settings.turn_polygon else self._tabulate(self.space)
         self.speed, self.slowest = mass_norm(self.space.mass, v), slowest_approach(self.space, v)
         self.elastic = None if restitution is None else restitution**2
+        self.rates = self.space.normal_rates(v)
 
     def _tabulate(self, space: ContactSpace) -> contact_modes.ModeMaps | contact_modes.ModeInverses | None:
         """Tabulate the solutions of all modes, or in the plane their inverses; None without a table."""
@@ -221,6 +227,8 @@ class _RouthImpact:
             space, table, self.directions, v, draw, needed, settings.early_exit
         )
         solver = solver | residual_status(misfit)
+        if settings.is_one_sided:
+            return self._one_sided_step(so_far, draw, change, misfit, solver, needed)
         # If no contact approaches at all, v stays, but contacts at rest stay at rest to first order.
         held = v_next - v
         held = v + (held - lax.stop_gradient(held))
@@ -253,9 +261,33 @@ class _RouthImpact:
             stored=stored,
         )
 
+    def _one_sided_step(
+        self, so_far: ImpactSteps, draw: ImpactDraws, change: jax.Array, misfit: jax.Array, solver: jax.Array,
+        needed: jax.Array,
+    ) -> ImpactSteps:  # fmt: skip
+        """Take the step whose scaled impulse is `change`, or none, with the derivative of the direction."""
+        space = self.space
+        cap = jnp.where(space.active, draw.impulse_max / space.scale[:: 1 + space.num_tangents], 0.0)
+        change = jnp.where(needed, lax.stop_gradient(change), 0.0)
+        change, jumps = capped_one_sided(space, so_far.v, change, cap, self.speed)
+        holds_all = jnp.array(False) if self.table is None else ~jnp.any(self.table.unresolved)
+        return so_far._replace(
+            v=so_far.v + space.response @ change,
+            impulse=so_far.impulse + change,
+            status=so_far.status | jumps | jnp.where(needed, solver, jnp.uint32(0)),
+            worst=jnp.maximum(so_far.worst, jnp.where(needed, misfit, 0.0)),
+            num_steps=so_far.num_steps + needed.astype(jnp.int32),
+            complete=so_far.complete & (~needed | holds_all),
+        )
+
     def end(self, so_far: ImpactSteps) -> Resolved:
         """Convert the state after the last step to the result of the impact."""
         left = self.unfinished(so_far) & self.settings.until_separated
+        if self.settings.is_one_sided:
+            rates = self.space.normal_rates(so_far.v)
+            rests = self.space.active & (jnp.abs(rates) <= border_size(rates.dtype, self.speed))
+            v = without_rate(end_turns(so_far.v, self.rates, rates, rests), left)
+            so_far = so_far._replace(v=v)
         impulse = (self.space.scale * so_far.impulse).reshape(self.space.mu.shape[0], -1)
         status = so_far.status | flag(left, Status.UNTERMINATED)
         return Resolved(so_far.v, impulse, status, so_far.worst, so_far.num_steps, so_far.complete)

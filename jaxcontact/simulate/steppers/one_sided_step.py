@@ -1,7 +1,7 @@
 """One-sided derivatives of the steps of `TimeStepping`: gaps at zero, depth that is removed, parts that move.
 
-Owns the borders of a step beside those of its law. Entries: `gap_or_zero`, `is_grazed`, `one_sided_removal`.
-Page: docs/understand/derivatives.md.
+Owns the borders of a step beside those of its law. Entries: `gap_or_zero`, `is_grazed`, `are_held`,
+`one_sided_removal`. Page: docs/understand/derivatives.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxcontact.impact.laws.contact_space import contact_space, mass_norm
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Model
-from jaxcontact.simulate.projection import allowed_depth, constraint_values
+from jaxcontact.simulate.projection import allowed_depth, constraint_values, held_rows
 from jaxcontact.solvers.contact_directions import (
     BORDER_DIGITS,
     Solution,
@@ -24,6 +24,7 @@ from jaxcontact.solvers.contact_directions import (
     one_sided_impulse,
 )
 from jaxcontact.terms import ContactTerms
+from jaxcontact.terms.closed_loops import project_rows
 
 ZERO_GAP = 4.0  # times the depth that is round-off; gaps and depths below it are zero
 
@@ -49,11 +50,23 @@ def is_grazed(
     return space.active & (load <= small) & (space.normal_rates(v) <= small)
 
 
+def are_held(rows: jax.Array, phi: jax.Array, q: jax.Array) -> jax.Array:
+    """Find the contacts (nu,) at a gap of zero that loops keep from moving: they move as soon as loops turn.
+
+    Args:
+        rows: (nu, nv) normals, projected on the motions of loops.
+        phi: (nu,) gaps.
+        q: (nq,), for the size of round-off.
+    """
+    return ~jnp.any(rows != 0, axis=1) & (phi <= zero_gap(q))
+
+
 def one_sided_removal(model: Model, q: jax.Array, pushes: jax.Array) -> jax.Array:
     """Return q (nq,), without depth; its forward derivative has no depth either.
 
     Contacts that have pushed q out, `pushes` (nu,), hold their gaps at zero, and those with a gap of zero are
-    pushed out by directions that close them: the frictionless contact problem of the change.
+    pushed out by directions that close them: the frictionless contact problem of the change. Loops stay
+    closed.
     """
 
     def gaps_at(step: jax.Array) -> jax.Array:
@@ -65,7 +78,9 @@ def one_sided_removal(model: Model, q: jax.Array, pushes: jax.Array) -> jax.Arra
     if not nu:
         return q
     rows = lax.stop_gradient(jax.jacfwd(gaps_at)(still))
-    response = implicit.solve_spd(lax.stop_gradient(mass_matrix(model, q)), rows.T)
+    mass, held = lax.stop_gradient((mass_matrix(model, q), held_rows(model, q)))
+    pushed = rows if held is None else project_rows(mass, held, rows)
+    response = implicit.solve_spd(mass, pushed.T)
     normal = 2 * jnp.arange(nu)
     delassus = jnp.zeros((2 * nu, 2 * nu), dtype).at[normal[:, None], normal[None]].set(rows @ response)
     impulse = jnp.zeros(2 * nu, dtype).at[normal].set(pushes.astype(dtype))

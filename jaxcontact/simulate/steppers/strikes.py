@@ -22,7 +22,7 @@ from jaxcontact.mechanics.motion_equations import kinematics_of
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.projection import constraint_values, held_rows
 from jaxcontact.simulate.steppers.dry_joints import dry_rows, with_dry_joints
-from jaxcontact.simulate.steppers.one_sided_step import is_grazed
+from jaxcontact.simulate.steppers.one_sided_step import are_held, is_grazed
 from jaxcontact.solvers.roots import Bracket, illinois
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, touch_tolerance, unilateral_terms
@@ -145,6 +145,7 @@ def press(
         grazed = is_grazed(asked[0], asked[2], asked[1], v, info.impulse)
         grazes = touched_velocities(asked[0], jnp.broadcast_to(grazed[:, None] * 1.0, info.impulse.shape))
         jumps = jnp.any(moves_with(model.system, grazes[:nv]) & ~moves_with(model.system, touched))
+        jumps |= (held is not None) & jnp.any(are_held(terms.J_n, terms.phi, state.q))
         answer = answer._replace(status=answer.status | flag(jumps, Status.JUMP))
     return answer, touched
 

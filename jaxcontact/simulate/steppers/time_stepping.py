@@ -85,11 +85,11 @@ class TimeStepping(Record):
             time of the last.
         corner: the derivative where a contact is between two modes, or a gap is zero. "smooth": that of the
             modes taken. "one_sided": `jax.jvp` is that of the modes into which the direction leads, for
-            `AnitescuPotra` and `Sequential`, and models without loops.
+            `AnitescuPotra` and `Sequential`.
 
     Raises:
         TypeError: a law that is no callable.
-        ValueError: max_strikes < 1; `corner="one_sided"` with another law, or a model with loops.
+        ValueError: max_strikes < 1; `corner="one_sided"` with another law.
         NotImplementedError: `corner="one_sided"` in reverse mode, or for a second derivative.
 
     Status: the bits of the laws and of `jc.project`; UNTIMED, a note, for a strike after `max_strikes`
@@ -100,7 +100,8 @@ class TimeStepping(Record):
     Derivative: of the contact modes of each step, by state, params, controls and the numbers of the law,
         forward and reverse, also by the times of strikes. A strike that is UNTIMED has the derivative of the
         time of the last one. With `corner="one_sided"` that of the direction, forward only; where a part of
-        the mechanism only grazes, its step jumps by the order of dt^2 as it is pushed: JUMP and NaN.
+        the mechanism only grazes, its step jumps by the order of dt^2 as it is pushed: JUMP and NaN; also
+        for a contact at a gap of zero that loops keep from moving, as at a dead centre.
     """
 
     impact: Law = AnitescuPotra()
@@ -127,8 +128,6 @@ class TimeStepping(Record):
         """
         check_mechanism(model, state)
         check_no_penetration(model, state)
-        if self.corner == "one_sided" and held_rows(model, state.q) is not None:
-            raise ValueError("corner: expected 'smooth' for a model with loops, got 'one_sided'")
         return SteppingMemory(key=key, number=jnp.int32(0))
 
     @all_digits

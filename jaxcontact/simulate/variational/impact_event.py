@@ -72,7 +72,7 @@ def strike(
     else:
         bounces = repeat_reflections(rows, sequence, ties=isinstance(order, str))
         left = jnp.array(False)
-    alpha = share(rows, bounces, stops, jnp.where(plastic, 0.0, restitution))
+    alpha = share(rows.gram, rows.rate, bounces, stops, jnp.where(plastic, 0.0, restitution))
     impulse = alpha * bounces + (1.0 - alpha) * stops
     status = status | flag(left & ~plastic, Status.UNTERMINATED)
     v_plus = v + rows.response @ impulse

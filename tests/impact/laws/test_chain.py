@@ -100,3 +100,56 @@ def test_bad_numbers_are_named():
     assert int(info.status) == int(jc.Status.UNTERMINATED)
     status = jax.jit(lambda k: chain(terms, v, stiffness=k, max_steps=50)[1].status)(-1.0)
     assert int(status) & int(jc.Status.INVALID)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mass", [1e-6, 1.0, 1e6])
+def test_springs_at_rest_push_if_the_direction_presses_them(mass, rng):
+    """All at rest, and one at rest beside one that strikes and does not move it: by the law of the direction."""
+    law = jc.impact.Chain(stiffness=jnp.array([1.0, 0.3, 2.0]), restitution=0.6, corner="one_sided")
+    smooth = law.replace(corner="smooth")
+    rows = jnp.array([[1.0, 0.0, 0.2, 0.0], [-0.8, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    terms = jc.ContactTerms(
+        M=mass * jnp.diag(jnp.arange(1.0, 5.0)),
+        J_n=rows,
+        J_t=jnp.zeros((3, 1, 4)),
+        phi=jnp.zeros(3),
+        mu=jnp.zeros(3),
+        active=jnp.ones(3, bool),
+    )
+    directions = jnp.asarray(rng.normal(size=(40, 4)))
+
+    def rates(v):
+        return jax.jit(jax.vmap(lambda d: jax.jvp(lambda v: law(terms, v), (v,), (d,))))(directions)
+
+    (_, info), (exact, _) = rates(jnp.zeros(4))
+    assert not np.any(info.status)
+    outcomes = jax.jit(jax.vmap(lambda d: smooth(terms, d)[0]))(directions)
+    np.testing.assert_allclose(exact, outcomes, atol=1e-12)
+
+    v = jnp.array([-1.0, 1.0, 0.0, 0.0])  # the third contact is alone
+    (base, info), (exact, _) = rates(v)
+    assert not np.any(info.status)
+    np.testing.assert_allclose(base[0], smooth(terms, v)[0], atol=1e-12)
+    moved = jax.jit(jax.vmap(lambda d: smooth(terms, v + 1e-7 * d)[0]))(directions)
+    difference = (moved - base) / 1e-7
+    np.testing.assert_allclose(exact, difference, atol=1e-6)
+    linear = directions @ jax.jacfwd(lambda v: smooth(terms, v)[0])(v).T
+    assert np.max(np.abs(linear - difference)) > 0.1  # one linear map would not do
+
+
+def test_springs_whose_direction_does_not_end_have_no_number():
+    law = jc.impact.Chain(stiffness=1.0, max_steps=80, corner="one_sided")
+    terms = jc.ContactTerms(
+        M=jnp.eye(1), J_n=jnp.ones((1, 1)), J_t=jnp.zeros((1, 1, 1)), phi=jnp.zeros(1), mu=jnp.zeros(1),
+        active=jnp.ones(1, bool),
+    )  # fmt: skip
+
+    def rate(law, direction):
+        return jax.jvp(lambda v: law(terms, v)[0], (jnp.zeros(1),), (jnp.array([direction]),))[1]
+
+    assert rate(law, 1.0) == 1.0 and np.isnan(rate(law, -1.0))  # half a period has a hundred steps
+    longer = law.replace(max_steps=120)
+    np.testing.assert_allclose(rate(longer, -1.0), 1.0, rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="corner='smooth'"):
+        jax.grad(lambda v: longer(terms, v)[0][0])(jnp.zeros(1))

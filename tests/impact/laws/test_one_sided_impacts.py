@@ -174,9 +174,18 @@ def test_sides_other_words_and_laws_without_the_keyword_are_refused_by_name():
         jc.impact.Sequential(num_directions=4, corner="one_sided")(terms, v)
     with pytest.raises(ValueError, match="corner: expected 'smooth' with unilateral=False"):
         jc.impact.Plastic(unilateral=False, corner="one_sided")(terms, v)
-    for law in (jc.impact.Propagative, jc.impact.Routh, jc.impact.Energetic, jc.impact.Chain):
-        with pytest.raises(TypeError, match="corner"):
-            law(corner="one_sided")
+    with pytest.raises(TypeError, match="corner"):
+        jc.impact.Energetic(corner="one_sided")
+    key, routh = jax.random.key(0), jc.impact.Routh(impulse_step=1.0, corner="one_sided")
+    with pytest.raises(ValueError, match="corner: expected 'smooth' with restitution"):
+        jc.impact.Routh(restitution=0.5, corner="one_sided")
+    with pytest.raises(ValueError, match="corner: expected 'smooth' for contacts in space"):
+        routh(terms, v, key)
+    terms, v, _ = make_impact(("at rest",), 1)
+    with pytest.raises(ValueError, match="impulse_step: expected N s with corner"):
+        routh.replace(impulse_step=None)(terms, v, key)
+    with pytest.raises(ValueError, match="corner='smooth'.* for many outcomes"):
+        jc.impact.sample(terms, v, routh, num_samples=2)
 
 
 @pytest.mark.long
@@ -255,6 +264,43 @@ def test_contacts_at_rest_follow_the_law_itself_of_any_law(law, rng):
     np.testing.assert_allclose(exact[good], outcomes[good], atol=1e-9)
     with pytest.raises(NotImplementedError, match="corner='smooth'"):
         jax.grad(lambda v: law(terms, v)[0][0])(jnp.zeros(3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rates", [(-1.0, 0.0), (1.0, 0.0), (0.0, 0.0)], ids=["strikes", "opens", "rests"])
+def test_steps_of_bounded_impulse_follow_their_one_sided_differences(rates, rng):
+    """One contact strikes, opens or rests, the other one slides or rests; steps end in drawn impulses."""
+    key = jax.random.key(0)
+    smooth = jc.impact.Routh(impulse_step=0.6, max_steps=12)
+    law = smooth.replace(corner="one_sided")
+    for slips in ((0.3, 0.5), (0.0, 0.0)):
+        terms, v, _ = make_impact(("opens", "opens"), 1)
+        rows = jnp.stack([terms.J_n, terms.J_t[:, 0]], axis=1)
+        asked = jnp.stack([jnp.array(rates), jnp.array(slips)], axis=1)
+        v = jnp.linalg.pinv(rows.reshape(4, -1)) @ asked.reshape(-1)
+        directions = jnp.asarray(rng.normal(size=(40, v.shape[0])))
+
+        @jax.jit
+        def rates_and_values(terms, v, directions):
+            def rate(d):
+                return jax.jvp(lambda v: law(terms, v, key), (v,), (d,))
+
+            (base, info), (exact, _) = jax.vmap(rate)(directions)
+            sides = [
+                jax.vmap(lambda d, h=h: smooth(terms, v + h * d, key)[0])(directions) for h in (1e-5, 5e-6)
+            ]
+            return base, info, exact, *sides
+
+        base, info, exact, coarse, fine = rates_and_values(terms, v, directions)
+        assert not np.any(info.status)
+        assert np.all(info.num_iters > 0) == (rates[0] < 0)
+        np.testing.assert_allclose(base[0], smooth(terms, v, key)[0], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(exact, (4.0 * fine - 3.0 * base - coarse) / 1e-5, rtol=0, atol=1e-8)
+        if rates[0] >= 0:
+            slope = jax.jit(jax.jacfwd(lambda v: smooth(terms, v, key)[0]))(v)
+            assert np.max(np.abs(directions @ slope.T - exact)) > 0.1
+    with pytest.raises(NotImplementedError, match="corner='smooth'"):
+        jax.grad(lambda v: law(terms, v, key)[0][0])(v)
 
 
 @pytest.mark.long
