@@ -1,6 +1,6 @@
 """Programs that are called from Python, not traced: on a CPU they are compiled in less time.
 
-The entry function is `jit_quickly`.
+Entries: `jit_quickly`, and `quick_options` for programs that are never traced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def jit_quickly(function: Callable[P, T], **options: object) -> Callable[P, T]:
 
     @functools.cache
     def direct_program() -> Callable[P, T]:
-        program: Callable[P, T] = jit(function, **options, compiler_options=_quick_options())
+        program: Callable[P, T] = jit(function, **options, compiler_options=quick_options())
         return program
 
     @functools.wraps(function)
@@ -46,7 +46,7 @@ def jit_quickly(function: Callable[P, T], **options: object) -> Callable[P, T]:
 
 
 @functools.cache
-def _quick_options() -> dict[str, bool]:
+def quick_options() -> dict[str, bool]:
     """Return `QUICK` if this version of JAX has these options for the default device, or none."""
     if jax.default_backend() != "cpu":
         return {}

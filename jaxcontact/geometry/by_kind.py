@@ -51,7 +51,9 @@ def _numbers_of(shape: Shape) -> list[str]:
     return [field for field in NUMBERS if getattr(shape, field, None) is not None]
 
 
-def _kind(shape: Shape) -> Any:
+def _kind(shape: Any) -> Any:
     """Replace the name of each number of a shape by that of its field, and leave out name and body."""
-    nowhere = {} if not hasattr(shape, "body") else {"body": None}
-    return dataclasses.replace(shape, name="", **nowhere, **{field: field for field in _numbers_of(shape)})
+    names: dict[str, Any] = {field: field for field in _numbers_of(shape)}
+    if hasattr(shape, "body"):
+        names["body"] = None
+    return dataclasses.replace(shape, name="", **names)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.batching.direct_calls import jit_quickly
+from jaxcontact.batching.direct_calls import quick_options
 from jaxcontact.io import fingerprint
 from jaxcontact.optimize.descent import one_sided_descent
 from jaxcontact.precision import jit
@@ -58,7 +58,7 @@ class MotionProgram:
             return jnp.concatenate([cost[None], r]), (cost, r)
 
         derivative = jax.jacfwd if scale.size <= FORWARD else jax.jacrev
-        self._derivative = jit_quickly(derivative(joined, has_aux=True))
+        self._derivative = jit(derivative(joined, has_aux=True), compiler_options=quick_options())
         if optimizer is not None:
             self._update = jit(functools.partial(_update, optimizer))
 
@@ -68,14 +68,14 @@ class MotionProgram:
             cost, r = outcome(unravel(s * scale), *level)
             return cost + multipliers @ r + 0.5 * jnp.sum(penalty * r**2), (cost, r)
 
-        self._slope = jit_quickly(jax.value_and_grad(lagrangian, has_aux=True))
+        self._slope = jit(jax.value_and_grad(lagrangian, has_aux=True), compiler_options=quick_options())
         if directional is not None:
 
             def rate(s: jax.Array, d: jax.Array, scale: jax.Array) -> jax.Array:
                 return directional(unravel(s * scale), unravel(d * scale))
 
             self._rate = jit(rate)
-            self._piece = jit_quickly(jax.jacfwd(rate, argnums=1))
+            self._piece = jit(jax.jacfwd(rate, argnums=1), compiler_options=quick_options())
 
     def about(self, controls0: PyTree, s: jax.Array, state: PyTree) -> dict[str, Any]:
         """Collect by name the properties that determine the run; `state` is the optimizer's at the start."""

@@ -21,6 +21,7 @@ from jaxcontact.arguments import check_count
 from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import check_record, checked
 from jaxcontact.geometry.cores import extents
+from jaxcontact.geometry.frames import owners
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix_at
@@ -279,17 +280,17 @@ def fastest(model: Model, q: jax.Array, velocities: jax.Array) -> jax.Array | No
     """
     structure = model.structure
     shapes = geometry.searched_shapes(structure.dim, structure.shape_table, structure.pairs)
-    moving = [shape for shape in shapes if shape.body is not None]
-    if not moving:
+    owner = np.array(owners(shapes, structure.bodies), int)
+    if not np.any(owner != geometry.WORLD):
         return None
-    owner = np.array([structure.bodies.index(shape.body) for shape in moving])
-    lengths = extents(moving, model.params.constants, q.dtype)
+    lengths = extents(shapes, model.params.constants, q.dtype)
 
     def speed(v: jax.Array) -> jax.Array:
         motion = contacts.motion(model, lax.stop_gradient(q), lax.stop_gradient(v))
         moved, _ = frames_moved(model, (motion, motion))
         turning = jnp.sqrt(jnp.sum(moved.turning**2, axis=(1, 2)))
-        return jnp.max(jnp.sqrt(jnp.sum(moved.velocity**2, axis=1))[owner] + lengths * turning[owner])
+        speeds = jnp.sqrt(jnp.sum(moved.velocity**2, axis=1))[owner] + lengths * turning[owner]
+        return jnp.max(jnp.where(owner == geometry.WORLD, 0.0, speeds))
 
     return lax.stop_gradient(jax.vmap(speed)(velocities))
 

@@ -10,9 +10,9 @@ from jaxcontact.batching import direct_calls
 
 @pytest.fixture
 def program():
-    direct_calls._quick_options.cache_clear()
+    direct_calls.quick_options.cache_clear()
     yield direct_calls.jit_quickly(lambda x, power: jnp.sin(x) ** power, static_argnames="power")
-    direct_calls._quick_options.cache_clear()
+    direct_calls.quick_options.cache_clear()
 
 
 def test_it_is_called_and_traced(program):
@@ -36,5 +36,5 @@ def test_an_argument_that_is_no_tracer_may_be_inside_a_program(program):
 
 def test_a_version_without_the_options_does_without(program, monkeypatch):
     monkeypatch.setattr(direct_calls, "QUICK", {"xla_cpu_no_such_option": True})
-    assert direct_calls._quick_options() == {}
+    assert direct_calls.quick_options() == {}
     assert program(0.5, power=2) == pytest.approx(np.sin(0.5) ** 2)
