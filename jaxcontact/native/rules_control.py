@@ -144,9 +144,9 @@ def _first_guess(
     ):
         may_stay = argument == result or not np.issubdtype(array.dtype, np.floating)
         is_one = numbers.size == 1
-        known = [program.ops.is_known(number) for number in _flat([numbers])]
-        stays += [may_stay or (is_known and not is_one) for is_known in known]
-        same += [may_stay or is_known or is_one for is_known in known]
+        knows = [program.ops.is_known(number) for number in _flat([numbers])]
+        stays += [may_stay or (is_known and not is_one) for is_known in knows]
+        same += [may_stay or is_known or is_one for is_known in knows]
     return stays, same
 
 
