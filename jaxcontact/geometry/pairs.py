@@ -94,6 +94,9 @@ class Family(enum.Enum):
     CONVEX = enum.auto()
 
 
+SIZED = (Family.CONVEX, Family.HULL_PLANE)  # families whose kinds are sizes, known from the shapes
+
+
 def _family(dim: int, a: Shape, b: Shape) -> Family | None:
     """Choose the family of a pair in this order; None if the pair has none in this order."""
     if isinstance(b, HalfSpace):
@@ -388,8 +391,7 @@ def candidates(
             found = groups.nearest_polytopes(world, first, second, kind[0], kind[1], pair_limit)
             near = jnp.ones(found[1][2].shape, bool)
         else:
-            kinds = () if family in (Family.CONVEX, Family.HULL_PLANE) else kind
-            group_rows = _COMPUTE[family](world, first, second, *kinds)
+            group_rows = _COMPUTE[family](world, first, second, *(kind if family not in SIZED else ()))
             found = None, group_rows, group_rows[2], jnp.asarray(False)
             near = jnp.ones(group_rows[2].shape, bool)
         chosen, group_rows, gaps, touching_missed = found
