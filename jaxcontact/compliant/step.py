@@ -24,6 +24,7 @@ from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
 from jaxcontact.mechanics.mocap import Mocap, MocapRows, apply_mocap, mocap_rows
 from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Model, State, check_mechanism
+from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import BILATERAL, ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
 from jaxcontact.terms.constraints import Coming, check_sizes, constraint_terms_at, fastest
@@ -226,7 +227,7 @@ def start_memory(model: Model, state: State, memory: StepMemory = START) -> Step
     return memory
 
 
-@functools.partial(jit_quickly, static_argnames="settings")
+@functools.partial(jit, static_argnames="settings")
 def _step(
     model: Model,
     state: State,

@@ -10,7 +10,6 @@ from jaxcontact.geometry.pairs import check_pair as check_pair
 from jaxcontact.geometry.pairs import check_shape as check_shape
 from jaxcontact.geometry.pairs import contact_bodies as contact_bodies
 from jaxcontact.geometry.pairs import num_contacts as num_contacts
-from jaxcontact.geometry.pairs import searched_shapes as searched_shapes
 from jaxcontact.geometry.shapes import WORLD as WORLD
 from jaxcontact.geometry.shapes import Box as Box
 from jaxcontact.geometry.shapes import Capsule as Capsule

@@ -215,7 +215,6 @@ def num_contacts(dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, 
     return sum(_count(dim, shapes[a], shapes[b]) for a, b in pairs)
 
 
-@checked()
 def searched_shapes(
     dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
 ) -> tuple[Shape, ...]:
@@ -331,9 +330,10 @@ def _most_pairs(
 class NearPairs(NamedTuple):
     """The pairs of convex shapes that get their contacts: so many of the nearest, within reach.
 
-    They are `limit` pairs of the same two kinds, with a mesh half as many, at least eight; of capsules in
-    space twice as many, most of which make one contact. Of shapes without a closed form no pair that is
-    farther apart than `reach`, m, gets its contacts.
+    They are `limit` pairs of polytopes of the same two kinds; of capsules in space twice as many, most of
+    which make one contact. Of shapes without a closed form they are `limit` pairs of small shapes, and of
+    those of up to 256 vertices and of more half as many each, at least sixteen; no pair that is farther apart
+    than `reach`, m, gets its contacts.
     """
 
     limit: int

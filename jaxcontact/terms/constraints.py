@@ -22,6 +22,7 @@ from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import check_record, checked
 from jaxcontact.geometry.cores import extents
 from jaxcontact.geometry.frames import owners
+from jaxcontact.geometry.pairs import searched_shapes
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix_at
@@ -279,7 +280,7 @@ def fastest(model: Model, q: jax.Array, velocities: jax.Array) -> jax.Array | No
     It has no derivative by q and the velocities (n, nv).
     """
     structure = model.structure
-    shapes = geometry.searched_shapes(structure.dim, structure.shape_table, structure.pairs)
+    shapes = searched_shapes(structure.dim, structure.shape_table, structure.pairs)
     owner = np.array(owners(shapes, structure.bodies), int)
     if not np.any(owner != geometry.WORLD):
         return None
