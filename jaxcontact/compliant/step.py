@@ -12,7 +12,6 @@ from jax import lax
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 from jaxcontact.arguments import check_array, check_positive, check_type
-from jaxcontact.batching.direct_calls import jit_quickly
 from jaxcontact.compliant.nearest import Selection, info_of_all, material_of, selection_of
 from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.settings import DEFAULT, START, Settings, StepMemory
@@ -334,7 +333,7 @@ class _Inputs(NamedTuple):
     mocap: MocapRows | None
 
 
-@functools.partial(jit_quickly, static_argnames="settings")
+@functools.partial(jit, static_argnames="settings")
 def _rollout(
     model: Model,
     state: State,

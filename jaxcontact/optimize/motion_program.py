@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.batching.direct_calls import quick_options
 from jaxcontact.io import fingerprint
 from jaxcontact.optimize.descent import one_sided_descent
 from jaxcontact.precision import jit
@@ -58,7 +57,7 @@ class MotionProgram:
             return jnp.concatenate([cost[None], r]), (cost, r)
 
         derivative = jax.jacfwd if scale.size <= FORWARD else jax.jacrev
-        self._derivative = jit(derivative(joined, has_aux=True), compiler_options=quick_options())
+        self._derivative = jit(derivative(joined, has_aux=True))
         if optimizer is not None:
             self._update = jit(functools.partial(_update, optimizer))
 
@@ -68,14 +67,14 @@ class MotionProgram:
             cost, r = outcome(unravel(s * scale), *level)
             return cost + multipliers @ r + 0.5 * jnp.sum(penalty * r**2), (cost, r)
 
-        self._slope = jit(jax.value_and_grad(lagrangian, has_aux=True), compiler_options=quick_options())
+        self._slope = jit(jax.value_and_grad(lagrangian, has_aux=True))
         if directional is not None:
 
             def rate(s: jax.Array, d: jax.Array, scale: jax.Array) -> jax.Array:
                 return directional(unravel(s * scale), unravel(d * scale))
 
             self._rate = jit(rate)
-            self._piece = jit(jax.jacfwd(rate, argnums=1), compiler_options=quick_options())
+            self._piece = jit(jax.jacfwd(rate, argnums=1))
 
     def about(self, controls0: PyTree, s: jax.Array, state: PyTree) -> dict[str, Any]:
         """Collect by name the properties that determine the run; `state` is the optimizer's at the start."""

@@ -23,7 +23,6 @@ from jaxcontact.arguments import (
     check_rows,
     is_concrete,
 )
-from jaxcontact.batching.direct_calls import jit_quickly
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, count_steps
 from jaxcontact.front_door import POSITIVE, anything, checked
@@ -37,7 +36,7 @@ from jaxcontact.mechanics.mocap import (
     rows_of_poses,
 )
 from jaxcontact.mechanics.system import Model, State, check_mechanism
-from jaxcontact.precision import all_digits
+from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.motion import Controls, Inputs, MotionSettings, as_inputs
 from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.trajectory import Trajectory, in_one_list, motion_record
@@ -232,7 +231,7 @@ def _control_rows(nu: int, state: State, controls: PyTree, num_steps: PyTree, ex
     return jnp.asarray(controls)
 
 
-@functools.partial(jit_quickly, static_argnums=(5, 6))
+@functools.partial(jit, static_argnums=(5, 6))
 def _steps(
     model: Model, setup: _Setup, stepper: Stepper, dt: float | jax.Array, first: jax.Array, num_steps: int,
     checkpoint_every: int | None = None,
