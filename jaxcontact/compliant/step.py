@@ -263,8 +263,7 @@ def _step(
         info = info_of_all(info, selection, loose)
         if selection.nearest.unseen is not None:
             # An impact on a lever may throw its far end at what was out of reach.
-            speed = fastest(model, state.q, v[None])
-            meets = 2.0 * problem.dt * speed > selection.nearest.unseen
+            meets = 2.0 * problem.dt * fastest(model, state.q, v) > selection.nearest.unseen
             info = info.replace(status=info.status | flag(meets, Status.OVERFLOW))
     else:
         problem, free = again(functools.partial(assemble_all, by_body=by_body))(model, state, tau, dt)

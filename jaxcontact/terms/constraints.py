@@ -269,31 +269,28 @@ def _reach(model: Model, state: State, coming: Coming) -> jax.Array | None:
     material = model.params.material
     if material is not None and (material.smoothing is not None or material.potential is not None):
         return None
-    speeds = fastest(model, state.q, jnp.stack([state.v, coming.velocity]))
+    speeds = jax.vmap(lambda v: fastest(model, state.q, v))(jnp.stack([state.v, coming.velocity]))
     margin = 0.0 if model.params.margin is None else jnp.max(model.params.margin)
     return None if speeds is None else 4.0 * coming.dt * jnp.max(speeds) + margin
 
 
-def fastest(model: Model, q: jax.Array, velocities: jax.Array) -> jax.Array | None:
-    """Bound the speeds (n,) of points of shapes without a closed form, m/s; None if no such shape moves.
+def fastest(model: Model, q: jax.Array, v: jax.Array) -> jax.Array | None:
+    """Bound the speeds of points of shapes without a closed form, m/s; None if no such shape moves.
 
-    It has no derivative by q and the velocities (n, nv).
+    Derivative: none.
     """
+    q, v = lax.stop_gradient((q, v))
     structure = model.structure
     shapes = searched_shapes(structure.dim, structure.shape_table, structure.pairs)
     owner = np.array(owners(shapes, structure.bodies), int)
     if not np.any(owner != geometry.WORLD):
         return None
     lengths = extents(shapes, model.params.constants, q.dtype)
-
-    def speed(v: jax.Array) -> jax.Array:
-        motion = contacts.motion(model, lax.stop_gradient(q), lax.stop_gradient(v))
-        moved, _ = frames_moved(model, (motion, motion))
-        turning = jnp.sqrt(jnp.sum(moved.turning**2, axis=(1, 2)))
-        speeds = jnp.sqrt(jnp.sum(moved.velocity**2, axis=1))[owner] + lengths * turning[owner]
-        return jnp.max(jnp.where(owner == geometry.WORLD, 0.0, speeds))
-
-    return lax.stop_gradient(jax.vmap(speed)(velocities))
+    motion = contacts.motion(model, q, v)
+    moved, _ = frames_moved(model, (motion, motion))
+    turning = jnp.sqrt(jnp.sum(moved.turning**2, axis=(1, 2)))
+    speeds = jnp.sqrt(jnp.sum(moved.velocity**2, axis=1))[owner] + lengths * turning[owner]
+    return lax.stop_gradient(jnp.max(jnp.where(owner == geometry.WORLD, 0.0, speeds)))
 
 
 def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:

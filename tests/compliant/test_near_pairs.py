@@ -41,6 +41,15 @@ def step(max_contacts, model, state, dt):
     return jc.compliant.step(model, state, jnp.zeros(12), dt=dt, settings=settings)
 
 
+def test_what_it_returns_has_the_shapes_of_a_step_with_all_contacts(model):
+    few, every = (
+        jax.eval_shape(functools.partial(step, count), model, model.initial_state(), 0.004)
+        for count in (FEWER, ALL)
+    )
+    assert few[1].status.shape == every[1].status.shape == ()
+    assert [x.shape for x in jax.tree.leaves(few[0])] == [x.shape for x in jax.tree.leaves(every[0])]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("apart", "speed", "dt"), [(0.06, 0.3, 0.004), (0.15, 30.0, 0.005), (0.06, 0.0, 1e-4)]
