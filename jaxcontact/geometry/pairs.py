@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 BALLS = (Point, Points, Disc, Sphere)
 POLYTOPES = (Capsule, Box, Polygon, ConvexMesh)
 ROUND = (Cylinder, Ellipsoid)
-FEWEST_MESHES = 16  # pairs of a size that get their contacts; few links of a robot come near one another
+FEWEST_MESHES = 8  # pairs of two sizes that get their contacts; few links of a robot come near one another
 SIZES = (8, 256)  # vertices: pairs whose larger core has as many or fewer share one program
 
 
@@ -313,14 +313,19 @@ def _gather(
 def _most_pairs(
     dim: int, family: Family | None, first: PyTree, second: PyTree, near_pairs: NearPairs | None
 ) -> int | None:
-    """Choose the number of pairs of a family and two kinds that get their contacts; None for all."""
+    """Choose the number of pairs of a family and two kinds that get their contacts; None for all.
+
+    Large cores of several sizes are searched together, and share what each two of the sizes would get.
+    """
     if near_pairs is None:
         return None
     max_pairs = near_pairs.limit
     if family is Family.CONVEX:
-        is_large = num_vertices(first) > SIZES[0]
-        return max(FEWEST_MESHES, max_pairs // 2) if is_large else max_pairs
-    capsules = isinstance(first, Capsule) and isinstance(second, Capsule)
+        sizes = {(num_vertices(a), num_vertices(b)) for a, (b, _) in zip(first, second, strict=True)}
+        if max(sizes)[0] <= SIZES[0]:
+            return max_pairs
+        return max(2, len(sizes)) * max(FEWEST_MESHES, max_pairs // 2)
+    capsules = isinstance(first[0], Capsule) and isinstance(second[0], Capsule)
     # in the plane the distance of two capsules costs as much as their contacts
     if family is not Family.POLYTOPES or (capsules and dim == 2):
         return None
@@ -331,9 +336,9 @@ class NearPairs(NamedTuple):
     """The pairs of convex shapes that get their contacts: so many of the nearest, within reach.
 
     They are `limit` pairs of polytopes of the same two kinds; of capsules in space twice as many, most of
-    which make one contact. Of shapes without a closed form they are `limit` pairs of small shapes, and of
-    those of up to 256 vertices and of more half as many each, at least sixteen; no pair that is farther apart
-    than `reach`, m, gets its contacts.
+    which make one contact. Of shapes without a closed form they are `limit` pairs of small shapes; of large
+    ones half as many, at least eight, for each two numbers of vertices, at least twice; no pair that is
+    farther apart than `reach`, m, gets its contacts.
     """
 
     limit: int
@@ -381,7 +386,7 @@ def candidates(
     places: list[np.ndarray] = []
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)
-        pair_limit = _most_pairs(dim, family, first[0], second[0], near_pairs)
+        pair_limit = _most_pairs(dim, family, first, second, near_pairs)
         found: tuple[jax.Array | None, Rows, jax.Array, jax.Array]
         if family is Family.CONVEX and near_pairs is not None and pair_limit is not None:
             limits = min(pair_limit, len(members)), near_pairs.reach
