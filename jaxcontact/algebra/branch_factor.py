@@ -21,21 +21,21 @@ from jax.interpreters import batching, mlir
 from jaxcontact.algebra import general_factor
 from jaxcontact.batching.world_code import compiles_one_world
 
+Factor = general_factor.Factor
 
-def factorise(matrix: jax.Array) -> general_factor.Factor:
+
+def factorise(matrix: jax.Array) -> Factor:
     """Factor a matrix A (n, n) whose rows are a tree's velocities, the root's first."""
 
-    def in_one_world(matrix: jax.Array) -> general_factor.Factor:
+    def in_one_world(matrix: jax.Array) -> Factor:
         table, order = eliminate(matrix), jnp.arange(matrix.shape[0], dtype=jnp.int32)
         return table, order, table, order
 
-    factor: general_factor.Factor = lax.cond(
-        compiles_one_world(), in_one_world, general_factor.factorise, matrix
-    )
+    factor: Factor = lax.cond(compiles_one_world(), in_one_world, general_factor.factorise, matrix)
     return factor
 
 
-def solve_factored(factor: general_factor.Factor, rhs: jax.Array) -> jax.Array:
+def solve_factored(factor: Factor, rhs: jax.Array) -> jax.Array:
     """Solve A x = b (n,) for a factor of `factorise`."""
     x: jax.Array = lax.cond(
         compiles_one_world(),

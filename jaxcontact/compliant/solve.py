@@ -14,6 +14,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows
+from jaxcontact.algebra.tree_rows import TreeRows
 from jaxcontact.arguments import check_type
 from jaxcontact.compliant import coulomb, min_norm
 from jaxcontact.compliant.energy import gains_energy
@@ -86,12 +87,15 @@ def program_of(problem: Problem, cone: str, cap: float | None = None) -> ConePro
     return convex_program(problem, rows, pyramid=cone == "pyramid", gate=gate, cap=cap)
 
 
-def _search(problem: Problem, start: jax.Array, settings: Settings) -> tuple[jax.Array, ...]:
+def _search(
+    problem: Problem, start: jax.Array, settings: Settings, tree_rows: TreeRows | None
+) -> tuple[jax.Array, ...]:
     """Search for (v+, p, iterations, converged), without derivative."""
     problem, start = lax.stop_gradient((problem, start))
     program, solver = program_of(problem, settings.cone), settings.solver
     if settings.cone == "coulomb" and problem.terms.mu.shape[0]:
         exact = program_of(problem, settings.cone, coulomb.cap_of(start.dtype))
+        exact = exact.replace(tree_rows=tree_rows)
         return coulomb.solve_coulomb_step(exact, program, solver.max_iters, solver.early_exit)
     solution = cone_newton.solve_cone_program(program, start, solver.max_iters, solver.early_exit)
     return solution.x, solution.p, solution.iterations, solution.converged
@@ -183,9 +187,9 @@ def _bad_numbers(problem: Problem) -> jax.Array:
 
 
 def solve_velocity(
-    problem: Problem, warm_start: jax.Array | None, settings: Settings
+    problem: Problem, warm_start: jax.Array | None, settings: Settings, tree_rows: TreeRows | None = None
 ) -> tuple[jax.Array, StepInfo]:
-    """v+ (nv,) and StepInfo of a step; see `solve`."""
+    """Compute v+ (nv,) and StepInfo of a step; see `solve`. `tree_rows` are its contacts by the tree."""
     check_type("problem", problem, Problem)
     terms = problem.terms
     if terms.surface is not None:  # a rate beside G v, as h Gdot v is
@@ -194,7 +198,7 @@ def solve_velocity(
         )
         before = terms.surface if terms.surface_before is None else terms.surface_before
         problem = problem.replace(terms=still, beside=before)
-        v, info = solve_velocity(problem, warm_start, settings)
+        v, info = solve_velocity(problem, warm_start, settings, tree_rows)
         nb, nl, nc, axes = count_rows(terms.kind)
         running = terms.surface[nb + nl :].reshape(nc, axes)[:, 1:]
         return v, info.replace(slip=info.slip + running)
@@ -220,7 +224,7 @@ def solve_velocity(
     elif problem.material.smoothing is not None and problem.terms.mu.shape[0]:
         x, p, iterations, converged = _relax(problem, settings)
     else:
-        x, p, iterations, converged = _search(problem, start, settings)
+        x, p, iterations, converged = _search(problem, start, settings, tree_rows)
         x, p = _attach(problem, x, p, settings.cone)
     return x, _info(problem, x, p, iterations, converged, settings)
 

@@ -217,20 +217,36 @@ def point_jacobians(
     Each is for one unit of one velocity, hence the power of a unit force along the axis; zero for the world.
     """
     table, dtype = dofs(structure.tree), points.dtype
-    if structure.dim == 2:
-        points, axes = (_into_space(x) for x in (points, axes))
-    # The world is the last row, index -1; its origin is arbitrary.
+    # The world is the last row, index -1.
     moves_with_world = np.concatenate([table.moves, np.zeros_like(table.moves[:1])])
     if isinstance(bodies, jax.Array):
-        moves, origin = jnp.asarray(moves_with_world, dtype)[bodies], kinematics.origin[bodies]
+        moves = jnp.asarray(moves_with_world, dtype)[bodies]
     else:
         moves = jnp.asarray(moves_with_world[list(bodies)], dtype)
-        origin = pick(kinematics.origin, np.maximum(bodies, 0))
-    arm = points - origin
-    torque = cross3(_numbers(arm[:, None]), _numbers(axes))
-    wrench = jnp.concatenate([jnp.stack(torque, axis=-1), axes], axis=-1)
+    wrench = unit_wrenches(structure, kinematics, bodies, points, axes)
     rates = (wrench.reshape(-1, 6) @ kinematics.screws.T).reshape(*axes.shape[:2], -1)
     return moves[:, None] * rates
+
+
+def unit_wrenches(
+    structure: Structure,
+    kinematics: Kinematics,
+    bodies: Sequence[int] | jax.Array,
+    points: jax.Array,
+    axes: jax.Array,
+) -> jax.Array:
+    """Compute wrenches (nc, k, 6) of unit forces along `axes` at points, about the origin of a body's tree.
+
+    The origin of the world is arbitrary.
+    """
+    if structure.dim == 2:
+        points, axes = (_into_space(x) for x in (points, axes))
+    if isinstance(bodies, jax.Array):
+        origin = kinematics.origin[bodies]
+    else:
+        origin = pick(kinematics.origin, np.maximum(bodies, 0))
+    torque = cross3(_numbers((points - origin)[:, None]), _numbers(axes))
+    return jnp.concatenate([jnp.stack(torque, axis=-1), axes], axis=-1)
 
 
 def _numbers(x: jax.Array) -> Vector:

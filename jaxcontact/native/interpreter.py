@@ -33,6 +33,7 @@ class Interpreter:
         self.ops = Operations(nan)
         self.index_kind = index_kind
         self.going: int | None = None
+        self.tables: dict[bytes, Table] = {}  # of matrices that loops multiply
         self.earlier: dict[Any, Any] = {}  # what held of each inner loop, in the run before of a loop's body
         self.settled: dict[Any, Any] = {}  # what holds of each, in this run
 

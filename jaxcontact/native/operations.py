@@ -37,10 +37,12 @@ class Block:
     """Operations and control in their order: those of the program, or of the body of a loop or branch.
 
     `is_marked_seldom`: a program said so of this block; `runs_seldom` asks the blocks around it, too.
+    `is_of_loop`: this block is the body of a loop.
     """
 
     parent: Block | None = None
     is_marked_seldom: bool = False
+    is_of_loop: bool = False
     items: list[int | Item] = dataclasses.field(default_factory=list)
     number_of: dict[Hashable, int] = dataclasses.field(default_factory=dict)
 

@@ -23,7 +23,7 @@ from jaxcontact.native.kinds import kind_of
 from jaxcontact.native.operations import BOOL, CELL, COUNTER, FROM_ROW, FROM_TABLE, READ, Block
 from jaxcontact.native.registry import Numbers, rule
 
-UNROLLED = 100_000  # operations; a loop of known length with no more is written out
+UNROLLED = 20_000  # operations; a loop of known length with no more is written out
 CHOSEN = 300  # operations; branches with no more together are all computed, and one is selected
 LOOP = 1000  # operations; the minimum count of a loop, so that other worlds do not run it
 _MOVES = ("broadcast_in_dim", "reshape", "slice", "concatenate", "squeeze", "transpose")
@@ -167,6 +167,7 @@ def _settled(
     ops, first = program.ops, _flat(carry)
 
     def turn(stays: list[bool], uniform: list[bool]) -> tuple[list[int], list[int], Any, bool]:
+        ops.now.is_of_loop = True
         cells = [
             n if stay else ops.new(CELL, (), ops.kind[n], None, same)
             for n, stay, same in zip(first, stays, uniform, strict=True)

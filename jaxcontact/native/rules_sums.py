@@ -13,6 +13,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.native.interpreter import Interpreter
 from jaxcontact.native.jaxprs import Equation
 from jaxcontact.native.kinds import greatest, kind_of, least
+from jaxcontact.native.looped_products import product_in_loop
 from jaxcontact.native.operations import Operations
 from jaxcontact.native.registry import RULES, Numbers, Rule, rule
 from jaxcontact.native.rules_elementwise import or_nan
@@ -102,16 +103,26 @@ def _product(program: Interpreter, equation: Equation, inputs: list[Numbers]) ->
     first = _as_matrices(program, inputs[0], first_batch, first_sum, kind)
     second = _as_matrices(program, inputs[1], second_batch, second_sum, kind)
     ops = program.ops
-    zero = ops.constant(0, kind)
-    totals = []
-    for rows, columns in zip(first.tolist(), second.tolist(), strict=True):
-        for row in rows:
-            present = [(j, number) for j, number in enumerate(row) if number != zero or ops.nan]
-            for column in columns:
-                pairs = [(n, column[j]) for j, n in present if not (_vanishes(ops, n, column[j]))]
-                parts = [_of_products(ops, pairs[k : k + CHAIN]) for k in range(0, len(pairs), CHAIN)]
-                totals.append(_in_pairs(functools.partial(ops.binary, "add"), parts) if parts else zero)
+    total = functools.partial(_sum_of_products, ops, ops.constant(0, kind))
+    if len(first) == 1 and min(first.shape[1], second.shape[1]) == 1:
+        matrix, vector = (second[0], first[0, 0]) if first.shape[1] == 1 else (first[0], second[0, 0])
+        found = product_in_loop(program, matrix, vector.tolist(), total)
+        if found is not None:
+            return found.reshape(output.shape)
+    totals = [
+        total(list(zip(row, column, strict=True)))
+        for rows, columns in zip(first.tolist(), second.tolist(), strict=True)
+        for row in rows
+        for column in columns
+    ]
     return np.array(totals, np.int64).reshape(output.shape)
+
+
+def _sum_of_products(ops: Operations, zero: int, pairs: list[tuple[int, int]]) -> int:
+    """Sum the products of pairs, without those that are known to be zero, in chains."""
+    pairs = [(a, b) for a, b in pairs if (a != zero or ops.nan) and not _vanishes(ops, a, b)]
+    parts = [_of_products(ops, pairs[k : k + CHAIN]) for k in range(0, len(pairs), CHAIN)]
+    return _in_pairs(functools.partial(ops.binary, "add"), parts) if parts else zero
 
 
 def _vanishes(ops: Operations, a: int, b: int) -> bool:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra import general_factor
+from jaxcontact.algebra import branch_factor, general_factor
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
@@ -191,8 +191,6 @@ def _linearise(fixed: _Fixed, now: _Point) -> _Linear:
     if program.dry_bound is not None:
         held = jnp.where(jnp.isfinite(program.dry_bound), friction_cone.give(dry)[0][0], held)
     response = Response(now.p, program.slope, jnp.concatenate([held, loss[:nl]]), block, program.keep)
-    matrix = cone_program.hessian(program, response)
-    assert isinstance(matrix, jax.Array)
     return _Linear(
         contacts=contacts,
         dry=dry,
@@ -203,7 +201,7 @@ def _linearise(fixed: _Fixed, now: _Point) -> _Linear:
         - apply_columns(program.columns, now.p),
         lean=lean,
         response=response,
-        factor=general_factor.factorise(matrix),
+        factor=cone_program.factor(program, response),
     )
 
 
@@ -227,7 +225,7 @@ def _direct(fixed: _Fixed, now: _Point, law: _Linear, target: jax.Array, before:
         dry_turned = friction_cone.turn(dry, dry_turning)[0]
         held = jnp.where(jnp.isfinite(program.dry_bound), dry_turned, held)
     aims = jnp.concatenate([held, normal, *rubbed])
-    x = general_factor.solve_factored(law.factor, apply_columns(program.columns, aims) - law.momentum)
+    x = branch_factor.solve_factored(law.factor, apply_columns(program.columns, aims) - law.momentum)
     du = apply_rows(program.columns, x)
     p = aims - yielding(law.response, du)
     force = _tangents(program, p)

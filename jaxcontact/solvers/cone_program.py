@@ -6,7 +6,6 @@ Page: docs/methods/compliant.md.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,14 +14,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import PyTree, Record, static
-from jaxcontact.algebra import body_rows, cones
+from jaxcontact.algebra import body_rows, branch_factor, cones, tree_rows
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
+from jaxcontact.algebra.tree_rows import TreeRows
 from jaxcontact.batching.once import computed_once
 from jaxcontact.batching.world_code import compiles_one_world
 from jaxcontact.solvers.row_algebra import Mass, Rows, apply_columns, apply_rows, multiply
 
-GROUP, MAX_GROUPS = 4, 4  # contacts that a Hessian takes or leaves together, at least; number of groups
+MAX_GROUPS = 4  # of contacts, that a Hessian takes or leaves
 SHIFT_STEPS = 4  # of Newton's method for the normal impulse of a sliding contact with a potential
 
 
@@ -79,6 +79,7 @@ class ConeProgram(Record):
     potential: PyTree = None
     depth: jax.Array | None = None
     dt: jax.Array | None = None
+    tree_rows: TreeRows | None = None
     num_equalities: int = static(default=0)
     num_limits: int = static(default=0)
     limits_apart: bool = static(default=False)
@@ -272,14 +273,21 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
     if isinstance(columns, BodyRows):
         assert isinstance(M, Diagonal)
         return body_rows.hessian(M, columns, response.block)
-    assert not isinstance(M, Diagonal)
-    if program.limits_apart and program.num_limits:  # these rows add to the diagonal alone
+    M, columns, response = _without_limits(program, response)
+    total: jax.Array = lax.cond(compiles_one_world(), _add_in_groups, _add_rows, M, columns, response)
+    return total
+
+
+def _without_limits(program: ConeProgram, response: Response) -> tuple[jax.Array, jax.Array, Response]:
+    """Return M, G^T and S; limits that move one velocity alone go from the rows to the diagonal of M."""
+    columns, M = program.columns, program.M
+    assert isinstance(columns, jax.Array) and isinstance(M, jax.Array)
+    if program.limits_apart and program.num_limits:
         first, end = program.num_equalities, program.num_equalities + program.num_limits
         M = M + jnp.diag(columns[:, first:end] ** 2 @ response.scalar[first:])
         columns = jnp.concatenate([columns[:, :first], columns[:, end:]], axis=1)
         response = response._replace(scalar=response.scalar[:first])
-    total: jax.Array = lax.cond(compiles_one_world(), _add_in_groups, _add_rows, M, columns, response)
-    return total
+    return M, columns, response
 
 
 def _add_rows(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array:
@@ -294,21 +302,49 @@ def _add_in_groups(M: jax.Array, columns: jax.Array, response: Response) -> jax.
     total = M + (columns[:, :singles] * response.scalar[None]) @ columns[:, :singles].T
     if not response.block:
         return total
+
+    def add(total: jax.Array, axes: list[jax.Array], S: list[list[jax.Array]]) -> jax.Array:
+        for axis, line in zip(axes, S, strict=True):
+            pairs = zip(line, axes, strict=True)
+            total = total + axis.T @ sum((s[:, None] * g for s, g in pairs), jnp.zeros_like(axis))
+        return total
+
     nc = response.block[0][0].shape[0]
-    axes, size = split(columns.T, singles, nc), max(GROUP, -(-nc // MAX_GROUPS))
-    for first in range(0, nc, size):
-        group = slice(first, first + size)
-        G, S = jax.tree.map(lambda rows, group=group: rows[group], (axes, response.block))
+    size = max(tree_rows.GROUP, -(-nc // MAX_GROUPS))
+    return tree_rows.sum_over_contacts(add, total, split(columns.T, singles, nc), response.block, size)
 
-        def add(total: jax.Array, G: list[jax.Array] = G, S: list[list[jax.Array]] = S) -> jax.Array:
-            for axis, line in zip(G, S, strict=True):
-                pairs = zip(line, G, strict=True)
-                total = total + axis.T @ sum((s[:, None] * g for s, g in pairs), jnp.zeros_like(axis))
-            return total
 
-        pushes = functools.reduce(jnp.logical_or, (jnp.any(s != 0) for line in S for s in line))
-        total = lax.cond(pushes, add, lambda total: total, total) if nc > size else add(total)
-    return total
+def _add_along_tree(M: jax.Array, columns: jax.Array, response: Response, rows: TreeRows) -> jax.Array:
+    """Compute M + G^T S G where no two moving bodies meet in a contact that pushes."""
+    singles = response.scalar.shape[0]
+    total = M + (columns[:, :singles] * response.scalar[None]) @ columns[:, :singles].T
+    return tree_rows.add_contacts(total, rows, response.block)
+
+
+def factor(program: ConeProgram, response: Response) -> branch_factor.Factor:
+    """Factor the Hessian of a program with `coulomb=True`, which is not symmetric."""
+    rows = program.tree_rows
+    if rows is None or not response.block:
+        matrix = hessian(program, response)
+        assert isinstance(matrix, jax.Array)
+        return branch_factor.factorise(matrix)
+
+    def in_one_world(M: jax.Array, columns: jax.Array, response: Response) -> branch_factor.Factor:
+        def along_tree() -> branch_factor.Factor:
+            return branch_factor.factorise(_add_along_tree(M, columns, response, rows))
+
+        def across() -> branch_factor.Factor:
+            return branch_factor.factorise(_add_in_groups(M, columns, response))
+
+        if rows.pair is None:
+            return along_tree()
+        return lax.cond(jnp.any(rows.pair & tree_rows.pushes(response.block)), across, along_tree)
+
+    def otherwise(M: jax.Array, columns: jax.Array, response: Response) -> branch_factor.Factor:
+        return branch_factor.factorise(_add_rows(M, columns, response))
+
+    M, columns, response = _without_limits(program, response)
+    return lax.cond(compiles_one_world(), in_one_world, otherwise, M, columns, response)
 
 
 def residuals(

@@ -195,9 +195,7 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     program = _soften(fixed, now.level)
     law = _law_at(fixed._replace(program=program), now.x, now.p, now.coupled)
     response = law.response
-    matrix = cone_program.hessian(program, response)
-    assert isinstance(matrix, jax.Array)
-    invert = functools.partial(branch_factor.solve_factored, branch_factor.factorise(matrix))
+    invert = functools.partial(branch_factor.solve_factored, cone_program.factor(program, response))
     momentum = multiply(program.M, now.x - program.v) - program.push
     dx = invert(apply_columns(program.columns, law.aim) - momentum)
     p = law.aim - yielding(response, apply_rows(program.columns, dx))

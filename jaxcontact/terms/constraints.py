@@ -17,6 +17,7 @@ from jaxcontact import geometry
 from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.algebra.selection import smallest
+from jaxcontact.algebra.tree_rows import TreeRows
 from jaxcontact.arguments import check_count
 from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import check_record, checked
@@ -168,7 +169,7 @@ def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[Constr
     """
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
-    terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts)
+    terms, nearest, _ = constraint_terms_at(model, state, kinematics, max_contacts)
     assert nearest is not None
     return terms, nearest
 
@@ -180,28 +181,32 @@ def constraint_terms_at(
     kinematics: PyTree,
     max_contacts: int | None = None,
     coming: Coming | None = None,
-) -> tuple[ConstraintTerms, Nearest | None]:
+) -> tuple[ConstraintTerms, Nearest | None, TreeRows | None]:
     """Compute `constraint_terms` from the kinematics at q; with `max_contacts`, compute `nearest_terms`.
+
+    The last result describes the rows of contacts again, by the tree.
 
     Of a step that is `coming` only contacts that may close in it have rows; the others keep a gap.
     """
     structure, dtype = model.structure, state.q.dtype
     (G, phi, gdot_v), kind, dry = joint_rows(model, state, kinematics)
     nearest, mu, found_by, num_joint_rows = None, jnp.zeros(0, dtype), None, phi.shape[0]
+    lever = model.params.spin_friction
+    tree_rows = None
     if structure.num_contacts:
         moving_contacts, found = contacts_in_motion(model, state, kinematics, max_contacts, coming)
         mu = contacts.friction(model, dtype)
         if max_contacts is not None:
             nearest, moving_contacts = _nearest(moving_contacts, found, max_contacts)
             mu = mu[nearest.index]
-        rows = contacts.rows_of(model, state.q, moving_contacts.bodies, moving_contacts.places, kinematics)
-        if model.params.spin_friction is not None:
-            bodies, places = moving_contacts.bodies, moving_contacts.places
+        bodies, places = moving_contacts.bodies, moving_contacts.places
+        rows = contacts.rows_of(model, state.q, bodies, places, kinematics)
+        if lever is not None:
             spins = contacts.spin_rows(model, state.q, bodies, places, kinematics, rows)
-            lever = model.params.spin_friction
             lever = lever if nearest is None else lever[nearest.index]
             rows = jnp.concatenate([rows, lever[:, :, None] * spins[:, : lever.shape[1]]], axis=1)
-        found_by = moving_contacts.bodies, moving_contacts.places, moving_contacts.motion
+        tree_rows = contacts.tree_rows_of(model, bodies, places, kinematics, lever)
+        found_by = bodies, places, moving_contacts.motion
         columns = _contact_columns(rows.shape[1], moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi = jnp.concatenate([phi, columns["phi"]])
@@ -216,7 +221,7 @@ def constraint_terms_at(
         G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, surface=surface, surface_before=before,
         apart=apart,
     )  # fmt: skip
-    return terms, nearest
+    return terms, nearest, tree_rows
 
 
 class Coming(NamedTuple):

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
 from jaxcontact import geometry
+from jaxcontact._pytree import PyTree
+from jaxcontact.algebra.tree_rows import TreeRows
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.configuration import position_rate
+from jaxcontact.mechanics.kinematics import unit_wrenches
 from jaxcontact.mechanics.motion_equations import body_frames, free_rates, kinematics_of
 from jaxcontact.mechanics.system import Model, System, free_poses
+from jaxcontact.mechanics.tree import dofs
 from jaxcontact.terms import free_bodies
 from jaxcontact.terms.owners import Bodies, all_move, none_moves, of_bodies, on_bodies
 
@@ -164,6 +170,56 @@ def spin_rows(
         return rows_of(model, q, bodies, moved, kinematics)[:, axis] - rows[:, axis]
 
     return jnp.stack([beside(first, 2), beside(second, 0), beside(normal, 1)], axis=1)
+
+
+def tree_rows_of(
+    model: Model,
+    bodies: tuple[Bodies, Bodies],
+    places: Places,
+    kinematics: PyTree,
+    lever: jax.Array | None = None,
+) -> TreeRows | None:
+    """Describe the rows of contacts by wrenches, with those of spins; None for a mechanism that is no tree.
+
+    Derivative: none.
+    """
+    if model.system.mechanics is None:
+        return None
+    first, second = bodies
+    table, groups = dofs(model.structure.tree), groups_of_velocities(model.system)
+    below = np.zeros((len(table.moves) + 1, max(groups) + 1))  # the last row, index -1, is the world
+    below[:-1, list(groups)] = table.moves
+    on_first, on_second = (jnp.asarray(on_bodies(owner)) for owner in bodies)
+    axes = places.axes
+    wrench = jnp.where(
+        on_first[:, None, None],
+        unit_wrenches(model.structure, kinematics, first, places.point, axes),
+        unit_wrenches(model.structure, kinematics, second, places.point_b, axes),
+    )
+    if lever is not None:
+        spins = jnp.concatenate([axes, jnp.zeros_like(axes)], axis=-1)[:, : lever.shape[1]]
+        wrench = jnp.concatenate([wrench, lever[:, :, None] * spins], axis=1)
+    pair = on_first & on_second
+    moved = sum(jnp.asarray(below, wrench.dtype)[jnp.asarray(owner)] for owner in bodies)
+    meets = any(min(owners) >= 0 for owners in zip(*bodies_of(model.system), strict=True))
+    return lax.stop_gradient(
+        TreeRows(
+            wrench=wrench,
+            below=jnp.where(pair[:, None], 0.0, moved) if meets else moved,
+            pair=pair if meets else None,
+            screws=kinematics.screws,
+            group=groups,
+            above=tuple(tuple(int(i) for i in np.flatnonzero(column)) for column in table.above.T),
+        )
+    )
+
+
+def groups_of_velocities(system: System) -> tuple[int, ...]:
+    """Number the velocities (nv,) so that those of one group move the same bodies that may touch."""
+    touching = sorted({body for owners in bodies_of(system) for body in owners if body >= 0})
+    columns = [tuple(column) for column in dofs(system.structure.tree).moves[touching].T]
+    distinct = list(dict.fromkeys(columns))
+    return tuple(distinct.index(column) for column in columns)
 
 
 def friction(model: Model, dtype: jax.typing.DTypeLike) -> jax.Array:
