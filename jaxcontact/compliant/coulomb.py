@@ -69,10 +69,11 @@ def _settle(
     early_exit: bool,
     digits: jax.Array | float = DIGITS,
     steps: int = STAGE_STEPS,
+    is_trial: bool = False,
 ) -> ConeSolution:
     """Continue from a solution by Newton's method."""
     exact = programs.exact
-    found = solve_by_modes(exact, start.x, start.p, min(steps, max_iters), early_exit, digits)
+    found = solve_by_modes(exact, start.x, start.p, min(steps, max_iters), early_exit, digits, is_trial)
     return found.replace(iterations=start.iterations + found.iterations)
 
 
@@ -127,9 +128,9 @@ def solve_coulomb_step(
     """Find (v+, p, iterations, converged) of the law with friction bounded by mu times this step's impulse.
 
     Newton's method starts from the velocities before the step, where contacts that slide go on sliding, and
-    without impulses; no impulse of an earlier step enters. If it does not settle, interior points find the
-    modes, and where they get lost Newton's method starts from rest with other friction. `exact` and `convex`
-    are one step with two caps on its slopes.
+    without impulses; no impulse of an earlier step enters. If it does not settle, or its first steps make no
+    progress, interior points find the modes, and where they get lost Newton's method starts from rest with
+    other friction. `exact` and `convex` are one step with two caps on its slopes.
 
     Derivative: none.
     """
@@ -137,13 +138,13 @@ def solve_coulomb_step(
     begin = ConeSolution(
         x=exact.v, p=jnp.zeros_like(exact.offset), iterations=jnp.int32(0), converged=jnp.asarray(False)
     )
-    search, steps = _settle_from_interior, FIRST_STEPS
+    search, steps, is_trial = _settle_from_interior, FIRST_STEPS, True
     contact_rows = exact.offset.shape[0] - exact.num_equalities - exact.num_limits
     if contact_rows > 3 * exact.mu.shape[0]:
         steps = ROLLING_FIRST_STEPS
     if exact.potential is not None:  # interior points do not know it
-        search, steps = _sweep, len(FRICTIONS) * STAGE_STEPS
-    found = _settle(programs, begin, max_iters, early_exit, steps=steps)
+        search, steps, is_trial = _sweep, len(FRICTIONS) * STAGE_STEPS, False
+    found = _settle(programs, begin, max_iters, early_exit, steps=steps, is_trial=is_trial)
 
     def search_again(programs: _Programs, start: ConeSolution) -> ConeSolution:
         return search(programs, start, max_iters, early_exit)

@@ -11,7 +11,6 @@ from jax import lax
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
-from jaxcontact.algebra.tree_rows import TreeRows
 from jaxcontact.arguments import check_array, check_positive, check_type
 from jaxcontact.compliant.nearest import Selection, info_of_all, material_of, selection_of
 from jaxcontact.compliant.problem import Problem, stretch_after
@@ -46,37 +45,35 @@ def assemble(
 
 def assemble_all(
     model: Model, state: State, tau: jax.Array, dt: float | jax.Array, *, by_body: bool = False
-) -> tuple[Problem, FreeStep, TreeRows | None]:
-    """Assemble a step as `assemble`, the step without constraints, and the rows of contacts by the tree."""
+) -> tuple[Problem, FreeStep]:
+    """Assemble a step as `assemble`, and the step without constraints."""
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
     M: PyTree
     if by_body:
-        M, terms, tree_rows = Diagonal(values=free_masses(model).ravel()), rows_by_body(model, state), None
+        M, terms = Diagonal(values=free_masses(model).ravel()), rows_by_body(model, state)
     else:
         M = mass_matrix_at(model, state.q, kinematics)
-        terms, _, tree_rows = constraint_terms_at(model, state, kinematics)
+        terms, _ = constraint_terms_at(model, state, kinematics)
     h = jnp.asarray(dt, state.q.dtype)
     free = free_step(model, state, tau, h, M, kinematics)
-    return _problem(model, state, free, h, terms), free, tree_rows
+    return _problem(model, state, free, h, terms), free
 
 
 def assemble_nearest(
     model: Model, state: State, tau: jax.Array, dt: float | jax.Array, max_contacts: int
-) -> tuple[Problem, FreeStep, TreeRows | None, Selection]:
-    """Assemble a step as `assemble_all` that sees the nearest contacts alone; return also which those are."""
+) -> tuple[Problem, FreeStep, Selection]:
+    """Assemble a step that sees the nearest contacts alone; return its free step and which those are."""
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
     M = mass_matrix_at(model, state.q, kinematics)
     h = jnp.asarray(dt, state.q.dtype)
     free = free_step(model, state, tau, h, M, kinematics)
-    coming = Coming(h, free.v)
-    terms, nearest, tree_rows = constraint_terms_at(model, state, kinematics, max_contacts, coming)
+    terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts, Coming(h, free.v))
     assert nearest is not None
     problem = _problem(model, state, free, h, terms)
     selection = selection_of(terms.kind, nearest)
-    problem = problem.replace(material=material_of(problem.material, selection))
-    return problem, free, tree_rows, selection
+    return problem.replace(material=material_of(problem.material, selection)), free, selection
 
 
 def _problem(model: Model, state: State, free: FreeStep, h: jax.Array, terms: ConstraintTerms) -> Problem:
@@ -253,7 +250,7 @@ def _step(
     again = functools.partial(jax.checkpoint, prevent_cse=False)
     if max_contacts is not None:
         make = functools.partial(assemble_nearest, max_contacts=max_contacts)
-        problem, free, tree_rows, selection = again(make)(model, state, tau, dt)
+        problem, free, selection = again(make)(model, state, tau, dt)
         if warm_start is not None:
             check_array("memory.forces", warm_start, (selection.num_rows,))
             warm_start = warm_start[selection.rows]
@@ -261,7 +258,7 @@ def _step(
         if model.params.material is not None and stretch is not None:
             problem = problem.replace(stretch=stretch[selection.nearest.index])
             loose = stretch_after(model.params.material, stretch, jnp.zeros_like(stretch), problem.dt)
-        v, info = solve_velocity(problem, warm_start, settings, tree_rows)
+        v, info = solve_velocity(problem, warm_start, settings, selection.nearest.tree_rows)
         touched = _touched(problem.terms, info.lam)
         info = info_of_all(info, selection, loose)
         if selection.nearest.unseen is not None:
@@ -269,12 +266,11 @@ def _step(
             meets = 2.0 * problem.dt * fastest(model, state.q, v) > selection.nearest.unseen
             info = info.replace(status=info.status | flag(meets, Status.OVERFLOW))
     else:
-        make_all = functools.partial(assemble_all, by_body=by_body)
-        problem, free, tree_rows = again(make_all)(model, state, tau, dt)
+        problem, free = again(functools.partial(assemble_all, by_body=by_body))(model, state, tau, dt)
         problem = problem.replace(stretch=stretch)
         if warm_start is not None:
             check_array("memory.forces", warm_start, problem.terms.phi.shape)
-        v, info = solve_velocity(problem, warm_start, settings, tree_rows)
+        v, info = solve_velocity(problem, warm_start, settings)
         touched = _touched(problem.terms, info.lam)
     v, rate = again(take_free_step)(model, state.q, free, v, touched, problem.dt)
     q = again(functools.partial(retract, model.system))(state.q, problem.dt * rate)

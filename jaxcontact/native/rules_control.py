@@ -98,16 +98,27 @@ def _run_apart(
     """Compute the outputs of branches; a group of worlds runs each branch that one of its worlds takes."""
     ops, arrays = program.ops, equation.outputs
     kinds = [kind_of(array.dtype) for array in arrays for _ in range(array.size)]
-    cells = [ops.new(CELL, (), kind) for kind in kinds]
+    bodies = []
     for hit, branch in zip(hits, equation.params["branches"], strict=True):
         where = hit if program.going is None else ops.binary("and", hit, program.going)
 
         def body(branch: Any = branch) -> list[int]:
             return _flat(program.run(branch, arguments))
 
-        block, numbers = _inside(program, body, where)
-        ops.now.items.append(Branch(where, block, list(zip(cells, numbers, strict=True))))
-    return _as_arrays([ops.new(READ, (cell,), ops.kind[cell]) for cell in cells], arrays)
+        bodies.append((where, *_inside(program, body, where)))
+    results = list(zip(*(numbers for _, _, numbers in bodies), strict=True))
+    # What is the same in all branches, as the zeros of a matrix, needs no cell.
+    cells = [
+        n[0] if len(set(n)) == 1 else ops.new(CELL, (), kind) for n, kind in zip(results, kinds, strict=True)
+    ]
+    for where, block, numbers in bodies:
+        pairs = [(cell, n) for cell, n in zip(cells, numbers, strict=True) if cell != n]
+        ops.now.items.append(Branch(where, block, pairs))
+    read = [
+        n if len(set(same)) == 1 else ops.new(READ, (n,), ops.kind[n])
+        for n, same in zip(cells, results, strict=True)
+    ]
+    return _as_arrays(read, arrays)
 
 
 @dataclasses.dataclass

@@ -31,6 +31,7 @@ STIFFEST, SOFTEST = 1e8, 10.0  # slope x mobility of the program that is lineari
 SOFTER, STIFFER = 0.1, 100.0  # changes of that number after a miss and after a good step
 DIGITS = 0.6  # of the precision; misfit of a solution, 4e-10 of the speeds
 RENEWALS = 2  # of the impulses that stiff rows keep, in each step
+TRIAL_STEPS, TRIAL_FALL = 3, 0.9  # steps after which a trial ends that left more than this of the misfit
 STAGE_STEPS = 12  # of Newton's method in a stage of its search
 FRICTIONS = (1.0, 1e3, 1.0, 0.0, 1.0, 3.0, 1.0)  # times mu in the stages; the law has 1
 TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
@@ -64,7 +65,8 @@ class _Search(NamedTuple):
     """The state of a search: velocities x, impulses p and their misfit, and those of the least misfit.
 
     `level` bounds slope x mobility of the next step, which holds the bounds of friction unless `coupled`.
-    `left` counts the steps left in the `stage`.
+    `left` counts the steps left in the `stage`. `bar` is the misfit that a trial has to reach, infinite if
+    the search is none.
     """
 
     x: jax.Array
@@ -79,6 +81,7 @@ class _Search(NamedTuple):
     steps: jax.Array
     stage: jax.Array
     left: jax.Array
+    bar: jax.Array
 
 
 def _soften(fixed: _Fixed, level: jax.Array) -> ConeProgram:
@@ -253,7 +256,9 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
         steps=now.steps + 1,
         stage=now.stage,
         left=now.left - 1,
+        bar=now.bar,
     )
+    then = then._replace(done=then.done | ((then.steps == TRIAL_STEPS) & (then.best_misfit > now.bar)))
     # After the steps of a stage, a solution needs no other friction.
     then = then._replace(done=then.done | ((then.left <= 0) & (then.best_misfit <= fixed.enough)))
     then = _next_stage(then, friction)
@@ -280,7 +285,9 @@ def _next_stage(now: _Search, friction: jax.Array) -> _Search:
     )
 
 
-def _begin(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> tuple[_Fixed, _Search]:
+def _begin(
+    program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array, is_trial: jax.Array
+) -> tuple[_Fixed, _Search]:
     """Prepare the search from velocities x and impulses p, to a misfit of `tolerance` of the speeds."""
     masses = diagonal(program.M)
     singles = program.num_equalities + program.num_limits
@@ -291,7 +298,8 @@ def _begin(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Arra
     misfit = _misfit(fixed, x, p, _law_at(fixed, x, p))
     stiffest = jnp.full((), STIFFEST, x.dtype)
     begin = (stiffest, jnp.ones_like(misfit), jnp.asarray(False), jnp.int32(0), jnp.int32(0))
-    return fixed, _Search(x, p, misfit, x, p, misfit, *begin, jnp.int32(STAGE_STEPS))
+    bar = jnp.where(is_trial, TRIAL_FALL * misfit, jnp.inf)
+    return fixed, _Search(x, p, misfit, x, p, misfit, *begin, jnp.int32(STAGE_STEPS), bar)
 
 
 def _solution(fixed: _Fixed, now: _Search) -> ConeSolution:
@@ -311,6 +319,7 @@ def solve_by_modes(
     max_iters: int,
     early_exit: bool = True,
     digits: float | jax.Array = DIGITS,
+    is_trial: bool = False,
 ) -> ConeSolution:
     """Solve a program with `coulomb=True` by Newton's method from velocities x (nv,) and impulses p (nr,).
 
@@ -320,24 +329,26 @@ def solve_by_modes(
     that hardly lowers it, the next step is softer and holds the bounds of friction. After `STAGE_STEPS` steps
     it starts again from rest, with a thousand times the friction, so that contacts stick, and then with its
     own; then so without friction and with three times the friction. The least misfit is returned, and
-    `converged` tells whether it is below eps^digits of the speeds.
+    `converged` tells whether it is below eps^digits of the speeds. A trial ends early where three steps
+    hardly lower the misfit.
 
     Derivative: none.
     """
     program, x, p = lax.stop_gradient((program, x, p))
     tolerance = float(jnp.finfo(x.dtype).eps) ** jnp.asarray(digits, x.dtype)
+    begin = functools.partial(_begin, is_trial=jnp.asarray(is_trial))
 
     def running(now: _Search) -> jax.Array:
         return ~now.done & (now.steps < max_iters)
 
     def one(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> ConeSolution:
-        fixed, now = _begin(program, x, p, tolerance)
+        fixed, now = begin(program, x, p, tolerance)
         step: Callable = functools.partial(_step, fixed, early_exit=early_exit)
         now = bounded_loop(running, step, now, max_iters=max_iters, early_exit=early_exit)
         return _solution(fixed, now)
 
     def many(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> ConeSolution:
-        fixed, now = jax.vmap(_begin)(program, x, p, tolerance)
+        fixed, now = jax.vmap(begin)(program, x, p, tolerance)
         now = compacting_loop.while_lanes(running, jax.vmap(_step), lambda _, now: now, fixed, now, wide=TILE)
         return jax.vmap(_solution)(fixed, now)
 

@@ -56,6 +56,7 @@ class Nearest(Record):
         overflow: bool, True if a candidate that is not selected touches.
         near: (k,) bool, False for a selected contact of a pair that cannot meet in the step.
         unseen: m, least bound of the distances of such pairs; None if there can be none.
+        tree_rows: the rows of the selected contacts as wrenches; None for a mechanism that is no tree.
     """
 
     index: jax.Array
@@ -63,6 +64,7 @@ class Nearest(Record):
     overflow: jax.Array
     near: jax.Array
     unseen: jax.Array | None
+    tree_rows: TreeRows | None = None
 
 
 @checked()
@@ -169,7 +171,7 @@ def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[Constr
     """
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
-    terms, nearest, _ = constraint_terms_at(model, state, kinematics, max_contacts)
+    terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts)
     assert nearest is not None
     return terms, nearest
 
@@ -181,31 +183,30 @@ def constraint_terms_at(
     kinematics: PyTree,
     max_contacts: int | None = None,
     coming: Coming | None = None,
-) -> tuple[ConstraintTerms, Nearest | None, TreeRows | None]:
+) -> tuple[ConstraintTerms, Nearest | None]:
     """Compute `constraint_terms` from the kinematics at q; with `max_contacts`, compute `nearest_terms`.
-
-    The last result describes the rows of contacts again, by the tree.
 
     Of a step that is `coming` only contacts that may close in it have rows; the others keep a gap.
     """
     structure, dtype = model.structure, state.q.dtype
     (G, phi, gdot_v), kind, dry = joint_rows(model, state, kinematics)
     nearest, mu, found_by, num_joint_rows = None, jnp.zeros(0, dtype), None, phi.shape[0]
-    lever = model.params.spin_friction
-    tree_rows = None
     if structure.num_contacts:
         moving_contacts, found = contacts_in_motion(model, state, kinematics, max_contacts, coming)
         mu = contacts.friction(model, dtype)
         if max_contacts is not None:
-            nearest, moving_contacts = _nearest(moving_contacts, found, max_contacts)
+            nearest, moving_contacts = _select_nearest(moving_contacts, found, max_contacts)
             mu = mu[nearest.index]
         bodies, places = moving_contacts.bodies, moving_contacts.places
         rows = contacts.rows_of(model, state.q, bodies, places, kinematics)
+        lever = model.params.spin_friction
         if lever is not None:
             spins = contacts.spin_rows(model, state.q, bodies, places, kinematics, rows)
             lever = lever if nearest is None else lever[nearest.index]
             rows = jnp.concatenate([rows, lever[:, :, None] * spins[:, : lever.shape[1]]], axis=1)
-        tree_rows = contacts.tree_rows_of(model, bodies, places, kinematics, lever)
+        if nearest is not None:
+            tree_rows = contacts.tree_rows_of(model, bodies, places, kinematics, lever)
+            nearest = nearest.replace(tree_rows=tree_rows)
         found_by = bodies, places, moving_contacts.motion
         columns = _contact_columns(rows.shape[1], moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
@@ -221,7 +222,7 @@ def constraint_terms_at(
         G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, surface=surface, surface_before=before,
         apart=apart,
     )  # fmt: skip
-    return terms, nearest, tree_rows
+    return terms, nearest
 
 
 class Coming(NamedTuple):
@@ -258,7 +259,7 @@ def contacts_in_motion(
     motion, motion_rate = computed_once(motions, in_batches=False)
     near_pairs = None
     if max_contacts is not None:
-        reach = None if coming is None else _reach(model, state, coming)
+        reach = None if coming is None else _bound_approach(model, state, coming)
         near_pairs = geometry.NearPairs((max_contacts + 1) // 2, reach)
     place = functools.partial(contacts.place, model, near_pairs=near_pairs)
     places, place_rates, found = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
@@ -266,7 +267,7 @@ def contacts_in_motion(
     return _Moving(contacts.bodies_of(model.system), places, place_rates, motion, motion_rate), found
 
 
-def _reach(model: Model, state: State, coming: Coming) -> jax.Array | None:
+def _bound_approach(model: Model, state: State, coming: Coming) -> jax.Array | None:
     """Bound by how much the distance of two bodies falls in a step, m; None if forces act across open gaps.
 
     Both move as fast as the fastest point does at its start or, without contacts, at its end, or twice so.
@@ -291,14 +292,16 @@ def fastest(model: Model, q: jax.Array, v: jax.Array) -> jax.Array | None:
     if not np.any(owner != geometry.WORLD):
         return None
     lengths = extents(shapes, model.params.constants, q.dtype)
-    motion = contacts.motion(model, q, v)
+    motion = contacts.body_motion(model, q, v)
     moved, _ = frames_moved(model, (motion, motion))
     turning = jnp.sqrt(jnp.sum(moved.turning**2, axis=(1, 2)))
     speeds = jnp.sqrt(jnp.sum(moved.velocity**2, axis=1))[owner] + lengths * turning[owner]
     return lax.stop_gradient(jnp.max(jnp.where(owner == geometry.WORLD, 0.0, speeds)))
 
 
-def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:
+def _select_nearest(
+    moving_contacts: _Moving, found: geometry.Candidates, count: int
+) -> tuple[Nearest, _Moving]:
     """Select the candidates with the smallest gaps, nearest first."""
     phi = moving_contacts.places.phi
     count = min(count, phi.shape[0])
@@ -338,7 +341,7 @@ def rows_by_body(model: Model, state: State) -> ConstraintTerms:
     moving_contacts, _ = contacts_in_motion(model, state, kinematics_of(model, state.q))
     bodies, places = moving_contacts.bodies, moving_contacts.places
     frames = moving_contacts.motion.position, moving_contacts.motion.rotation
-    blocks = jnp.stack(free_bodies.blocks(structure.dim, bodies, places, *frames), axis=1)
+    blocks = jnp.stack(free_bodies.row_blocks(structure.dim, bodies, places, *frames), axis=1)
     return ConstraintTerms(
         G=BodyRows(values=blocks, first=bodies[0], second=bodies[1], count=len(structure.bodies)),
         mu=contacts.friction(model, places.phi.dtype),

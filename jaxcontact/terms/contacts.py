@@ -174,44 +174,39 @@ def spin_rows(
 
 def tree_rows_of(
     model: Model,
-    bodies: tuple[Bodies, Bodies],
+    bodies: tuple[jax.Array, jax.Array],
     places: Places,
     kinematics: PyTree,
-    lever: jax.Array | None = None,
+    lever: jax.Array | None,
 ) -> TreeRows | None:
-    """Describe the rows of contacts by wrenches, with those of spins; None for a mechanism that is no tree.
+    """Describe the rows of selected contacts, and of spins with `lever`, by wrenches; None without a tree.
 
     Derivative: none.
     """
     if model.system.mechanics is None:
         return None
-    first, second = bodies
     table, groups = dofs(model.structure.tree), groups_of_velocities(model.system)
-    below = np.zeros((len(table.moves) + 1, max(groups) + 1))  # the last row, index -1, is the world
-    below[:-1, list(groups)] = table.moves
-    on_first, on_second = (jnp.asarray(on_bodies(owner)) for owner in bodies)
-    axes = places.axes
+    moves = np.zeros((len(table.moves) + 1, max(groups) + 1))  # the last row, index -1, is the world
+    moves[:-1, list(groups)] = table.moves
+    axes, (first, second) = places.axes, bodies
     wrench = jnp.where(
-        on_first[:, None, None],
+        (first >= 0)[:, None, None],
         unit_wrenches(model.structure, kinematics, first, places.point, axes),
         unit_wrenches(model.structure, kinematics, second, places.point_b, axes),
     )
     if lever is not None:
         spins = jnp.concatenate([axes, jnp.zeros_like(axes)], axis=-1)[:, : lever.shape[1]]
         wrench = jnp.concatenate([wrench, lever[:, :, None] * spins], axis=1)
-    pair = on_first & on_second
-    moved = sum(jnp.asarray(below, wrench.dtype)[jnp.asarray(owner)] for owner in bodies)
-    meets = any(min(owners) >= 0 for owners in zip(*bodies_of(model.system), strict=True))
-    return lax.stop_gradient(
-        TreeRows(
-            wrench=wrench,
-            below=jnp.where(pair[:, None], 0.0, moved) if meets else moved,
-            pair=pair if meets else None,
-            screws=kinematics.screws,
-            group=groups,
-            above=tuple(tuple(int(i) for i in np.flatnonzero(column)) for column in table.above.T),
-        )
+    below = jnp.asarray(moves, wrench.dtype)[first] + jnp.asarray(moves, wrench.dtype)[second]
+    pair = None
+    if any(min(owners) >= 0 for owners in zip(*bodies_of(model.system), strict=True)):
+        pair = (first >= 0) & (second >= 0)
+        below = jnp.where(pair[:, None], 0.0, below)
+    above = tuple(tuple(np.flatnonzero(column).tolist()) for column in table.above.T)
+    rows = TreeRows(
+        wrench=wrench, below=below, pair=pair, screws=kinematics.screws, group=groups, above=above
     )
+    return lax.stop_gradient(rows)
 
 
 def groups_of_velocities(system: System) -> tuple[int, ...]:
