@@ -170,11 +170,11 @@ SHARED = {"Newton", "Settings"}
 
 
 def names_of_two_classes(trees):
-    """Names of classes that have two meanings; what begins with an underscore is of one file."""
+    """Names of classes that have two meanings, with those of one file."""
     places = {}
     for path, tree in trees:
         for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     return {name: files for name, files in places.items() if len(files) > 1}
 

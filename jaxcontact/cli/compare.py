@@ -56,7 +56,7 @@ def command(options: argparse.Namespace) -> int:
     stem = Path(options.model).stem
     picture = options.out / f"{stem}_compare.png"
     times = np.arange(len(heights[PEER])) * options.dt
-    _draw(times, heights, stem, model.structure.bodies[0]).savefig(picture, dpi=110)
+    _draw_heights(times, heights, stem, model.structure.bodies[0]).savefig(picture, dpi=110)
     summary = {
         "model": stem,
         "dt": options.dt,
@@ -72,7 +72,7 @@ def command(options: argparse.Namespace) -> int:
     return int(any(bool(Status.failed(bits)) for bits in failed))
 
 
-def _draw(times: np.ndarray, heights: dict[str, np.ndarray], stem: str, body: str) -> Figure:
+def _draw_heights(times: np.ndarray, heights: dict[str, np.ndarray], stem: str, body: str) -> Figure:
     """Draw the heights over time, and below their differences from MuJoCo's."""
     from matplotlib.figure import Figure
 

@@ -23,11 +23,11 @@ from jaxcontact.ess.b_derivative import (
     b_derivative,
     corner_width,
     numbers_of,
-    propagate,
+    propagate_direction,
 )  # fmt: skip
 from jaxcontact.ess.run import list_events, run
 from jaxcontact.ess.settings import Settings
-from jaxcontact.ess.simultaneous_crossing import Forced
+from jaxcontact.ess.simultaneous_crossing import ForcedOrder
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
@@ -185,8 +185,8 @@ def _propagate_in_order(
     padded = jnp.concatenate([order, jnp.full(planned.crossed0.shape[0], -1, order.dtype)])
 
     def along(direction: Direction, weight: jax.Array) -> tuple[jax.Array, ...]:
-        numbers, forced = numbers_of(planned.inputs, direction), Forced(padded, weight)
-        end = propagate(es, max_events, planned, numbers, direction.x, forced)
+        numbers, forced = numbers_of(planned.inputs, direction), ForcedOrder(padded, weight)
+        end = propagate_direction(es, max_events, planned, numbers, direction.x, forced)
         return end.dx, end.leads, end.first, end.grazed >= 0
 
     return jax.vmap(along)(rows, weights)

@@ -100,7 +100,7 @@ def nearest_cores(
     (kinds_a, of_a), (kinds_b, of_b) = _numbered(first), _numbered([shape for shape, _ in second])
     a, b = _cores(world, kinds_a), _cores(world, kinds_b)
     count, reach = limits
-    bound, size = _bounds(
+    bound, size = _bound_distances(
         *(
             _Boxes(*(rows(leaf, index) for leaf in _placed_boxes(world, kinds)))
             for kinds, index in ((kinds_a, of_a), (kinds_b, of_b))
@@ -175,7 +175,7 @@ def _placed_boxes(world: PlacedBodies, shapes: Sequence[Any]) -> _Boxes:
     return jax.lax.stop_gradient(boxes)
 
 
-def _bounds(a: _Boxes, b: _Boxes) -> tuple[jax.Array, jax.Array]:
+def _bound_distances(a: _Boxes, b: _Boxes) -> tuple[jax.Array, jax.Array]:
     """Bound the signed distances (n,) of pairs of boxes from below; also return the sizes of the pairs.
 
     The bound is the largest gap along the axes of both boxes and along the line of their centres.

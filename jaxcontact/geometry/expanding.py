@@ -41,7 +41,7 @@ class Summit(NamedTuple):
     lowest: jax.Array
 
 
-def _start(couple: Couple) -> Hull:
+def _first_tetrahedron(couple: Couple) -> Hull:
     """Build a tetrahedron of support points; the first two lie along the line of the centres."""
     count, dtype = STEPS + 4, couple.vertices_a.dtype
     both_ways = jax.vmap(lambda direction: support(couple, direction))
@@ -165,7 +165,7 @@ def expand(couple: Couple, size: jax.Array) -> Summit:
     Derivative: none.
     """
     couple, size = jax.lax.stop_gradient((couple, size))
-    start = _start(couple)
+    start = _first_tetrahedron(couple)
     triangle = jnp.zeros((3, 2), jnp.int32)
     rounding = 4.0 * jnp.finfo(size.dtype).eps * size
     summit = Summit(-jnp.inf * jnp.ones_like(size), jnp.zeros_like(start.points[0]), triangle, triangle)

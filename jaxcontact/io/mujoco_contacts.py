@@ -63,7 +63,7 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
     if np.any(getattr(model, "geom_surfacevel", np.zeros(model.ngeom))[pairs]):
         raise ValueError("mj_data: contacts of a surface that runs (surfacevel) are not supported")
     rows = [
-        _rows(mujoco, model, data, pair, point, frame.reshape(3, 3))
+        _velocity_rows(mujoco, model, data, pair, point, frame.reshape(3, 3))
         for pair, point, frame in zip(pairs, contacts.pos, contacts.frame, strict=True)
     ]
     J = np.stack(rows)
@@ -92,7 +92,7 @@ def to_mujoco(v_plus: Float[jax.Array, " nv"]) -> np.ndarray:
     return np.asarray(v_plus, dtype=np.float64)
 
 
-def _rows(
+def _velocity_rows(
     mujoco: Any, model: Any, data: PyTree, pair: np.ndarray, point: Any, frame: np.ndarray
 ) -> np.ndarray:
     """Compute velocity rows (3, nv) of the second geom's point relative to the first's, along n, t1, t2."""

@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from jaxcontact.io import fingerprint
-from jaxcontact.io.atomic_files import is_temporary_of, only_process, open_itself, replace_file
+from jaxcontact.io.atomic_files import is_temporary_of, lock_file, open_no_link, replace_file
 from jaxcontact.io.sealed_arrays import read_arrays, write_arrays
 
 MANIFEST, JOURNAL = "manifest.json", "finished.jsonl"
@@ -75,7 +75,7 @@ class Store:
             offset = len(layout.header) + entry.begin * width * layout.dtype.itemsize
             count = (entry.end - entry.begin) * width
             try:
-                with open_itself(self.folder / f"{name}.npy", "rb") as file:
+                with open_no_link(self.folder / f"{name}.npy", "rb") as file:
                     file.seek(offset)
                     data = _read_all(file, count * layout.dtype.itemsize)
             except OSError as error:
@@ -90,7 +90,7 @@ class Store:
         """Raise ValueError if a file does not have the header and the size that it was made with."""
         for name, layout in self.arrays.items():
             try:
-                with open_itself(self.folder / f"{name}.npy", "rb") as file:
+                with open_no_link(self.folder / f"{name}.npy", "rb") as file:
                     header, size = _read_all(file, len(layout.header)), file.seek(0, os.SEEK_END)
             except OSError as error:
                 raise damage(self.folder, f"{name}.npy cannot be read ({error})") from None
@@ -122,7 +122,7 @@ class Store:
                 block = np.ascontiguousarray(rows[name], layout.dtype)
                 end = begin + len(block)
                 data = block.reshape(-1).view(np.uint8).data
-                with open_itself(self.folder / f"{name}.npy", "r+b") as file:
+                with open_no_link(self.folder / f"{name}.npy", "r+b") as file:
                     file.seek(len(layout.header) + begin * block[0].nbytes)
                     write_all(file, data)
                     os.fsync(file.fileno())
@@ -226,7 +226,7 @@ def open_store(
         raise ValueError(f"checkpoint: {folder} holds other files and no {MANIFEST}; give an empty folder")
     if MANIFEST not in present and present.get(JOURNAL):
         raise damage(folder, f"{MANIFEST} is missing")
-    with only_process(folder / JOURNAL, folder) as journal:
+    with lock_file(folder / JOURNAL, folder) as journal:
         if path.exists():
             _check_run(f"{folder} is of another run", _manifest(folder), manifest)
         else:
@@ -270,7 +270,7 @@ def open_state(path: Path | None) -> Iterator[None]:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.with_name(path.name + ".lock")
-    with only_process(lock, path):
+    with lock_file(lock, path):
         try:
             yield
         finally:

@@ -20,7 +20,7 @@ import numpy as np
 from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.all_cores import workers
-from jaxcontact.batching.reduction import Reduction, check_reduce, folder
+from jaxcontact.batching.reduction import Reduction, check_reduce, make_fold
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, check_memory, count_steps
@@ -162,11 +162,11 @@ def ensemble(
         chunks: Iterator[PyTree] = blocks.parts(size, reduce.part)
     else:
         blocks_of_worlds = blocks.computed(0) if run.checkpoint is None else _stored(blocks, run)
-        chunks = _rows(blocks_of_worlds, size)
+        chunks = _rechunk(blocks_of_worlds, size)
     reported = _reported(chunks, num_worlds, size, run.progress)
     if reduce is None:
         return _joined(list(reported))
-    return functools.reduce(folder(reduce, has_parts=on_workers), reported, None)
+    return functools.reduce(make_fold(reduce, has_parts=on_workers), reported, None)
 
 
 def _reported(
@@ -281,7 +281,7 @@ class _Blocks:
         )  # fmt: skip
 
 
-def _rows(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
+def _rechunk(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
     """Yield the same worlds in chunks of `size`."""
     held: list[Ensemble] = []
     count = 0
@@ -306,7 +306,7 @@ def _cut(part: Ensemble, begin: int, end: int) -> Ensemble:
     return rows
 
 
-def _describe(blocks: _Blocks, function: Any, about: Mapping[str, str]) -> dict[str, object]:
+def _describe_ensemble(blocks: _Blocks, function: Any, about: Mapping[str, str]) -> dict[str, object]:
     """Describe the run; the program has the mechanism, the method, seed, dt and controls in it."""
     return {
         "format": FORMAT,
@@ -324,7 +324,7 @@ def _stored(blocks: _Blocks, run: Run) -> Iterator[Ensemble]:
     function = _Worlds(*blocks.shared).function
     shapes = jax.eval_shape(function, *blocks.arguments(0)[:2])
     empty = jax.tree.map(lambda leaf: np.empty((0, *leaf.shape[1:]), leaf.dtype), shapes)
-    described = _describe(blocks, function, run.about or {})
+    described = _describe_ensemble(blocks, function, run.about or {})
     assert run.checkpoint is not None
     with open_store(Path(run.checkpoint), described, _named(empty), blocks.total, "worlds") as store:
         for entry in store.entries:

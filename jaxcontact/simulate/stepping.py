@@ -93,7 +93,7 @@ def rollout(
     pushes, poses = _pushes(model, inputs, dt, steps)
     end = _end(inputs.controls, num_steps, steps)
     setup = setup._replace(pushes=pushes, end=end)
-    rows, _ = _steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
+    rows, _ = _scan_steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     if poses is not None and end is not None:
         poses = jax.tree.map(lambda x: x[jnp.minimum(jnp.arange(steps + 1), end)], poses)
     return _trajectory(rows, state, stepper.closed(_moved_at_start(model, poses), state), poses)
@@ -140,7 +140,7 @@ def run(
         size = min(CHUNK, steps - first)
         inputs, pushed = jax.tree.map(lambda x, first=first: _block(x, first), (setup.inputs, pushes))
         part = setup._replace(inputs=inputs, pushes=pushed)
-        rows, carry = _steps(model, part, stepper, dt, jnp.int32(first), CHUNK)
+        rows, carry = _scan_steps(model, part, stepper, dt, jnp.int32(first), CHUNK)
         setup = setup._replace(carry=carry)
         parts.append(jax.tree.map(lambda x, size=size: x[:size], jax.device_get(rows)))
         if check:
@@ -232,7 +232,7 @@ def _control_rows(nu: int, state: State, controls: PyTree, num_steps: PyTree, ex
 
 
 @functools.partial(jit, static_argnums=(5, 6))
-def _steps(
+def _scan_steps(
     model: Model, setup: _Setup, stepper: Stepper, dt: float | jax.Array, first: jax.Array, num_steps: int,
     checkpoint_every: int | None = None,
 ) -> tuple[PyTree, PyTree]:  # fmt: skip

@@ -230,7 +230,7 @@ class _Modes(NamedTuple):
     is_positive: jax.Array  # (k, dim)
 
 
-def _modes(dim: int, dtype: jnp.dtype) -> _Modes:
+def _list_modes_of(dim: int, dtype: jnp.dtype) -> _Modes:
     headings = np.array([[1.0], [-1.0]])
     if dim == 3:
         angle = 2.0 * np.pi * np.arange(HEADINGS) / HEADINGS
@@ -269,7 +269,7 @@ def _folds(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem, max_tes
     sizes, basis = jnp.linalg.eigh(reach @ reach.T)
     low = float(jnp.finfo(dtype).eps) ** FOLD_DIGITS
     basis = jnp.where(sizes > low * jnp.max(sizes), basis, 0.0)  # of the velocities that bodies can have
-    modes = _modes(dim, dtype)
+    modes = _list_modes_of(dim, dtype)
     size = modes.span.shape[0]
     unit = jnp.eye(count * dim, dtype=dtype)
     probes = jnp.asarray(np.random.default_rng(0).normal(size=(count * dim, PROBES)), dtype)

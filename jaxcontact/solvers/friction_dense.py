@@ -95,14 +95,14 @@ def _solve_on_all_cores(
     began = perf_counter()
     solve_parts(1)
     gains = (perf_counter() - began) * len(parts) > THREAD_SECONDS
-    ends = [_start(solve_parts, len(parts)) for _ in range(cores - 1) if gains]
+    ends = [_start_thread(solve_parts, len(parts)) for _ in range(cores - 1) if gains]
     solve_parts(len(parts))
     for end in ends:
         end.acquire()
     return steps, residuals
 
 
-def _start(function: Callable[[int], None], count: int) -> _thread.LockType:
+def _start_thread(function: Callable[[int], None], count: int) -> _thread.LockType:
     """Start a thread; return a lock that its end frees. `Thread.start` waits for the first step."""
     end = _thread.allocate_lock()
     end.acquire()

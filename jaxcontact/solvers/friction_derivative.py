@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import general_factor, implicit
-from jaxcontact.solvers.friction_law import Linearised, ScaledFriction, assemble
+from jaxcontact.solvers.friction_law import Linearised, ScaledFriction, assemble_law
 
 PASSES = 3  # of the projection on the range, and of solutions with softness or shift
 
@@ -44,7 +44,7 @@ def attach_derivative(
         rate = problem.W @ root + problem.q
         law = linearise(problem, root, rate, mode_margin(root.dtype))
         rigid, soft = (
-            assemble(law.by_impulse, law.by_velocity, W)
+            assemble_law(law.by_impulse, law.by_velocity, W)
             for W in (problem.W, problem.W + jnp.diag(problem.softness))
         )
         return _solver(rigid, soft)(rhs)

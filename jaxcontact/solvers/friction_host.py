@@ -17,7 +17,7 @@ from jaxcontact.solvers.friction_host_law import (
     COULOMB,
     ConePoint,
     HostLaw,
-    project,
+    project_on_cones,
     scale_lines,
 )
 from jaxcontact.solvers.friction_matrix import (
@@ -139,7 +139,7 @@ def _natural_residual(problem: HostProblem, r: np.ndarray, u: np.ndarray) -> flo
     asked = push - rate
     if not problem.lifts:
         asked[:, 0] -= problem.friction * np.sqrt(np.einsum("ij,ij->i", rate[:, 1:], rate[:, 1:]))
-    worst = float(np.max(np.abs(project(problem.friction, asked) - push))) / problem.size
+    worst = float(np.max(np.abs(project_on_cones(problem.friction, asked) - push))) / problem.size
     return worst if np.isfinite(worst) else np.inf
 
 
@@ -147,7 +147,7 @@ def _multiply(blocks: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.matmul(blocks, rows[:, :, None])[:, :, 0]
 
 
-class _Search:
+class _HostSearch:
     """One search: the best impulses so far, and the factorisations that it took."""
 
     def __init__(self, problem: HostProblem, law: HostLaw, max_iters: int, tolerance: float) -> None:
@@ -222,7 +222,7 @@ class _Search:
         solve = W.factorise(by_impulse, by_velocity, LEAST_SHIFT)
         self.steps += 1
         pulled = _multiply(by_velocity, gap)
-        rhs, cone = law.aim(mu, now, 0.0, None)
+        rhs, cone = law.right_hand_sides(mu, now, 0.0, None)
         dr = solve(weights * rhs - pulled)
         ahead = law.direct(mu, now, dr, W.apply(dr) + gap, cone)
         predicted = _advance(now, ahead, law.longest_step(mu, now, ahead))
@@ -230,7 +230,7 @@ class _Search:
         share = min(max(after / before, 0.0), 1.0) ** CENTRING_POWER
         best, length = now, 0.0
         for fraction, correction in ((share, ahead), *((c, None) for c in CENTRINGS)):
-            rhs, cone = law.aim(mu, now, fraction * before, correction)
+            rhs, cone = law.right_hand_sides(mu, now, fraction * before, correction)
             dr = solve(weights * rhs - pulled)
             move = law.direct(mu, now, dr, W.apply(dr) + gap, cone)
             step = law.longest_step(mu, now, move)
@@ -311,7 +311,7 @@ def _begin(problem: HostProblem, size: float) -> ConePoint:
     return ConePoint(rows, rows.copy(), np.full(len(problem.mu), size))
 
 
-def _search(search: _Search, start: np.ndarray) -> None:
+def _search_in_stages(search: _HostSearch, start: np.ndarray) -> None:
     """Do Newton's method, interior points, proximal steps, and interior points from farther inside."""
     limit = search.max_iters
     search.newton(start, PATIENCE)
@@ -352,9 +352,9 @@ def solve_on_host(
         W = thin(W, dim)
     with np.errstate(all="ignore"):
         problem = _scale(W, q, mu, dim, law.lifts)
-        search = _Search(problem, law, max_iters, tolerance)
+        search = _HostSearch(problem, law, max_iters, tolerance)
         guess = np.zeros_like(problem.q) if start is None else start.reshape(nc, dim) / problem.impulse
-        _search(search, guess)
+        _search_in_stages(search, guess)
         r = (search.best * problem.impulse).ravel()
         # Huge impulses can hide a q that they do not balance: the residual is not below their round-off.
         round_off = EPS * float(np.max(np.abs(problem.push * search.best))) / problem.size

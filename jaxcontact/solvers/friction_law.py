@@ -231,7 +231,7 @@ def scale_lines(by_impulse: Blocks, by_velocity: Blocks) -> tuple[Blocks, Blocks
     return pairs[0], pairs[1], weights
 
 
-def assemble(by_impulse: Blocks, by_velocity: Blocks, W: jax.Array) -> jax.Array:
+def assemble_law(by_impulse: Blocks, by_velocity: Blocks, W: jax.Array) -> jax.Array:
     """Build the matrix (n, n) of by_impulse dr + by_velocity W dr."""
     nc, dim = by_impulse[0][0].shape[0], len(by_impulse)
     response, unit = W.reshape(dim, nc, dim * nc), jnp.eye(nc, dtype=W.dtype)

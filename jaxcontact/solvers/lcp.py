@@ -180,7 +180,7 @@ class Lemke(Record):
         self, W: jax.Array, w: jax.Array, cover: jax.Array | None = None
     ) -> tuple[jax.Array, LcpInfo]:
         """Solve one problem; see `solve_lcp`."""
-        W, w = _checked(W, w, self)
+        W, w = _check_problem(W, w, self)
         if cover is not None and jnp.shape(cover) != w.shape:
             raise ValueError(f"solve_lcp: cover must have shape {w.shape} to match w, got {jnp.shape(cover)}")
         if w.shape[0] == 0:
@@ -343,7 +343,7 @@ def _read(d: _Dictionary, scaled: _Scaled) -> tuple[jax.Array, jax.Array, jax.Ar
     return jnp.maximum(z, 0.0), active, inverse
 
 
-def _checked(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.Array]:
+def _check_problem(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.Array]:
     W, w = jnp.asarray(W), jnp.asarray(w)
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         raise ValueError(f"solve_lcp: W must be square (n, n), got shape {W.shape}")

@@ -162,7 +162,7 @@ def proves(
     candidates = [_function(body, V) for V in certificate.V]
     if certificate.method == "single" and any(any(map(any, V.turns)) for V in certificate.V):
         return False
-    if not _positive(body, candidates, [exact(V.weights) for V in certificate.V]):
+    if not _maximum_is_positive(body, candidates, [exact(V.weights) for V in certificate.V]):
         return False
     elastic = any(body.e.num)  # without restitution the energy never rises
     functions = [energy(body), *candidates] if elastic else candidates
@@ -249,7 +249,7 @@ def _copositive(form: Rational, multipliers: PyTree) -> bool:
     return is_positive_semidefinite((form - shift).num)
 
 
-def _positive(body: Exact, functions: list[RationalFunction], weights: list[Rational]) -> bool:
+def _maximum_is_positive(body: Exact, functions: list[RationalFunction], weights: list[Rational]) -> bool:
     """Return whether the maximum of the energy and the functions is positive at every state but rest."""
     nv, normal = body.nv, body.normal.num
     if not functions:

@@ -188,11 +188,11 @@ def contact_modes(body: Body) -> ModeTable:
 
     Derivative: of forces and accelerations, exact away from changes of feasibility and singular modes.
     """
-    return _modes(as_terms(body))
+    return _list_modes(as_terms(body))
 
 
 @jit
-def _modes(terms: LocalTerms) -> ModeTable:
+def _list_modes(terms: LocalTerms) -> ModeTable:
     metric = _whiten(terms)
     nc = terms.mu.shape[0]
     words = mode_words(nc)

@@ -199,7 +199,7 @@ def cone_program(
 
     Both are analytic, so that imaginary parts of numbers are tangents.
     """
-    unit, whitened = _units(condition_family, numbers)
+    unit, whitened = _natural_sizes(condition_family, numbers)
     base, to_w = _orthonormal(numbers.space.T / unit[:, None])  # of coefficients in natural units
     free = base.shape[1]
     over = condition_family.rows(numbers) @ numbers.space.T @ to_w
@@ -271,7 +271,7 @@ def rounded_candidate(
     )
 
 
-def _units(condition_family: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _natural_sizes(condition_family: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """Compute the natural size of each coefficient, and the whitened Q of each, (1 + nc, n, nv, nv)."""
     back = np.linalg.inv(np.linalg.cholesky(condition_family.basis.body.M.floats()))
     linear, quadratic = condition_family.basis.functions(numbers.lead)

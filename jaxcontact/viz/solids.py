@@ -101,7 +101,7 @@ def _capsule(shape: Capsule, dim: int, constants: Constants) -> list[Solid | Pla
 
 
 @solids_of.register
-def _box(shape: Box, dim: int, constants: Constants) -> list[Solid | Plane]:
+def _box_solid(shape: Box, dim: int, constants: Constants) -> list[Solid | Plane]:
     signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(dim)] for k in range(2**dim)])
     return _posed(shape, dim, constants, 0.5 * np.asarray(constants[shape.size], float) * signs)
 
@@ -166,10 +166,10 @@ def outline(points: np.ndarray, radius: float = 0.0) -> np.ndarray:
     if low <= FLAT * high:  # seen from its edge
         along = points @ (points[np.argmax(np.linalg.norm(points - points[0], axis=1))] - points[0])
         return points[[np.argmin(along), np.argmax(along)]]
-    return points[_corners(points, FLAT * high**2)]
+    return points[_hull_corners(points, FLAT * high**2)]
 
 
-def _corners(points: np.ndarray, flat: float) -> list[int]:
+def _hull_corners(points: np.ndarray, flat: float) -> list[int]:
     """Find the corners of the hull of points (k, 2), counter-clockwise, by the monotone chain.
 
     A point is no corner if twice the area of its triangle with its neighbours is at most `flat`.
@@ -179,14 +179,14 @@ def _corners(points: np.ndarray, flat: float) -> list[int]:
     for way in (order, order[::-1]):
         chain: list[int] = []
         for k in way:
-            while len(chain) > 1 and _turn(points[chain[-2]], points[chain[-1]], points[k]) <= flat:
+            while len(chain) > 1 and _twice_area(points[chain[-2]], points[chain[-1]], points[k]) <= flat:
                 chain.pop()
             chain.append(int(k))
         chains.append(chain[:-1])
     return chains[0] + chains[1]
 
 
-def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+def _twice_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
     """Compute twice the area of the triangle a, b, c, positive counter-clockwise."""
     return float((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
 

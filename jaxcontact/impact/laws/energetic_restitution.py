@@ -131,7 +131,7 @@ def give_back(compression: Compression) -> tuple[jax.Array, jax.Array]:
         columns = [_column(a, stored) for a in contact_numbers]
         numbers = [velocity[0::2], velocity[1::2], cap, stored, *columns]
         piece = _Push(*(_total(jnp.where(chosen, a, 0.0)) for a in numbers))
-        normal, tangent, rest = _push(piece, noise)
+        normal, tangent, rest = _push_once(piece, noise)
         push = jnp.stack([jnp.where(go, a, 0.0) for a in (normal[None], tangent[None])], axis=1)
         impulse = impulse + push.reshape(u.shape)
         stored = jnp.where(go, rest[None], stored)
@@ -152,7 +152,7 @@ class _Push(NamedTuple):
     elastic: jax.Array
 
 
-def _push(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _push_once(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute the impulses (n, t) of one push and the energy left in store; each (*batch)."""
     tt = jnp.where(p.tt > 0, p.tt, 1.0)
     slides = jnp.abs(p.u_t) > noise

@@ -71,7 +71,7 @@ class Sobol(Record):
 
         Derivative: none; piecewise constant in integers.
         """
-        index, start, count, dtype = _checked(index, start, count, dtype)
+        index, start, count, dtype = _check_numbers(index, start, count, dtype)
         size = self.directions.shape[0]
         number = index + jnp.uint32(1)
         if isinstance(start, int):
@@ -151,7 +151,7 @@ class Iid(Record):
 
         Derivative: none; piecewise constant in integers.
         """
-        index, start, count, dtype = _checked(index, start, count, dtype)
+        index, start, count, dtype = _check_numbers(index, start, count, dtype)
         key = self.key
         if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             if key.shape != (2,) or key.dtype != jnp.uint32:
@@ -231,7 +231,7 @@ def _integer(name: str, value: object, minimum: int) -> int:
     return int(value)
 
 
-def _checked(
+def _check_numbers(
     index: Any, start: Any, count: Any, dtype: jax.typing.DTypeLike
 ) -> tuple[Any, Any, int, np.dtype]:
     dtype = jax.dtypes.canonicalize_dtype(dtype)  # float64 means float32 if x64 is off

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count, check_seed
-from jaxcontact.batching.reduction import Reduction, check_reduce, folder
+from jaxcontact.batching.reduction import Reduction, check_reduce, make_fold
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import check_memory
 from jaxcontact.front_door import checked
@@ -145,10 +145,10 @@ def sample(
     num_computed = sum(end - begin for begin, end in (block[share[0]] for block in rows))
     with contextlib.closing(_reported(chunks, num_computed, run.progress)) as reported:
         if reduce is not None:
-            fold = folder(reduce, has_parts=stream.part is not None)
+            fold = make_fold(reduce, has_parts=stream.part is not None)
             return functools.reduce(fold, (chunk.samples for chunk in reported), None)
         if run.checkpoint is None:
-            return _gather(reported, stream, total, rows)
+            return _gather_chunks(reported, stream, total, rows)
         for _ in reported:
             pass
     return checkpoints.load_samples(run.checkpoint)
@@ -237,7 +237,7 @@ def _reported(chunks: Generator[Chunk], total: int, progress: Callable[..., None
                 progress(done, total)
 
 
-def _gather(
+def _gather_chunks(
     chunks: Iterator[Chunk], stream: Stream, total: int, rows: list[list[tuple[int, int]]]
 ) -> ImpactSamples:
     """Gather all chunks in one record, written in place, with little memory beyond the result."""

@@ -199,7 +199,7 @@ def run(
             return unfinished & goes_on
 
         def turn(c: _StepCarry) -> _StepCarry:
-            c, piece = _turn(context, c)
+            c, piece = _impact_or_move(context, c)
             node, is_full_step, used = c.node, piece.kind == WHOLE, piece.kind != UNUSED
             piece = piece._replace(step=k, closed=node.closed, q=node.q, p=node.p, t=node.t)
             pieces, count = kept(c.pieces, c.num_pieces, piece)
@@ -241,23 +241,23 @@ def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
-def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
+def _impact_or_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Append an impact if one is due, else a trial step.
 
     An impact follows an event, so that derivatives include its time: if a step ends without an event while a
     contact strikes, or a motion begins so, an event of no length comes between.
     """
     if carry.last.shape[0] == num_dry(carry.node.joints):
-        return _move(context, carry)
+        return _try_move(context, carry)
     return lax.cond(
         carry.located & jnp.any(approaching(carry.node)),
-        lambda c: _collide(context, c),
-        lambda c: _move(context, c),
+        lambda c: _append_impact(context, c),
+        lambda c: _try_move(context, c),
         carry,
     )
 
 
-def _collide(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
+def _append_impact(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Append the impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
     near, striking = without_dry(node.joints, touching(node.terms)), approaching(node)
@@ -319,7 +319,7 @@ def _no_impacts(
     return impacts, no_pieces((node.q.shape[0], nv, nc, num_loops), system.structure.dim, length, dtype)
 
 
-def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
+def _try_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Make a trial step: to the end of the time step if no event happens, else nearer to the first event."""
     model, t_end = context.model, context.t_end
     node, nc = carry.node, carry.last.shape[0]
