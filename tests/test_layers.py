@@ -13,7 +13,7 @@ import jaxcontact
 
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
-    ("_lazy", "_pytree", "arguments", "front_door", "costs", "status", "precision"),
+    ("_lazy", "_pytree", "arguments", "front_door", "costs", "status", "precision", "tolerances"),
     ("native",),
     ("batching",),
     ("algebra",),

@@ -16,11 +16,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.batching.once import computed_once
+from jaxcontact.tolerances import PIVOT, rounding
 
 
 def pivot_tolerance(dtype: jnp.dtype) -> float:
     """Return the pivot, relative to the largest entry, below which a matrix counts as singular: eps^0.7."""
-    return float(jnp.finfo(dtype).eps) ** 0.7
+    return rounding(dtype, PIVOT)
 
 
 @functools.partial(jax.jit, inline=True)

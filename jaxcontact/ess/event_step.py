@@ -17,6 +17,7 @@ from jaxcontact.ess import guard_crossing
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
 from jaxcontact.status import Status, flag
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 # Kinds of steps in a plan.
 UNUSED, SMOOTH, ENTER, CROSS = 0, 1, 2, 3
@@ -176,7 +177,7 @@ def _jumps_differ(
         return jnp.max(jnp.abs(first_k - first_i)), jnp.max(jnp.abs(first_k)) + jnp.max(jnp.abs(first_i))
 
     gap, size = jax.vmap(difference)(jnp.arange(m, dtype=jnp.int32))
-    return jnp.any(others & (gap > jnp.finfo(x.dtype).eps ** 0.5 * size))
+    return jnp.any(others & (gap > rounding(x.dtype, HALF_DIGITS) * size))
 
 
 def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax.Array) -> RunState:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.geometry.frames import across, dot, unit
 from jaxcontact.geometry.support import Couple, support
+from jaxcontact.tolerances import END_OF_PATH
 
 STEPS = 32  # support points after the first four; random meshes of 100 vertices need 12, cylinders 25
 GAIN = 1e-13  # of the size; a support point that gains less ends the search
@@ -131,7 +132,7 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
     squares = dot(feet, feet) * jnp.where(within, 1.0 - 8.0 * eps, 1.0)
     closest = jnp.argmin(jnp.where(has_area & (offsets < 4.0 * eps * size), squares, jnp.inf))
     away, distance = unit(-feet[closest], normals[closest])
-    is_outside = (offsets[lowest] < 0.0) & (distance > eps**0.75 * size)
+    is_outside = (offsets[lowest] < 0.0) & (distance > eps**END_OF_PATH * size)
     face = jnp.where(is_outside, closest, lowest)
     normal = jnp.where(is_outside, away, normals[face])
     point, index = support(couple, normal)

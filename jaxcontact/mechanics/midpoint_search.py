@@ -13,6 +13,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.half_turns import spread, turn_back
+from jaxcontact.tolerances import CONVERGED, NO_ENERGY
 
 MAX_ITERS = 30  # iterations; a body that turns by half a radian in a step takes eight
 ROUNDING = 50.0  # eps; a relative change of a velocity that counts as rounding
@@ -37,7 +38,7 @@ def search(
     is that at the rate plus the last change.
     """
     eps = float(jnp.finfo(start.dtype).eps)
-    rounding, close, small = (ROUNDING * eps) ** 2, eps**1.25, eps**0.8
+    rounding, close, small = (ROUNDING * eps) ** 2, eps**NO_ENERGY, eps**CONVERGED
     size = jnp.abs(parts @ invert(parts))
 
     def improve(carry: tuple, values: tuple[jax.Array, PyTree]) -> tuple:

@@ -22,6 +22,7 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import contact_gaps
 from jaxcontact.terms.contacts import body_motion
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 MAX_ITERS = 50  # Newton iterations; a search that needs more ends with the bit MAX_ITERS
 ROUND_OFF = 64.0  # machine epsilons of the largest coordinate (at least 1 m): largest gap that counts as 0
@@ -122,7 +123,7 @@ def _falling(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     count = len(model.structure.bodies)
     wanted = jnp.concatenate([jnp.tile(direction, count), jnp.zeros(rows.shape[0] - count * direction.size)])
     down = implicit.solve_spd(rows.T @ rows, (rows.T @ wanted)[:, None])[:, 0]
-    follows = jnp.max(jnp.abs(rows @ down - wanted)) < float(jnp.finfo(q.dtype).eps) ** 0.5
+    follows = jnp.max(jnp.abs(rows @ down - wanted)) < rounding(q.dtype, HALF_DIGITS)
     return down, follows & (strength > 0)
 
 

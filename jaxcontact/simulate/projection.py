@@ -24,6 +24,7 @@ from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import CONTACT_TOLERANCE, contact_gaps
 from jaxcontact.terms.closed_loops import project_velocity
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 MAX_ITERS = 50  # linearised steps; a search that needs more ends with the bit MAX_ITERS
 
@@ -158,7 +159,7 @@ def nearest_and_pushes(model: Model, q: jax.Array) -> tuple[jax.Array, Projectio
     depth = _worst(held, gaps)
     allowed = allowed_depth(start)
     # If a step is itself nearly round-off, the gaps determine it only to that relative accuracy.
-    settled = jnp.maximum(float(jnp.finfo(q.dtype).eps) ** 0.5, allowed / jnp.where(depth > 0, depth, 1.0))
+    settled = jnp.maximum(rounding(q.dtype, HALF_DIGITS), allowed / jnp.where(depth > 0, depth, 1.0))
     good = jnp.isfinite(depth) & (pivot > 0)
 
     def searching(carry: _ProjectionSearch) -> jax.Array:

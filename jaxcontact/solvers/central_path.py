@@ -27,8 +27,8 @@ from jaxcontact.solvers.friction_law import (
     scale_friction,
     split,
 )
+from jaxcontact.tolerances import END_OF_PATH
 
-DIGITS = 0.75  # of the precision; misfit relative to the target that ends the search
 ROUNDING = 16.0  # eps; misfit that ends the search whatever the target
 SUCCESS = 1e3  # times the misfit that ends the search; more is a failure
 FARTHER = 3.0  # size of the start inside the cones, relative to the root of the target
@@ -123,9 +123,9 @@ def _largest_misfit(problem: ScaledFriction, inside: Interior, target: jax.Array
     """Compute the largest misfit of the equations, in the misfit that ends the search."""
     eps = float(jnp.finfo(target.dtype).eps)
     numbers = (problem.W, problem.q, problem.mu, target, problem.active)
-    law = _path_equations(numbers, inside.impulse) / (eps**DIGITS * target + ROUNDING * eps)
+    law = _path_equations(numbers, inside.impulse) / (eps**END_OF_PATH * target + ROUNDING * eps)
     rate = problem.W @ inside.impulse + problem.q
-    motion = (rate - inside.velocity) / (eps**DIGITS * (1.0 + jnp.max(jnp.abs(rate))))
+    motion = (rate - inside.velocity) / (eps**END_OF_PATH * (1.0 + jnp.max(jnp.abs(rate))))
     return jnp.max(jnp.abs(jnp.concatenate([law, motion])))
 
 

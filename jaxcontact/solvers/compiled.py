@@ -26,9 +26,12 @@ EPS = float(np.finfo(float).eps)
 
 def digest_sources(*names: str) -> int:
     """Compute a number that changes with the text of a file of this package; names are those of modules."""
-    digest = hashlib.sha256()
-    for name in ("compiled", *names):
-        digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
+    digest, folder = hashlib.sha256(), Path(__file__).parent
+    for path in (
+        folder.with_name("tolerances.py"),
+        *(folder / f"{name}.py" for name in ("compiled", *names)),
+    ):
+        digest.update(path.read_bytes())
     return int(digest.hexdigest()[:15], 16)
 
 

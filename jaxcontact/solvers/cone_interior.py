@@ -25,10 +25,9 @@ from jaxcontact.solvers.friction_cone import ConeChange, FrictionCone
 from jaxcontact.solvers.friction_interior import CENTRING_POWER, centring, distance_to_zero, fraction
 from jaxcontact.solvers.friction_law import Rows, positive
 from jaxcontact.solvers.row_algebra import apply_columns, apply_rows, diagonal, multiply
+from jaxcontact.tolerances import HALF_DIGITS, MEAN_PRODUCT, rounding
 
 STEPS = 40  # most iterations; hard steps of robots on the floor take ten to twenty
-CLOSE = 0.85  # power of eps; mean product of impulses and rates at the end, relative to the energy
-BALANCED = 0.5  # power of eps; misfit of the momenta and rates at the end, relative to the speeds
 JAMMED = 0.1  # length of a step; the next one holds the bounds of friction, and is no corrector
 FAR = 4.0  # times the speed that all energy would give a row; one whose gap needs more takes no part
 LOST = 1e-3  # length of a step after which the search ends
@@ -281,7 +280,9 @@ def _take_interior_step(fixed: _InteriorConstants, now: _InteriorPoint) -> _Inte
     """Take one step: a predictor to products of zero, then a corrector to a fraction of those before."""
     eps, law = float(jnp.finfo(now.x.dtype).eps), _linearise_rows(fixed, now)
     misfit = jnp.sum(law.momentum**2 / fixed.masses) + jnp.sum(law.misfit**2 / positive(fixed.mobility))
-    is_close = (now.product <= eps**CLOSE * fixed.size**2) & (misfit <= (eps**BALANCED * fixed.size) ** 2)
+    is_close = (now.product <= eps**MEAN_PRODUCT * fixed.size**2) & (
+        misfit <= (eps**HALF_DIGITS * fixed.size) ** 2
+    )
     predictor = _direct(fixed, now, law, jnp.zeros_like(now.product), None)
     after = _product_at(fixed, now, law, predictor, _longest_step(fixed, now, law, predictor))
     # After a step that the cones cut short, the next one moves toward their middle.
@@ -367,7 +368,7 @@ def approach_by_interior_points(
         return ~now.done & (now.steps < max_iters)
 
     def solution(fixed: _InteriorConstants, now: _InteriorPoint) -> ConeSolution:
-        close = float(jnp.finfo(now.x.dtype).eps) ** CLOSE * fixed.size**2
+        close = rounding(now.x.dtype, MEAN_PRODUCT) * fixed.size**2
         converged = now.done & (now.product <= close)
         return ConeSolution(x=now.x, p=now.p, iterations=now.steps, converged=converged)
 

@@ -39,6 +39,7 @@ from jaxcontact.solvers.row_algebra import (
     row_mobility,
     solve_factored,
 )
+from jaxcontact.tolerances import END_OF_PATH, EXACT_ENERGY, NO_ENERGY, SAME_IMPULSE, SOFT_DECREMENT, rounding
 
 MODE_STEPS = 4  # steps that choose modes, before the steps that search along a line
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
@@ -159,18 +160,18 @@ def _take_newton_step(
     dx = -solve_factored(factor, gradient)
     decrement = -(gradient @ dx)
     exact = full | (now.renewal > 0)
-    settled = ~choosing & (decrement <= jnp.where(exact, eps, eps**0.3) * size)
+    settled = ~choosing & (decrement <= jnp.where(exact, eps, eps**SOFT_DECREMENT) * size)
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
     full_step = _take_full_step(fixed, now, tangent, factor, momentum, dx)
-    unsolved = max(SOLVED, float(eps) ** 1.125) * size
+    unsolved = max(SOLVED, float(eps) ** EXACT_ENERGY) * size
     solved = full & (full_step.imbalance <= eps * size) & (full_step.misfit <= unsolved)
     direction = SearchDirection(du, -decrement, momentum @ dx, dx @ moved)
     searches = ~(settled | done | choosing | solved)
     a, pushed = line_search(staged, z, u, direction, searches, early_exit)
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
-    same = change <= eps**0.375 * jnp.sqrt(size)
-    quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
+    same = change <= eps**SAME_IMPULSE * jnp.sqrt(size)
+    quiet = jnp.where(now.fresh, decrement <= eps**END_OF_PATH * size, now.quiet)
     broken = ~jnp.isfinite(decrement)  # one bad world must not delay the others
     # A lane that does not settle is softened; a lane that settles gets stiffer up to its own program.
     slow = ~choosing & (decrement > PROGRESS * now.decrement)
@@ -310,7 +311,7 @@ def _polish(fixed: _NewtonConstants, now: _NewtonSearch) -> _NewtonSearch:
         left = momentum + multiply(program.M, dx) - apply_columns(program.columns, dp)
         before, after = (vector @ (vector / fixed.diagonal) for vector in (momentum, left))
         removed = jnp.max(fixed.mobility * misfit**2, axis=0, initial=0.0)
-        allowed = jnp.minimum(removed, jnp.finfo(dx.dtype).eps ** 1.25 * size)
+        allowed = jnp.minimum(removed, rounding(dx.dtype, NO_ENERGY) * size)
         better = now.done & (after <= jnp.maximum(before, allowed))
         return now._replace(x=jnp.where(better, now.x + dx, now.x), p=jnp.where(better, now.p + dp, now.p))
 

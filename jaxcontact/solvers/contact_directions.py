@@ -19,10 +19,12 @@ from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.precision import all_digits
 from jaxcontact.solvers.friction_newton import solve_coulomb
 from jaxcontact.status import Status
+from jaxcontact.tolerances import FOLD, HALF_DIGITS, rounding
 
-BORDER_DIGITS = 0.5  # power of eps; impulses and velocities below it, relative to |v|_M, are at a border
+BORDER_DIGITS = (
+    HALF_DIGITS  # power of eps; impulses and velocities below it, relative to |v|_M, are at a border
+)
 NOISE = 256.0  # of eps, relative to its terms; a sum below it is round-off
-FOLD_DIGITS = 0.6  # power of eps; a determinant above minus that, of columns of length one, is no fold
 TESTED = 5, 3  # contacts at borders whose combinations of modes are tested, in the plane and in space
 HEADINGS = 8  # directions of sliding that are tested, in space
 PROBES = 256  # random motions, to see which combinations bodies can reach
@@ -56,7 +58,7 @@ class Solution(NamedTuple):
 
 def border_size(dtype: jnp.dtype, size: jax.Array) -> jax.Array:
     """Compute the impulse or velocity, as a root of energy, up to which a contact is at a border."""
-    return float(jnp.finfo(dtype).eps) ** BORDER_DIGITS * size
+    return rounding(dtype, BORDER_DIGITS) * size
 
 
 @jax.custom_jvp
@@ -267,7 +269,7 @@ def _folds(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem, max_tes
     is_free = problem.is_free.at[chosen].get(mode="fill", fill_value=False)
     friction = mu.at[chosen].get(mode="fill", fill_value=0.0)
     sizes, basis = jnp.linalg.eigh(reach @ reach.T)
-    low = float(jnp.finfo(dtype).eps) ** FOLD_DIGITS
+    low = rounding(dtype, FOLD)
     basis = jnp.where(sizes > low * jnp.max(sizes), basis, 0.0)  # of the velocities that bodies can have
     modes = _list_modes_of(dim, dtype)
     size = modes.span.shape[0]

@@ -22,6 +22,7 @@ from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram, Response, apply_slopes, row_heads, split
 from jaxcontact.solvers.friction_law import dot, length, positive
 from jaxcontact.solvers.row_algebra import apply_columns, apply_rows, diagonal, multiply
+from jaxcontact.tolerances import CONVERGED, RESIDUAL, rounding
 
 HALVINGS = 8  # of a step that does not lower the misfit
 PROGRESS = 0.2  # of the length of a step; the fraction by which it lowers the misfit at least
@@ -29,7 +30,7 @@ FALL = 0.9  # of the misfit; after a step that leaves more, the next one holds t
 MISS = 0.5  # of the misfit; a step that leaves more makes the next one softer
 STIFFEST, SOFTEST = 1e8, 10.0  # slope x mobility of the program that is linearised
 SOFTER, STIFFER = 0.1, 100.0  # changes of that number after a miss and after a good step
-DIGITS = 0.6  # of the precision; misfit of a solution, 4e-10 of the speeds
+DIGITS = RESIDUAL  # power of eps; misfit of a solution, of the speeds
 RENEWALS = 2  # of the impulses that stiff rows keep, in each step
 STAGE_STEPS = 12  # of Newton's method in a stage of its search
 FRICTIONS = (1.0, 1e3, 1.0, 0.0, 1.0, 3.0, 1.0)  # times mu in the stages; the law has 1
@@ -243,7 +244,7 @@ def _take_coulomb_step(
     x, p = now.x + length * dx, now.p + length * dp
     better = (misfit < now.best_misfit) & (friction == 1.0)
     eps = float(jnp.finfo(x.dtype).eps)
-    rests = (now.misfit <= eps**0.6 * fixed.size) & (misfit > MISS * now.misfit)
+    rests = (now.misfit <= eps**RESIDUAL * fixed.size) & (misfit > MISS * now.misfit)
     then = _CoulombSearch(
         x=x,
         p=p,
@@ -255,7 +256,7 @@ def _take_coulomb_step(
             now.level * jnp.where(misfit <= MISS * now.misfit, STIFFER, SOFTER), SOFTEST, STIFFEST
         ),
         coupled=jnp.where((misfit <= FALL * now.misfit) | (now.coupled == 0), 1.0, 0.0),
-        done=(misfit <= eps**0.8 * fixed.size) | rests | ~jnp.isfinite(misfit),
+        done=(misfit <= eps**CONVERGED * fixed.size) | rests | ~jnp.isfinite(misfit),
         steps=now.steps + 1,
         stage=now.stage,
         left=now.left - 1,
@@ -306,8 +307,8 @@ def _solution(fixed: _CoulombConstants, now: _CoulombSearch) -> ConeSolution:
     """Return the point of least misfit, without the impulses that rounding leaves on open rows."""
     converged = (now.best_misfit <= fixed.enough) & jnp.all(jnp.isfinite(now.best_x))
     granted = _law_at(fixed, now.best_x, now.best_p).granted
-    rounding = float(jnp.finfo(now.x.dtype).eps) ** 0.8 * fixed.size
-    left = (granted == 0) & (jnp.sqrt(fixed.mobility) * jnp.abs(now.best_p) <= rounding)
+    round_off = rounding(now.x.dtype, CONVERGED) * fixed.size
+    left = (granted == 0) & (jnp.sqrt(fixed.mobility) * jnp.abs(now.best_p) <= round_off)
     p = jnp.where(left, 0.0, now.best_p)
     return ConeSolution(x=now.best_x, p=p, iterations=now.steps, converged=converged)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from jaxcontact import tolerances
 from jaxcontact.solvers.friction_arguments import Matrix
 from jaxcontact.solvers.friction_host_law import (
     ASSOCIATED,
@@ -28,11 +29,8 @@ from jaxcontact.solvers.friction_matrix import (
 )
 from jaxcontact.solvers.friction_tolerances import (
     EXTRAPOLATION,
-    FIRST_LEVEL_POWER,
     HALF,
     LARGEST_SHIFT,
-    LOWER_LEVEL_POWER,
-    MIN_SHIFT_POWER,
     PROXIMAL_LIMIT,
     PROXIMAL_SHARE,
     PROXIMAL_STEPS,
@@ -47,9 +45,9 @@ MAX_ITERS = 1000  # factorisations, if no number is asked for
 PATIENCE = 4  # steps in a row that leave more than HALF of the merit or the complementarity
 LENGTHS = 8  # of steps that a line search tries, each half of the last
 GOAL = 256.0 * EPS  # a residual of round-off, at which the search ends at once
-FIRST_LEVEL = EPS**FIRST_LEVEL_POWER  # complementarity
-LOWER_LEVEL = EPS**LOWER_LEVEL_POWER  # of the complementarity
-LEAST_SHIFT = EPS**MIN_SHIFT_POWER  # of the diagonal of W
+FIRST_LEVEL = EPS**tolerances.FIRST_LEVEL  # complementarity
+LOWER_LEVEL = EPS**tolerances.LOWER_LEVEL  # of the complementarity
+LEAST_SHIFT = EPS**tolerances.SHIFT  # of the diagonal of W
 FARTHER = 30.0  # size of the next start inside the cones, relative to the last
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
 SMALL_MERIT = 1e-6  # of Newton's method, from which the residual is computed

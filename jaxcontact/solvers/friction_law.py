@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-SOFTNESS = 0.3  # power of eps; softest row of redundant contacts, of its mobility: round-off moves no load
+from jaxcontact.tolerances import SOFTNESS, rounding
+
 Rows = list[jax.Array]  # one (nc,) per axis
 Blocks = list[list[jax.Array]]  # rows and columns of a block per contact
 
@@ -123,7 +124,7 @@ def scale_friction(
         friction=lax.stop_gradient(mu),
         mobility=mobility,
         size=jnp.max(jnp.abs(rates)),
-        softness=jnp.where(is_row, float(jnp.finfo(W.dtype).eps) ** SOFTNESS * soft, 0.0),
+        softness=jnp.where(is_row, rounding(W.dtype, SOFTNESS) * soft, 0.0),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact import tolerances
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import general_factor
 from jaxcontact.arguments import check_count, check_positive
@@ -38,13 +39,9 @@ from jaxcontact.solvers.friction_law import (
     split,
 )
 from jaxcontact.solvers.friction_tolerances import (
-    FIRST_LEVEL_POWER,
     HALF,
     LARGEST_SHIFT,
-    LOWER_LEVEL_POWER,
-    MIN_SHIFT_POWER,
     SHIFT_FACTOR,
-    SUCCESS_POWER,
 )
 
 NEWTON, INTERIOR = 0, 1
@@ -118,12 +115,12 @@ class _ScaledSearch(NamedTuple):
 
 def _first_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the scaled complementarity at which Newton's method is tried first: 5e-7, in float32 2e-3."""
-    return float(jnp.finfo(dtype).eps) ** FIRST_LEVEL_POWER
+    return tolerances.rounding(dtype, tolerances.FIRST_LEVEL)
 
 
 def _lower_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the fraction of the complementarity for the next try: 7e-4, in float32 4e-2."""
-    return float(jnp.finfo(dtype).eps) ** LOWER_LEVEL_POWER
+    return tolerances.rounding(dtype, tolerances.LOWER_LEVEL)
 
 
 def _min_shift(dtype: jax.typing.DTypeLike) -> float:
@@ -131,12 +128,12 @@ def _min_shift(dtype: jax.typing.DTypeLike) -> float:
 
     With it redundant contacts share loads.
     """
-    return float(jnp.finfo(dtype).eps) ** MIN_SHIFT_POWER
+    return tolerances.rounding(dtype, tolerances.SHIFT)
 
 
 def success_tolerance(dtype: jax.typing.DTypeLike) -> float:
     """Compute the residual of a success: eps^0.6, 4e-10, in float32 7e-5."""
-    return float(jnp.finfo(dtype).eps) ** SUCCESS_POWER
+    return tolerances.rounding(dtype, tolerances.RESIDUAL)
 
 
 def _begin_search(law: FrictionLaw, problem: ScaledFriction, start: jax.Array) -> _ScaledSearch:

@@ -10,13 +10,13 @@ import math
 
 from numba import njit
 
+from jaxcontact import tolerances
 from jaxcontact.solvers.compiled import EPS, PLAIN, dot
 from jaxcontact.solvers.friction_sweeps import GOAL, DenseFriction, apply_delassus, copy, law_misfit
 from jaxcontact.solvers.friction_tolerances import (
     EXTRAPOLATION,
     HALF,
     LARGEST_SHIFT,
-    MIN_SHIFT_POWER,
     PROXIMAL_LIMIT,
     PROXIMAL_SHARE,
     PROXIMAL_STEPS,
@@ -27,7 +27,7 @@ from jaxcontact.solvers.friction_tolerances import (
 
 NEWTON_STEPS = 24  # of a try
 LENGTHS = 6  # of steps that a try halves
-LEAST_SHIFT = EPS**MIN_SHIFT_POWER  # of the diagonal of W
+LEAST_SHIFT = EPS**tolerances.SHIFT  # of the diagonal of W
 NEARLY = 1e-6  # merit from which Newton's method finishes a proximal search, and its square
 
 

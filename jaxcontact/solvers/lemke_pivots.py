@@ -11,8 +11,9 @@ import math
 from numba import njit
 
 from jaxcontact.solvers.compiled import EPS, PLAIN, dot
+from jaxcontact.tolerances import PIVOT
 
-TIE = EPS**0.7  # of scaled rows; ratios that are nearer tie
+TIE = EPS**PIVOT  # of scaled rows; ratios that are nearer tie
 NOISE = 16.0 * EPS  # of two numbers whose difference is round-off
 FLIPS = 3  # variables at most that change sides before a search begins
 SPREAD = 5.0  # covering vectors of a search lie in exp(-SPREAD)..exp(SPREAD)

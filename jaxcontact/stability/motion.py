@@ -23,6 +23,7 @@ from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
+from jaxcontact.tolerances import DEPENDENT, rounding
 
 CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
 GROWTH = math.log(1e6)  # change of log(size), either way, that decides a motion
@@ -95,7 +96,7 @@ def _ties(rows: jax.Array) -> jax.Array:
     unit = rows / jnp.sqrt(jnp.sum(rows**2, axis=1))[:, None]
     inverse, _ = small_dense.generalized_inverse(unit @ unit.T)
     dependences = jnp.eye(rows.shape[0], dtype=rows.dtype) - unit @ unit.T @ inverse
-    among = jnp.any(jnp.abs(dependences) > float(jnp.finfo(rows.dtype).eps) ** 0.4, axis=0)
+    among = jnp.any(jnp.abs(dependences) > rounding(rows.dtype, DEPENDENT), axis=0)
     return among[:, None] & among[None]
 
 

@@ -29,6 +29,7 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers.contact_directions import border_size, negative_part
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
+from jaxcontact.tolerances import ZERO_FORCE, rounding
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -178,9 +179,9 @@ def _make_outcome(
     v_in, v, v_plus = velocities
     status, bad, worst = account
     ratio = energy_ratio(terms.M, v, v_plus)
-    rounding = float(jnp.finfo(v.dtype).eps) ** 0.575
+    round_off = rounding(v.dtype, ZERO_FORCE)
     info = ImpactInfo(
-        status=status | flag(ratio > 1.0 + rounding, Status.ENERGY),
+        status=status | flag(ratio > 1.0 + round_off, Status.ENERGY),
         residual=worst,
         impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
         energy_ratio=ratio,

@@ -32,6 +32,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.impact.laws.energetic_restitution import Compression, gain, least_of, loaded, reach
+from jaxcontact.tolerances import MODE_VIOLATION, ZERO_FORCE, rounding
 
 
 class _SpatialPush(NamedTuple):
@@ -69,7 +70,7 @@ def give_back_in_space(compression: Compression, directions: np.ndarray) -> tupl
     """
     space, elastic, cap, u, u_next, change, stored, speed, slowest = compression
     m = stored.shape[0]
-    noise = float(jnp.finfo(u.dtype).eps) ** 0.575 * speed
+    noise = rounding(u.dtype, ZERO_FORCE) * speed
     ready = loaded(stored, slowest) & (u[0::3] >= -slowest)
     stored = stored + gain(elastic, u, u_next, change, noise, speed)
     blocks = space.delassus.reshape(m, 3, m, 3)
@@ -115,7 +116,7 @@ def _continue_push(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: ja
     waits = jnp.where(nears, gap / jnp.where(nears, closing, 1.0), jnp.inf)
     until = waits[jnp.argmin(waits)]  # the derivative of jnp.min may find no minimum, and be NaN
     far, spends = reach(p.u_n, rate_n, p.stored, noise)
-    wedged = sticks & (rate_n <= float(jnp.finfo(p.u_t.dtype).eps) ** 0.65 * contact.nn)
+    wedged = sticks & (rate_n <= rounding(p.u_t.dtype, MODE_VIOLATION) * contact.nn)
     moves = p.goes & ~wedged
     length = jnp.where(moves, least_of(p.cap_left, until, far), 0.0)
     work = length * (p.u_n + 0.5 * rate_n * length)

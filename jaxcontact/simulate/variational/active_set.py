@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.tolerances import SQUARE, rounding
 
 TRIES = 8  # iterations of Newton's method for a step, and at first for the law itself
 MAX_TRIES = 800  # iterations in all; a search that needs more is not settled
@@ -139,7 +140,7 @@ def _mobilities(delassus: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     diagonal = jnp.abs(jnp.diagonal(lax.stop_gradient(delassus))).reshape(shape)
     tangential = jnp.max(diagonal[:, 1:], axis=1, keepdims=True, initial=0.0)
     sizes = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, diagonal[:, 1:].shape)], axis=1)
-    round_off = NO_MOTION * float(jnp.finfo(delassus.dtype).eps) ** 2 * jnp.max(sizes, initial=0.0)
+    round_off = NO_MOTION * rounding(delassus.dtype, SQUARE) * jnp.max(sizes, initial=0.0)
     return jnp.where(sizes > round_off, sizes, 1.0)
 
 

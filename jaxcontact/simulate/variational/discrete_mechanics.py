@@ -32,6 +32,7 @@ from jaxcontact.simulate.variational.joint_rows import (
     press_rows,
 )
 from jaxcontact.terms import contact_velocities
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 MAX_NEWTON = 24  # iterations of a step; a step that needs more is not solved (bit STALLED)
 
@@ -234,7 +235,7 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: StepContacts, 
     Derivative: none; see `repeat_step`.
     """
     dtype, nv = start.q.dtype, v.shape[0]
-    small = float(jnp.finfo(dtype).eps) ** 0.5
+    small = rounding(dtype, HALF_DIGITS)
 
     def momenta(w: jax.Array) -> tuple[PyTree, PyTree]:
         values = discrete_momenta(model, start, w, h)

@@ -54,6 +54,7 @@ from jaxcontact.simulate.variational.jam import jolt, stopped
 from jaxcontact.simulate.variational.joint_rows import num_dry, without_dry
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import touch_tolerance
+from jaxcontact.tolerances import GAP
 
 MAX_TURNS = 1000  # iterations of the loop within one step: trial steps and impacts; then bit MAX_ITERS
 
@@ -364,7 +365,7 @@ def _try_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Motion
 
     # The contact of the event: the one whose zero is nearest to the last trial, in time.
     eps = float(jnp.finfo(node.q.dtype).eps)
-    suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**0.4))
+    suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**GAP))
     apart = jnp.where(suspects, jnp.abs(value) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
     participants = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
     participants = (
