@@ -7,7 +7,7 @@ import copy
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -79,13 +79,10 @@ def _draw_heights(times: np.ndarray, heights: dict[str, np.ndarray], stem: str, 
     figure = Figure(figsize=(6.4, 5.4), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     for k, (name, height) in enumerate(heights.items()):
-        style: dict[str, Any] = {
-            "color": "black" if name == PEER else LINES[k % len(LINES)],
-            "linewidth": 1.5,
-        }
-        above.plot(times, height, STYLES[k % len(STYLES)], label=name, **style)
+        color, dashes = "black" if name == PEER else LINES[k % len(LINES)], STYLES[k % len(STYLES)]
+        above.plot(times, height, dashes, label=name, color=color, linewidth=1.5)
         if name != PEER:
-            below.plot(times, 1e3 * (height - heights[PEER]), STYLES[k % len(STYLES)], **style)
+            below.plot(times, 1e3 * (height - heights[PEER]), dashes, color=color, linewidth=1.5)
     below.axhline(0.0, color="black", linewidth=1.0)
     above.set(ylabel=f"height of {body} (m)", title=f"{stem}: one motion, {len(heights)} ways")
     below.set(xlabel="time (s)", ylabel=f"difference from {PEER} (mm)")

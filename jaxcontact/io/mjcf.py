@@ -37,7 +37,7 @@ class IgnoredOptionWarning(UserWarning):
 @checked(keyframe=anything, contacts=anything, floating=anything, floor=anything)
 @jax.ensure_compile_time_eval()  # numbers of a file are numbers inside of jit, too
 def load_mjcf(
-    source: Any,
+    source: Any,  # a path, XML text, or an object of MuJoCo, which is optional
     *,
     keyframe: str | int | None = None,
     planar: bool = False,

@@ -16,6 +16,8 @@ from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.terms import ContactTerms
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from jaxtyping import Float
 
 
@@ -93,7 +95,7 @@ def to_mujoco(v_plus: Float[jax.Array, " nv"]) -> np.ndarray:
 
 
 def _velocity_rows(
-    mujoco: Any, model: Any, data: PyTree, pair: np.ndarray, point: Any, frame: np.ndarray
+    mujoco: ModuleType, model: PyTree, data: PyTree, pair: np.ndarray, point: np.ndarray, frame: np.ndarray
 ) -> np.ndarray:
     """Compute velocity rows (3, nv) of the second geom's point relative to the first's, along n, t1, t2."""
     ends = np.zeros((2, 3, model.nv))

@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -214,7 +213,7 @@ class _Worlds:
             )
 
         self.function = jit(jax.vmap(simulate_world))
-        self._compiled: Any = None
+        self._compiled: jax.stages.Compiled | None = None
         self._lock = threading.Lock()
 
     def __call__(self, starts: State, worlds: np.ndarray, count: int) -> Ensemble:
@@ -306,7 +305,9 @@ def _cut(part: Ensemble, begin: int, end: int) -> Ensemble:
     return rows
 
 
-def _describe_ensemble(blocks: _Blocks, function: Any, about: Mapping[str, str]) -> dict[str, object]:
+def _describe_ensemble(
+    blocks: _Blocks, function: jax.stages.Wrapped, about: Mapping[str, str]
+) -> dict[str, object]:
     """Describe the run; the program has the mechanism, the method, seed, dt and controls in it."""
     return {
         "format": FORMAT,

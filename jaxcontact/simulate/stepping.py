@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -239,7 +239,7 @@ def _scan_steps(
     """Compute the steps; return their (states, inputs, info), and the last carry."""
     dt = jnp.asarray(dt, setup.carry[0].q.dtype)
 
-    def one(carry: PyTree, row: tuple[jax.Array, Any, _Pushes]) -> tuple[PyTree, PyTree]:
+    def one(carry: PyTree, row: tuple[jax.Array, PyTree, _Pushes]) -> tuple[PyTree, PyTree]:
         state, memory, policy_memory = carry
         number, u, pushes = row
         if setup.policy is not None:
@@ -249,7 +249,7 @@ def _scan_steps(
         then, memory, info = stepper.step(moved, state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 
-    def one_or_none(carry: PyTree, row: tuple[jax.Array, Any, Any]) -> tuple[PyTree, PyTree]:
+    def one_or_none(carry: PyTree, row: tuple[jax.Array, PyTree, _Pushes]) -> tuple[PyTree, PyTree]:
         shapes = jax.eval_shape(one, carry, row)[1]
         _, u, info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         more = row[0] < num_steps if setup.end is None else row[0] < setup.end
@@ -273,7 +273,7 @@ def _checkpointed_scan(
     rest = jax.tree.map(lambda x: x[in_blocks:], rows)
 
     @jax.checkpoint
-    def block(carry: PyTree, block_rows: PyTree) -> Any:
+    def block(carry: PyTree, block_rows: PyTree) -> tuple[PyTree, PyTree]:
         return lax.scan(step, carry, block_rows)
 
     carry, first = lax.scan(block, carry, blocks)

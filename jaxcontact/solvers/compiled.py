@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-ALLOCATES: Any = {
-    "no_cfunc_wrapper": True,
-    "nogil": True,
-    "error_model": "numpy",
-}  # Any: options of one type each
+Options = Any  # of numba's `njit`: keywords of one type each
+ALLOCATES: Options = {"no_cfunc_wrapper": True, "nogil": True, "error_model": "numpy"}
 KEPT = ALLOCATES | {"cache": True}
 # Functions that do not allocate need no counts of references, which are a third of the time of one contact.
 PLAIN = ALLOCATES | {"_nrt": False, "no_cpython_wrapper": True}

@@ -5,7 +5,7 @@ W is dense or sparse by contacts. Entry: `solve_on_host`. Page: docs/methods/fri
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -115,7 +115,7 @@ def _scale(W: Matrix, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> H
     inverse = 1.0 / velocity.ravel()
     if sparse.issparse(W):
         scaled = sparse.csr_array(sparse.diags_array(inverse) @ W @ sparse.diags_array(inverse))
-        response: Any = SparseResponse(scaled, dim)
+        response: SparseResponse | DenseResponse = SparseResponse(scaled, dim)
     else:
         response = DenseResponse(W * inverse[:, None] * inverse, dim)
     return HostProblem(

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -310,9 +310,10 @@ def search(
     """
     tolerance = success_tolerance(start.dtype) if settings.tolerance is None else settings.tolerance
     limit = settings.max_iters or MAX_ITERS
-    limits: dict[str, Any] = {"law": law, "tolerance": tolerance, "max_iters": limit}
-    search_lane = functools.partial(_search_scaled, **limits, early_exit=settings.early_exit)
-    in_tiles = functools.partial(_search_many, **limits)
+    in_tiles = functools.partial(_search_many, law=law, tolerance=tolerance, max_iters=limit)
+    search_lane = functools.partial(
+        _search_scaled, law=law, tolerance=tolerance, max_iters=limit, early_exit=settings.early_exit
+    )
     search_lanes = in_tiles if ends_early(settings.early_exit) else jax.vmap(search_lane)
     found: _ScaledSearch = batch_first(search_lane, search_lanes, problem, start)
     return found

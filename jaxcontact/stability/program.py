@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.stability.lyapunov_basis import ConditionFamily, Numbers, Reduced, reduced
 from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
 from jaxcontact.stability.rational_modes import Exact
@@ -95,7 +96,7 @@ class ConicSolution:
 # (cost c, A, b, cones, tolerance) -> ConicSolution of: minimise c x, b - A x in a product of cones, which
 # are named "zero", "nonnegative" or "semidefinite" (upper triangle by columns, off-diagonals times sqrt 2).
 Kinds = list[tuple[str, int]]
-Solver = Callable[[np.ndarray, Any, np.ndarray, Kinds, float], ConicSolution]
+Solver = Callable[[np.ndarray, PyTree, np.ndarray, Kinds, float], ConicSolution]
 
 
 def clarabel(

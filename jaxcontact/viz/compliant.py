@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def plot_pressure(
 
 @checked(xscale=check_choice("linear", "log"), yscale=check_choice("linear", "log"))
 def plot_curves(
-    curves: Mapping[str, tuple[Any, PyTree]],
+    curves: Mapping[str, tuple[PyTree, PyTree]],
     *,
     xlabel: str,
     ylabel: str,

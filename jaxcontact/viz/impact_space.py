@@ -7,7 +7,7 @@ frequency of each combination of contact modes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -152,7 +152,7 @@ def _velocities(terms: ContactTerms, v: PyTree) -> np.ndarray:
 def _draw_panel(
     axes: Axes,
     points: np.ndarray,
-    before: Any,
+    before: np.ndarray | None,
     star: np.ndarray | None,
     labels: tuple[str, str],
     window: np.ndarray,

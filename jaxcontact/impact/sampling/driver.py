@@ -11,7 +11,7 @@ import functools
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ from jaxcontact.impact.sampling import processes
 from jaxcontact.impact.sampling.by_steps import searches_steps
 from jaxcontact.impact.sampling.chunks import Chunk, ImpactSamples
 from jaxcontact.impact.sampling.density import shaped
-from jaxcontact.impact.sampling.draws import Iid, sobol
+from jaxcontact.impact.sampling.draws import Iid, Sobol, sobol
 from jaxcontact.impact.sampling.stream import PIECE, Stream
 from jaxcontact.terms import ContactTerms
 
@@ -216,13 +216,13 @@ def _stream(
     if law.selection != "lemke" and not searches_steps(terms, v, law, run.devices):
         check_enumeration(terms, law.num_directions, f'selection="{law.selection}"')
     if inputs.is_key(seed):
-        draws: Any = Iid(key=seed)
+        uniform: Iid | Sobol = Iid(key=seed)
     elif isinstance(seed, jax.Array | np.ndarray):
         raise TypeError(f"seed: expected an integer or a JAX random key, got {seed!r}")
     else:
         check_seed("seed", seed)
-        draws = sobol(law.max_steps * (nc + 1), seed)
-    draws = shaped(draws, law.density, nc)
+        uniform = sobol(law.max_steps * (nc + 1), seed)
+    draws = shaped(uniform, law.density, nc)
     return Stream(terms, v, draws, law, keep_path=keep_path, places=places, run=run)
 
 

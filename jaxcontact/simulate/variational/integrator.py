@@ -5,8 +5,6 @@ Owns the public call and its checks; the step is in `discrete_mechanics`, the lo
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -31,7 +29,7 @@ def variational(
     state: State,
     stepper: Variational = DEFAULT_STEPPER,
     *,
-    dt: Any,
+    dt: float | jax.Array,
     duration: float,
     key: jax.Array | None = None,
 ) -> Trajectory:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,14 +59,16 @@ def compute_motion(
 
 @functools.lru_cache(maxsize=64)
 def _paired(system: System, choice: MotionChoice) -> Callable[..., PyTree]:
-    def move(numbers: MotionNumbers, memory: MotionMemory) -> Any:
+    def move(numbers: MotionNumbers, memory: MotionMemory) -> tuple[Trajectory, MotionMemory]:
         return run(system, choice, 0, numbers, memory)[:2]
 
     def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[PyTree, RecordedMotion]:
         found = run(system, choice, choice.num_steps + PIECES * choice.max_impacts, numbers, memory)
         return found[:2], found
 
-    def again(numbers: MotionNumbers, memory: MotionMemory, found: RecordedMotion) -> Any:
+    def again(
+        numbers: MotionNumbers, memory: MotionMemory, found: RecordedMotion
+    ) -> tuple[Trajectory, MotionMemory]:
         return replay(system, choice, numbers, memory, found), found.memory
 
     return differentiate_by_replay(search, again, value=move)
@@ -170,7 +172,7 @@ def _read_move(
     node: Node,
     number: jax.Array,
     piece: MotionPieces,
-) -> tuple[tuple[PyTree, ...], Any]:
+) -> tuple[tuple[PyTree, ...], tuple]:
     terms, joints = _terms(system, numbers.params, piece.q, node.t)
     after = arrive(terms, piece.q, piece.p, piece.t, joints)
     return _rest(numbers, key, after, number, piece), ()
@@ -178,7 +180,7 @@ def _read_move(
 
 def _read_impact(
     numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
-) -> tuple[tuple[PyTree, ...], Any]:
+) -> tuple[tuple[PyTree, ...], tuple]:
     after = arrive(node.terms, piece.q, piece.p, piece.t, node.joints)
     return _rest(numbers, key, after, number, piece), ()
 
