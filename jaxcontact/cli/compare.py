@@ -23,7 +23,8 @@ from jaxcontact.mechanics.motion_equations import body_frames, energies
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
-from jaxcontact.viz.compliant import LINES, STYLES
+from jaxcontact.viz.compliant import STYLES
+from jaxcontact.viz.palette import LINES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,6 @@ for every chunk, so a world has the same bits in every call. docs/understand/lon
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import PyTree, Record
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.all_cores import workers
 from jaxcontact.batching.reduction import Reduction, check_reduce, make_fold
@@ -25,7 +24,7 @@ from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, check_memory, count_steps
 from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
-from jaxcontact.io.records import load_record, save_record
+from jaxcontact.io.records import FileRecord
 from jaxcontact.io.run_store import open_store
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
@@ -39,7 +38,7 @@ WIDTH = 128  # worlds; largest block, over which XLA vectorises
 FIRST = 5  # failed worlds that the summary names one by one, to keep it short
 
 
-class Ensemble(Record):
+class Ensemble(FileRecord):
     """The final states of the worlds and their failures; the first axis is the world.
 
     Attributes:
@@ -57,25 +56,6 @@ class Ensemble(Record):
     failed_step: jax.Array
     closings: jax.Array
     path: PyTree = None
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the worlds to a `.npz` file; a write that fails leaves no partial file.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        save_record(path, self)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Ensemble:
-        """Read the worlds that `save` wrote.
-
-        Raises:
-            ValueError: the file holds something else.
-            OSError: the file cannot be read.
-        """
-        loaded: Ensemble = load_record(path, cls)
-        return loaded
 
     @property
     def summary(self) -> str:

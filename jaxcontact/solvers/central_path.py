@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import general_factor, implicit
+from jaxcontact.algebra.cones import positive
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers import friction_interior
 from jaxcontact.solvers.friction_interior import Interior
@@ -23,7 +24,6 @@ from jaxcontact.solvers.friction_law import (
     by_axis,
     by_contact,
     dot,
-    positive,
     scale_friction,
     split,
 )

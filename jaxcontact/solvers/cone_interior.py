@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import general_factor
+from jaxcontact.algebra.cones import positive
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
@@ -23,7 +24,7 @@ from jaxcontact.solvers.cone_program import ConeProgram, Response, apply_slopes,
 from jaxcontact.solvers.coulomb_program import TILE
 from jaxcontact.solvers.friction_cone import ConeChange, FrictionCone
 from jaxcontact.solvers.friction_interior import CENTRING_POWER, centring, distance_to_zero, fraction
-from jaxcontact.solvers.friction_law import Rows, positive
+from jaxcontact.solvers.friction_law import Rows
 from jaxcontact.solvers.row_algebra import apply_columns, apply_rows, diagonal, multiply
 from jaxcontact.tolerances import HALF_DIGITS, MEAN_PRODUCT, rounding
 

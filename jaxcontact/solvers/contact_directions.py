@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import small_dense
+from jaxcontact.algebra.cones import positive
 from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.precision import all_digits
 from jaxcontact.solvers.friction_newton import solve_coulomb
@@ -119,7 +120,7 @@ def _tangent_problem(
     slips = holds & (used >= limit - (1.0 + mu) * small)  # at the border between sticking and sliding
     free = touches & ~slides
 
-    along = jnp.where(slides[:, None], slip / _safe(speed)[:, None], friction / _safe(used)[:, None])
+    along = jnp.where(slides[:, None], slip / positive(speed)[:, None], friction / positive(used)[:, None])
     along = jnp.where((slides | slips)[:, None], along, jnp.eye(1, dim - 1, dtype=dtype))
     frame = along[:, None, :]
     if dim == 3:
@@ -130,7 +131,7 @@ def _tangent_problem(
     side = jnp.where(slips, -1.0, 1.0).astype(dtype)
     mix = jnp.broadcast_to(jnp.eye(dim, dtype=dtype), (nc, dim, dim))
     mix = mix.at[:, 1, 0].set(pull * mu).at[:, 1, 1].set(side)
-    turns = jnp.where(slides, limit / _safe(speed), 1.0)  # impulse across per velocity across
+    turns = jnp.where(slides, limit / positive(speed), 1.0)  # impulse across per velocity across
     weight = jnp.ones((nc, dim), dtype).at[:, 1].set(side)
     moves = jnp.broadcast_to((rests | touches)[:, None], (nc, dim))
     moves = moves.at[:, 1].set(holds | free)  # of a contact that slides this row is its grip
@@ -154,10 +155,6 @@ def _tangent_problem(
 
 def _length(rows: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(rows**2, axis=1))
-
-
-def _safe(x: jax.Array) -> jax.Array:
-    return jnp.where(x > 0, x, 1.0)
 
 
 class _Reduced(NamedTuple):
@@ -284,7 +281,7 @@ def _folds(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem, max_tes
         which = jnp.any(span != 0, axis=1).reshape(-1)
         columns = jnp.einsum("rcj,cjk->rck", matrix.reshape(-1, count, dim), span).reshape(matrix.shape)
         piece = jnp.where(which[None], columns, unit)
-        piece = piece / _safe(jnp.sqrt(jnp.sum(piece**2, axis=0)))[None]
+        piece = piece / positive(jnp.sqrt(jnp.sum(piece**2, axis=0)))[None]
         moves = jnp.einsum("cij,cjr->cir", frame, basis.reshape(count, dim, -1))
         zero = jnp.where(is_zero, moves, 0.0).reshape(unit.shape)
         held = zero.T @ jnp.linalg.solve(zero @ zero.T + low**2 * unit, zero @ probes)

@@ -14,13 +14,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import branch_factor
+from jaxcontact.algebra.cones import positive
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.solvers import cone_program, row_algebra
 from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram, Response, apply_slopes, row_heads, split
-from jaxcontact.solvers.friction_law import dot, length, positive
+from jaxcontact.solvers.friction_law import dot, length
 from jaxcontact.solvers.row_algebra import apply_columns, apply_rows, diagonal, multiply
 from jaxcontact.tolerances import CONVERGED, RESIDUAL, rounding
 

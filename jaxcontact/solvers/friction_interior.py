@@ -11,13 +11,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.algebra.cones import positive
 from jaxcontact.solvers.friction_law import (
     Blocks,
     Rows,
     ScaledFriction,
     apply_blocks,
     dot,
-    positive,
     scale_lines,
     split,
 )

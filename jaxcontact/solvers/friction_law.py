@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.algebra.cones import positive
 from jaxcontact.tolerances import SOFTNESS, rounding
 
 Rows = list[jax.Array]  # one (nc,) per axis
@@ -67,11 +68,6 @@ def by_axis(rows: jax.Array, dim: int) -> jax.Array:
 def by_contact(rows: jax.Array, dim: int) -> jax.Array:
     """Order rows (n, ...) that are by axis contact-major."""
     return jnp.swapaxes(rows.reshape(dim, -1, *rows.shape[1:]), 0, 1).reshape(rows.shape)
-
-
-def positive(x: jax.Array) -> jax.Array:
-    """Replace numbers that are not positive by one: a safe denominator."""
-    return jnp.where(x > 0, x, 1.0)
 
 
 def length(parts: Rows) -> jax.Array:

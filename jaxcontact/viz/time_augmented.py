@@ -12,8 +12,7 @@ from jaxcontact.arguments import check_mapping, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.impact import Paradox
 from jaxcontact.simulate import AugmentedPath, PieceKind
-from jaxcontact.viz.compliant import LINES
-from jaxcontact.viz.palette import label_axes
+from jaxcontact.viz.palette import LINES, label_axes
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from jaxtyping import Int, Real
