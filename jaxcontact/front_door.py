@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.arguments import (
+    Value,
     check_array,
     check_integer,
     check_not_negative,
@@ -33,8 +34,8 @@ from jaxcontact.arguments import (
     is_key,
 )
 
-T = TypeVar("T", bound=Callable[..., Any])
-Check = Callable[[str, Any], Any]  # (name, value): raise TypeError or ValueError
+T = TypeVar("T", bound=Callable[..., Value])
+Check = Callable[[str, Value], Value]  # (name, value): raise TypeError or ValueError
 Rule = str | Check | tuple[str | Check, ...]
 # Part of the key of every program that JAX keeps, so a module has it that loads before anything is traced: if
 # one loads while a program is traced, JAX makes that program a second time at its next call.
@@ -99,7 +100,7 @@ def checked(**rules: Rule) -> Callable[[T], T]:
     """
 
     def decorate(function: T) -> T:
-        door: Any = function if isinstance(function, type) else _in_front(function, rules)
+        door: Value = function if isinstance(function, type) else _in_front(function, rules)
         if isinstance(function, type):
             door.__init__ = _in_front(door.__init__, rules, function)
         door.checked = rules
@@ -108,7 +109,7 @@ def checked(**rules: Rule) -> Callable[[T], T]:
     return decorate
 
 
-def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: type | None = None) -> Any:
+def _in_front(function: Callable[..., Value], rules: Mapping[str, Rule], record: type | None = None) -> Value:
     """Wrap a function by its checks, which are made at the first call, when all modules are loaded."""
 
     @functools.cache
@@ -122,7 +123,7 @@ def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: t
         return positional, table
 
     @functools.wraps(function)
-    def front_door(*arguments: object, **options: object) -> Any:
+    def front_door(*arguments: object, **options: object) -> Value:
         self, arguments = (arguments[:1], arguments[1:]) if record else ((), arguments)
         positional, table = plan()
         values = dict(zip(positional, arguments)) | options
@@ -145,7 +146,7 @@ def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: t
 
 def _mixed_precision(values: Mapping[str, object]) -> str | None:
     """Name an argument with floats of another precision than those before it; None if there is none."""
-    first: tuple[str, Any] | None = None
+    first: tuple[str, np.dtype] | None = None
     for name, value in values.items():
         for leaf in jax.tree.leaves(value):
             if not _is_array(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -173,7 +174,7 @@ class _Parameter:
             shapes = ["" for _ in range(number)] + [k.shape for k in self.kinds if k.shape is not None]
             self.rules = (" | ".join(shapes), *(rule for rule in self.rules if rule))
 
-    def check(self, value: object, sizes: dict[str, int]) -> Any:
+    def check(self, value: object, sizes: dict[str, int]) -> Value:
         """Return the value, a tuple in place of a list; raise a named error if it does not fit."""
         if value is self.default or (value is None and self.optional):
             return value
@@ -189,7 +190,7 @@ class _Parameter:
                 check_shapes(self.name, value, rule, sizes)
         return value
 
-    def _by_annotation(self, value: Any, sizes: dict[str, int], record: _Kind | None) -> Any:
+    def _by_annotation(self, value: Value, sizes: dict[str, int], record: _Kind | None) -> Value:
         kind = next((kind for kind in self.kinds if kind.fits(value)), None)
         if kind is None:
             expected = " or ".join(dict.fromkeys(kind.expected for kind in self.kinds))
@@ -206,14 +207,14 @@ class _Parameter:
 class _Unloaded(dict):
     """Names of annotations; a name that only type checkers import is a class known by its name."""
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> Value:
         return _ByName(name, (), {})
 
 
 class _ByName(type):
     """A class known by its name alone."""
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str) -> Value:
         if name.startswith("_") or name in ("SHAPES", "ARGUMENT_HINT", "_argument_sizes"):
             raise AttributeError(name)
         return _ByName(name, (), {})
@@ -227,14 +228,14 @@ def _is_array(value: object) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Value) -> bool:
     """Tell whether a value is one number, traced or not; a bool is none."""
     if isinstance(value, float | int | np.number):
         return not isinstance(value, bool)
     return _is_array(value) and value.shape == () and jnp.issubdtype(value.dtype, jnp.number)
 
 
-SIMPLE: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+SIMPLE: dict[object, tuple[str, Callable[[Value], bool]]] = {
     Any: ("anything", lambda value: True),
     jax.Array: ("an array", lambda value: _is_array(value) and not isinstance(value, np.generic)),
     np.ndarray: ("an array", lambda value: _is_array(value) and not isinstance(value, np.generic)),
@@ -257,7 +258,7 @@ class _Kind:
         self.type, self.parts, self.is_record = origin, typing.get_args(annotation), False
         self.shape: str | None = None  # the rule of a `ShapedArray`
         self.expected: str
-        self.fits: Callable[[Any], bool]
+        self.fits: Callable[[Value], bool]
         if _is_union(annotation):
             kinds = [_Kind(part) for part in self.parts]
             self.expected = " or ".join(kind.expected for kind in kinds)
@@ -282,7 +283,7 @@ class _Kind:
             self.is_record = hasattr(origin, "SHAPES") or hasattr(origin, "_argument_sizes")
             self.expected, self.fits = origin.__name__, lambda value: isinstance(value, origin)
 
-    def convert(self, name: str, value: object) -> Any:
+    def convert(self, name: str, value: object) -> Value:
         """Check what an annotation says beyond its class; turn the lists of a tuple into tuples."""
         if self.type is jax.Array:
             if name not in ("key", "seed") or not is_key(value):
@@ -296,7 +297,7 @@ class _Kind:
         return value
 
 
-def _sequence(origin: Any, parts: tuple[Any, ...]) -> tuple[str, Callable[[Any], bool]]:
+def _sequence(origin: object, parts: tuple) -> tuple[str, Callable[[Value], bool]]:
     """Return the name of a sequence, and whether a value is one whose entries fit."""
     entries = [_Kind(part) for part in parts if part is not ...]
     count = len(entries) if origin is tuple and ... not in parts else None
@@ -304,7 +305,7 @@ def _sequence(origin: Any, parts: tuple[Any, ...]) -> tuple[str, Callable[[Any],
     if count == 2:
         expected = f"a pair of {entries[0].expected} and {entries[1].expected}"
 
-    def fits(value: Any) -> bool:
+    def fits(value: Value) -> bool:
         iterable = hasattr(value, "__len__") and hasattr(value, "__iter__")
         if not iterable or isinstance(value, str | bytes | Mapping | Set):
             return False
@@ -323,11 +324,11 @@ def _plural(words: str) -> str:
     return f"{head}s {more}".strip() if article in ("a", "an") else words
 
 
-def _as_tuple(value: Any) -> Any:
+def _as_tuple(value: Value) -> Value:
     return tuple(map(_as_tuple, value)) if type(value) in (list, tuple) else value
 
 
-def _came(value: Any) -> str:
+def _came(value: Value) -> str:
     """Describe what came in place of another kind of value."""
     if isinstance(value, str | int | float | bool):
         return repr(value)
@@ -361,7 +362,7 @@ def check_shapes(name: str, value: object, rule: str, sizes: dict[str, int]) -> 
         check_shape(f"{name}[{k}]", entry, part, sizes)
 
 
-def check_shape(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None:
+def check_shape(name: str, value: Value, rule: str, sizes: dict[str, int]) -> None:
     """Raise TypeError for a value that is no array of the dtype of a rule, ValueError for another shape.
 
     Letters with a size must have it; the others are given theirs. See `checked` for the rules.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +58,7 @@ def on_all_cores(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     Derivative: none, because the result cannot be traced; let `function` return derivatives.
     """
     jitted = jax.jit(function)
-    compiled: dict[Any, Any] = {}
+    compiled: dict[object, Callable[..., PyTree]] = {}
 
     def run(*batch: PyTree) -> PyTree:
         sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}

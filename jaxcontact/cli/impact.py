@@ -15,7 +15,7 @@ import numpy as np
 from jaxcontact import impact
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, propagative, robot_file, sensitivity
-from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.catalogue import Summary, UsageError
 from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.cli.impact_files import (
     MANY_MODES,
@@ -172,7 +172,7 @@ def _sampled(
     laps: Laps,
 ) -> tuple[impact.ImpactSamples, Tally]:
     """Draw the samples; return them, of a checkpoint only the first, and the statistics of all."""
-    draw: Any = functools.partial(
+    draw: Any = functools.partial(  # an overload for each kind of result
         impact.sample, terms, model.initial_state().v, law_of(settings), seed=options.seed
     )
     with executor_of(options) as executor:
@@ -215,7 +215,7 @@ def _decisions(
     """Measure which numbers of the robot decide the outcome, and search for the highest energy."""
     law, has_many = law_of(settings), touching(terms) > MANY_CONTACTS
     num_orders = sensitivity.NUM_OF_MANY if has_many else sensitivity.NUM_ORDERS
-    found: dict[str, Any] = {
+    found: Summary = {
         "sensitivity": sensitivity.measure(model, terms, options.drawn, bodies, law, options.seed, num_orders)
     }
     if _is_by_steps(settings, terms):
@@ -255,7 +255,7 @@ def _default_selection(options: argparse.Namespace, terms: ContactTerms, v: jax.
     return "all" if contacts < MANY_MODES else "visited"
 
 
-def _is_by_steps(settings: dict[str, Any], terms: ContactTerms) -> bool:
+def _is_by_steps(settings: Summary, terms: ContactTerms) -> bool:
     """Tell whether each step is solved by pivoting, once or several times, and not by listed modes."""
     return settings["selection"] == "lemke" or not is_listed(terms)
 

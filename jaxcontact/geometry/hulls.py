@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxcontact.geometry.balls import Rows
 from jaxcontact.geometry.frames import dot, unit
-from jaxcontact.geometry.manifold import CONTACTS, DIRECTIONS, LEVEL, RING, TILT, axes_across, swapped_corners
+from jaxcontact.geometry.manifold import CONTACTS, DIRECTIONS, LEVEL, RING, TILT, axes_across, mark_replaced
 
 MANY_CORNERS = 32  # a hull of more than so many makes `CONTACTS` contacts, another one for each corner
 
@@ -40,7 +40,7 @@ def touch_half_space(
     arm = jnp.mean(fixed[chosen], axis=0) - fixed[deepest]
     away, _ = unit(arm - down * dot(arm, down), down)
     opposite = jnp.argmax(fixed @ (down + TILT * away))
-    passed, moves, is_round = swapped_corners(fixed[chosen], fixed[deepest], fixed[opposite])
+    passed, moves, is_round = mark_replaced(fixed[chosen], fixed[deepest], fixed[opposite])
     swaps = sticks_out & is_round & ~jnp.any(repeats)
     chosen = jnp.where(moves & swaps, opposite, chosen)
     counts = jnp.concatenate([sticks_out[None], ~repeats & ~(passed & swaps)])

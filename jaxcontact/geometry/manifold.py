@@ -93,10 +93,10 @@ def _polygons(
     return polygons[0], polygons[1]
 
 
-def swapped_corners(
+def mark_replaced(
     places: jax.Array, deepest: jax.Array, opposite: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Choose of eight corners (8, d) those that the deepest corner and the opposite one replace.
+    """Mark the corner of eight (8, d) nearest to the deepest one, and that nearest to the opposite one.
 
     The deepest corner of a round part that is all but level goes around it as rounding says. Beside eight
     fixed corners it would tilt the body from step to step; it and the opposite corner, in the place of two,
@@ -165,7 +165,7 @@ def _balanced(region: _Corners, opposite: _Corners, is_unique: jax.Array) -> _Co
     """Let the nearest points, at place 0, and the opposite corner replace the corners beside them."""
     nearer = jnp.argmin(jnp.where(opposite.valid, dot(opposite.place, opposite.place), jnp.inf))
     other = _Corners(*(leaf[nearer] for leaf in opposite))
-    passed, moves, is_round = swapped_corners(region.place, jnp.zeros_like(other.place), other.place)
+    passed, moves, is_round = mark_replaced(region.place, jnp.zeros_like(other.place), other.place)
     swaps = is_round & is_unique & other.valid & jnp.all(region.valid)
     moves = moves & swaps
     return _Corners(

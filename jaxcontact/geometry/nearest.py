@@ -27,6 +27,7 @@ from jaxcontact.geometry.features import (
 )
 from jaxcontact.geometry.frames import across, dot, unit
 from jaxcontact.geometry.support import Couple, gap_along, round_support, support
+from jaxcontact.tolerances import SQUARE, rounding
 
 NEWTON = 8  # steps from the tolerance of `expand`
 POLISH = 2  # further steps that carry derivatives, exact to second order
@@ -179,7 +180,7 @@ def _points(couple: Couple, feature: Feature, normal: jax.Array) -> NearestPoint
     # Across the first side: of a sliver the determinant of both sides would have no digits.
     across = second - (mixed / safe_square) * first
     width = dot(across, across)
-    is_wide = is_face & (width > float(jnp.finfo(width.dtype).eps) ** 2 * square)
+    is_wide = is_face & (width > rounding(width.dtype, SQUARE) * square)
     share_2 = jnp.where(is_wide, dot(beside, across) / jnp.where(is_wide, width, 1.0), 0.0)
     share_1 = jnp.where(slides, (dot(beside, first) - mixed * share_2) / safe_square, 0.0)
     is_cap = feature.disc >= 0

@@ -281,7 +281,7 @@ def _kind(dim: int, family: Family | None, a: Shape, b: Shape, swapped: bool) ->
     return (type(a),) if family is Family.ROUND_PLANE else ()
 
 
-def _gather(
+def _group_pairs(
     dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...], start: Mapping[str, int]
 ) -> dict[tuple[PyTree, ...], _Members]:
     """Group the pairs, or the balls of pairs, whose contacts are computed together."""
@@ -384,7 +384,7 @@ def candidates(
     unseen: jax.Array | None = None
     computed: list[PyTree] = []  # places of the contacts that are computed, by group
     places: list[np.ndarray] = []
-    for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
+    for (family, *kind), members in _group_pairs(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)
         pair_limit = _most_pairs(dim, family, first, second, near_pairs)
         found: tuple[jax.Array | None, Rows, jax.Array, jax.Array]

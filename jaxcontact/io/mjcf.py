@@ -37,7 +37,7 @@ class IgnoredOptionWarning(UserWarning):
 @checked(keyframe=anything, contacts=anything, floating=anything, floor=anything)
 @jax.ensure_compile_time_eval()  # numbers of a file are numbers inside of jit, too
 def load_mjcf(
-    source: Any,
+    source: Any,  # a path, XML text, or an object of MuJoCo, which is optional
     *,
     keyframe: str | int | None = None,
     planar: bool = False,
@@ -261,14 +261,14 @@ def _in_plane(tree: PyTree, params: Params, turns: np.ndarray) -> Params:
             com=in_new_axes(turns, numbers.com),
             drag_axes=jax.device_put(turns @ np.asarray(numbers.drag_axes)),
             anchor=in_new_axes(turns[owners], numbers.anchor),
-            tendon_points=in_new_axes(_turns_of(tree, turns), numbers.tendon_points),
+            tendon_points=in_new_axes(_tendon_turns(tree, turns), numbers.tendon_points),
             loop_anchor=_anchors_in_plane(tree, numbers, turns),
             axis=jax.device_put(np.where(np.abs(axis) < EXACT, 0.0, axis)),
         ),
     )
 
 
-def _turns_of(tree: Tree, turns: np.ndarray) -> np.ndarray:
+def _tendon_turns(tree: Tree, turns: np.ndarray) -> np.ndarray:
     """Return the turn (np, 3, 3) of the body of each point of a tendon's path."""
     bodies = np.array([body for tendon in tree.tendons for body in tendon.path], int)
     return np.concatenate([turns, np.eye(3)[None]])[bodies]

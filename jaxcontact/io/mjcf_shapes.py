@@ -234,7 +234,7 @@ def _make_simple_shape(
         constants[f"{name}/{key}"] = jax.device_put(np.array(value, float))
         return f"{name}/{key}"
 
-    def pose() -> dict[str, Any]:
+    def pose() -> dict[str, Any]:  # keywords of a shape
         quaternion = np.zeros(4)
         mujoco_package("load_mjcf").mju_mat2Quat(quaternion, axes.ravel())
         return {"at": add_constant("at", centre), "rotation": add_constant("rotation", quaternion)}

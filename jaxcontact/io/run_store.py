@@ -18,11 +18,12 @@ from typing import IO, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from jaxcontact.io import fingerprint
-from jaxcontact.io.atomic_files import is_temporary_of, only_process, open_itself, replace_file
+from jaxcontact.io.atomic_files import is_temporary_of, lock_file, open_no_link, replace_file
 from jaxcontact.io.sealed_arrays import read_arrays, write_arrays
 
 MANIFEST, JOURNAL = "manifest.json", "finished.jsonl"
 Rows = Mapping[str, np.ndarray]
+Items = Mapping[str, Any]  # of a run or a block, by name: what JSON has
 
 
 class Layout(NamedTuple):
@@ -49,9 +50,7 @@ class Store:
         entries: the finished blocks, in order.
     """
 
-    def __init__(
-        self, folder: Path, manifest: Mapping[str, Any], unit: str, journal: IO[bytes] | None
-    ) -> None:
+    def __init__(self, folder: Path, manifest: Items, unit: str, journal: IO[bytes] | None) -> None:
         self.folder, self.unit = folder, unit
         self.arrays = _layouts(manifest["arrays"])
         self.total = min((layout.shape[0] for layout in self.arrays.values()), default=0)
@@ -75,7 +74,7 @@ class Store:
             offset = len(layout.header) + entry.begin * width * layout.dtype.itemsize
             count = (entry.end - entry.begin) * width
             try:
-                with open_itself(self.folder / f"{name}.npy", "rb") as file:
+                with open_no_link(self.folder / f"{name}.npy", "rb") as file:
                     file.seek(offset)
                     data = _read_all(file, count * layout.dtype.itemsize)
             except OSError as error:
@@ -90,7 +89,7 @@ class Store:
         """Raise ValueError if a file does not have the header and the size that it was made with."""
         for name, layout in self.arrays.items():
             try:
-                with open_itself(self.folder / f"{name}.npy", "rb") as file:
+                with open_no_link(self.folder / f"{name}.npy", "rb") as file:
                     header, size = _read_all(file, len(layout.header)), file.seek(0, os.SEEK_END)
             except OSError as error:
                 raise damage(self.folder, f"{name}.npy cannot be read ({error})") from None
@@ -122,7 +121,7 @@ class Store:
                 block = np.ascontiguousarray(rows[name], layout.dtype)
                 end = begin + len(block)
                 data = block.reshape(-1).view(np.uint8).data
-                with open_itself(self.folder / f"{name}.npy", "r+b") as file:
+                with open_no_link(self.folder / f"{name}.npy", "r+b") as file:
                     file.seek(len(layout.header) + begin * block[0].nbytes)
                     write_all(file, data)
                     os.fsync(file.fileno())
@@ -184,7 +183,7 @@ class Store:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
-    def _line_digest(self, fields: Mapping[str, Any]) -> str:
+    def _line_digest(self, fields: Items) -> str:
         """Compute the digest of a block: of its run, its place and its arrays."""
         return hashlib.sha256((self._run + json.dumps(fields)).encode()).hexdigest()
 
@@ -196,9 +195,7 @@ class Store:
 
 
 @contextlib.contextmanager
-def open_store(
-    folder: Path, described: Mapping[str, Any], template: Rows, total: int, unit: str
-) -> Iterator[Store]:
+def open_store(folder: Path, described: Items, template: Rows, total: int, unit: str) -> Iterator[Store]:
     """Open the store of a run, made if there is none yet, and keep other processes out.
 
     Args:
@@ -226,7 +223,7 @@ def open_store(
         raise ValueError(f"checkpoint: {folder} holds other files and no {MANIFEST}; give an empty folder")
     if MANIFEST not in present and present.get(JOURNAL):
         raise damage(folder, f"{MANIFEST} is missing")
-    with only_process(folder / JOURNAL, folder) as journal:
+    with lock_file(folder / JOURNAL, folder) as journal:
         if path.exists():
             _check_run(f"{folder} is of another run", _manifest(folder), manifest)
         else:
@@ -240,7 +237,7 @@ def open_store(
         yield store
 
 
-def load_store(folder: Path, unit: str) -> tuple[dict[str, Any], Store]:
+def load_store(folder: Path, unit: str) -> tuple[Items, Store]:
     """Read the manifest and the journal of a store, which another process may be writing to.
 
     Raises:
@@ -270,14 +267,14 @@ def open_state(path: Path | None) -> Iterator[None]:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.with_name(path.name + ".lock")
-    with only_process(lock, path):
+    with lock_file(lock, path):
         try:
             yield
         finally:
             lock.unlink(missing_ok=True)
 
 
-def save_state(path: Path, about: Mapping[str, Any], arrays: Rows) -> None:
+def save_state(path: Path, about: Items, arrays: Rows) -> None:
     """Write all arrays that a run needs to resume, with the items `about` that determine the run.
 
     Raises:
@@ -286,7 +283,7 @@ def save_state(path: Path, about: Mapping[str, Any], arrays: Rows) -> None:
     write_arrays(path, {**arrays, "about": np.array(json.dumps(about))})
 
 
-def load_state(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
+def load_state(path: Path, about: Items) -> dict[str, np.ndarray] | None:
     """Read the arrays that `save_state` wrote; return None if there is no file.
 
     Raises:
@@ -310,7 +307,7 @@ class StateFile(NamedTuple):
     """A file of arrays that is replaced again and again, and the items that determine its run; or no file."""
 
     path: Path | None
-    about: Mapping[str, Any]
+    about: Items
 
     def load(self) -> dict[str, np.ndarray] | None:
         """Read the arrays as `load_state`; return None without a file."""
@@ -333,7 +330,7 @@ def write_all(file: IO[bytes] | BinaryIO, data: memoryview) -> None:
         data = data[file.write(data) :]
 
 
-def _read_all(file: Any, size: int) -> bytearray:
+def _read_all(file: Any, size: int) -> bytearray:  # a raw file; IO has no `readinto`
     """Read and return `size` bytes, or all bytes up to the end if there are fewer."""
     data, done = bytearray(size), 0
     while done < size and (count := file.readinto(memoryview(data)[done:])):
@@ -355,12 +352,12 @@ def _manifest(folder: Path) -> dict[str, object]:
     return dict(manifest)
 
 
-def _manifest_digest(manifest: Mapping[str, Any]) -> str:
+def _manifest_digest(manifest: Items) -> str:
     fields = {name: value for name, value in manifest.items() if name != "digest"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
-def _check_run(what: str, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+def _check_run(what: str, stored: Items, current: Items) -> None:
     """Raise ValueError, naming the items that differ, unless both are of one run."""
     hidden = {"digest"} if stored.get("arrays") == current.get("arrays") else {"digest", "arrays"}
     shown = [{k: v for k, v in description.items() if k not in hidden} for description in (stored, current)]
@@ -369,7 +366,7 @@ def _check_run(what: str, stored: Mapping[str, Any], current: Mapping[str, Any])
         raise ValueError(f"checkpoint: {what} and was left as it is; these differ: " + ", ".join(differences))
 
 
-def _layouts(arrays: Mapping[str, Any]) -> dict[str, Layout]:
+def _layouts(arrays: Items) -> dict[str, Layout]:
     layouts = {}
     for name, (dtype, shape) in arrays.items():
         header = io.BytesIO()

@@ -113,7 +113,7 @@ def free_step(
         p, centre = centres.force_at_centres(p), centres.centre
     data = _Data(model.params, state, _drive_at(model, state, controls), dt, p, centre, springs)
     start = state.v if centres is None else centres.velocity_of_centres(state.v)
-    w, impulse, settled = _solve(model.system, data, start)
+    w, impulse, settled = _find_rate(model.system, data, start)
     half = 0.5 * dt * w
     midway = by_spin(structure, turn_back, data.p, half)
     momentum = by_spin(structure, turn_back, midway + impulse, half)
@@ -273,7 +273,7 @@ def _spring_impulse(springs: Springs, w: jax.Array, dt: jax.Array) -> jax.Array:
     return dt * (springs.damping @ w + dt * (0.5 * springs.stiffness + springs.late) @ w)
 
 
-def _place(system: System, data: _Data, w: jax.Array) -> _Place:
+def _place_midway(system: System, data: _Data, w: jax.Array) -> _Place:
     """Compute where a mechanism is in the middle of a step that moves at w (nv,)."""
     model = Model(system=system, params=data.params)
     q, kinematics = retract_centres(model, data.state.q, data.centre, 0.5 * data.dt * w)
@@ -357,26 +357,26 @@ def _momentum_and_pull(
     return momentum, pull
 
 
-def _misfit(
+def _momentum_misfit(
     system: System, data: _Data, w: jax.Array, middle: tuple[jax.Array, jax.Array] | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the misfit (nv,) of the momentum midway, which is zero at the solution w, and the impulse.
 
     `middle` is the result of `_middle` at w, if it is known.
     """
-    momentum, impulse = middle or _middle(system, data, w, _place(system, data, w))
+    momentum, impulse = middle or _middle(system, data, w, _place_midway(system, data, w))
     structure, half = system.structure, 0.5 * data.dt * w
     before = 0.5 * impulse if data.springs is None else data.springs.share @ impulse
     momentum = by_spin(structure, spread, momentum, half, impulse)
     return momentum - by_spin(structure, turn_back, data.p, half) - before, impulse
 
 
-def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _find_rate(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Find the rate w (nv,) of a step and its impulse (nv,), and whether the equations are solved.
 
     Derivative: of rate and impulse, by the equations at the solution.
     """
-    equations = functools.partial(_misfit, system)
+    equations = functools.partial(_momentum_misfit, system)
 
     def residual(data: _Data, root: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         misfit, impulse = equations(data, root[0])
@@ -388,7 +388,7 @@ def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, ja
         return rate, residual[1] + impulse_by_rate @ rate
 
     fixed, start = jax.lax.stop_gradient((data, start))
-    place = _place(system, fixed, start)
+    place = _place_midway(system, fixed, start)
     middle = _middle(system, fixed, start, place)
     jacobian, yields = _jacobian(system, fixed, start, place)
     solve = implicit.positive_solver(jacobian)
@@ -406,12 +406,12 @@ def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, ja
 
 
 def _jacobian(system: System, data: _Data, w: jax.Array, place: _Place) -> tuple[jax.Array, jax.Array | None]:
-    """Compute the Jacobian (nv, nv) of `_misfit` by w to first order in dt, and minus that of stiff impulses.
+    """Compute the Jacobian (nv, nv) of the misfit by w to first order in dt, and minus that of stiff forces.
 
     The second is None if no springs are known.
     """
     if system.mechanics is None or data.springs is None:
-        return jax.jacfwd(lambda w: _misfit(system, data, w)[0])(w), None
+        return jax.jacfwd(lambda w: _momentum_misfit(system, data, w)[0])(w), None
     structure, dt, springs, (_, kinematics, centres) = system.structure, data.dt, data.springs, place
     turned = by_spin(structure, turn_back, data.p, 0.5 * dt * w)
     still = w if centres is None else centres.velocity_about_centres(w)

@@ -31,6 +31,8 @@ from jaxcontact.mechanics.tree import Tree, TreeParams
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+Absent = Any  # None, or of another kind of mechanism; readers know that theirs has this part
+
 
 @checked(num_positions=check_count, tree=check_part(Tree))
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,7 @@ class Structure:
     quaternions: tuple[int, ...] = ()
     shapes: tuple[Shape, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
-    tree: Tree | Any = None
+    tree: Tree | Absent = None
 
     def __post_init__(self) -> None:
         if self.dim not in (2, 3):
@@ -159,8 +161,8 @@ class Params(Record):
     mu: jax.Array
     gravity: jax.Array
     constants: Mapping[str, PyTree]
-    material: Material | Any = None
-    tree: TreeParams | Any = None
+    material: Material | Absent = None
+    tree: TreeParams | Absent = None
     margin: jax.Array | None = None
     applied: jax.Array | None = None
     spin_friction: jax.Array | None = None
@@ -270,9 +272,9 @@ class Model(Record):
 
     ARGUMENT_HINT: ClassVar[str] = "; make one of a System by Model(system=..., params=...)"
 
-    system: System | Any = static()
-    params: Params | Any
-    initial: FixedArrays | Any = static(default=None)
+    system: System | Absent = static()
+    params: Params | Absent
+    initial: FixedArrays | Absent = static(default=None)
     impulse_step: float | None = static(default=None)
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
@@ -305,7 +307,7 @@ class Model(Record):
         front_door.check_shape(f"{name}.params.inertia", self.params.inertia, inertia, sizes)
         return sizes
 
-    def initial_state(self) -> State | Any:
+    def initial_state(self) -> State | Absent:
         """Return the state that the model starts from.
 
         Raises:

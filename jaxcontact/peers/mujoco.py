@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -23,6 +23,9 @@ from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.mechanics.system import Model
 from jaxcontact.terms import contact_terms
+
+if TYPE_CHECKING:
+    import mujoco
 
 MAX_STEPS = 20_000  # of MuJoCo in one impact; contacts that still approach after them are an error
 MARGIN = 1e-9  # m; gaps below it count as closed in MuJoCo
@@ -106,7 +109,7 @@ def mujoco_outcome(
 
 
 def outcome_of_file(
-    source: Any,
+    source: Any,  # as `load_mjcf` takes
     model: Model,
     *,
     timestep: float = 1e-6,
@@ -149,7 +152,9 @@ def outcome_of_file(
     )
 
 
-def with_stiff_contacts(source: Any, timestep: float, timeconst: float, dampratio: float = 1.0) -> Any:
+def with_stiff_contacts(
+    source: object, timestep: float, timeconst: float, dampratio: float = 1.0
+) -> mujoco.MjModel:
     """Compile a source to a mujoco.MjModel with contacts of this time constant and damping, no actuators."""
     import mujoco
 
@@ -164,7 +169,7 @@ def with_stiff_contacts(source: Any, timestep: float, timeconst: float, damprati
 
 
 def run_impact(
-    compiled: Any,
+    compiled: mujoco.MjModel,
     q: np.ndarray,
     v: np.ndarray,
     approaches: Callable[[np.ndarray, np.ndarray], bool],
@@ -235,7 +240,7 @@ def mjcf(
 </mujoco>"""
 
 
-def _vector(plane: Any) -> str:
+def _vector(plane: Iterable[float]) -> str:
     """Write (x, y) of the plane as MuJoCo's (x, 0, z), and (x, y, z) unchanged."""
     first, *between, last = (float(value) for value in plane)
     return " ".join(f"{value:.17g}" for value in (first, *(between or (0.0,)), last))

@@ -153,7 +153,7 @@ class _Numbers(NamedTuple):
     rtol: jax.Array
 
 
-class _Carry(NamedTuple):
+class _AugmentedCarry(NamedTuple):
     state: State
     s: jax.Array
     codes: jax.Array  # (nc,) modes of a smooth motion
@@ -181,7 +181,7 @@ class _Row(NamedTuple):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _path(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedPath, AugmentedInfo]:
-    return _run(system, max_pieces, numbers)
+    return _run_pieces(system, max_pieces, numbers)
 
 
 @_path.defjvp
@@ -190,22 +190,25 @@ def _no_derivative(*_: object) -> PyTree:
 
 
 @functools.partial(jit, static_argnums=(0, 1))
-def _run(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedPath, AugmentedInfo]:
+def _run_pieces(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedPath, AugmentedInfo]:
     state = jax.tree.map(lambda x: jnp.asarray(x, numbers.state.q.dtype), numbers.state)
     nc, dtype = system.structure.num_contacts, state.q.dtype
     bad = _bad_numbers(system, numbers, state)
     zero, none = jnp.zeros((), dtype), jnp.int32(0)
-    start = _Carry(
+    start = _AugmentedCarry(
         state=state, s=zero, codes=jnp.zeros(nc, jnp.int32), continues=jnp.array(False),
         ended=jnp.zeros((nc, 4), bool), speed=zero, rates=jnp.ones(nc, dtype), collides=jnp.array(False),
         in_impact=jnp.array(False), step=jnp.asarray(1e-2, dtype), impacts=none, jolts=none, pieces=none,
         residual=zero, status=bad,
     )  # fmt: skip
 
-    def body(carry: _Carry, number: jax.Array) -> tuple[_Carry, tuple[PyTree, ...]]:
+    def body(carry: _AugmentedCarry, number: jax.Array) -> tuple[_AugmentedCarry, tuple[PyTree, ...]]:
         goes_on = (carry.s < numbers.length) & ~Status.failed(carry.status)
         after, row = lax.cond(
-            goes_on, lambda c: _piece(system, numbers, number, c), lambda c: (c, _no_row(nc, dtype)), carry
+            goes_on,
+            lambda c: _append_piece(system, numbers, number, c),
+            lambda c: (c, _no_row(nc, dtype)),
+            carry,
         )
         return after, (after.s, after.state, row)
 
@@ -247,7 +250,9 @@ def _no_row(nc: int, dtype: jax.typing.DTypeLike) -> _Row:
     )
 
 
-def _piece(system: System, numbers: _Numbers, number: jax.Array, carry: _Carry) -> tuple[_Carry, _Row]:
+def _append_piece(
+    system: System, numbers: _Numbers, number: jax.Array, carry: _AugmentedCarry
+) -> tuple[_AugmentedCarry, _Row]:
     """Append the next piece: of an impact if a contact approaches, else of a smooth motion."""
     state, dtype = carry.state, carry.s.dtype
     terms = contact_terms(Model(system=system, params=numbers.params), state)
@@ -287,7 +292,7 @@ def _piece(system: System, numbers: _Numbers, number: jax.Array, carry: _Carry) 
         jnp.where(stuck, 0, jnp.where(approaches | jolts, 1, 2)),
         (
             lambda c: (c, _no_row(c.codes.shape[0], dtype)),
-            lambda c: _impact(numbers, contacts, push, c),
+            lambda c: _move_velocities(numbers, contacts, push, c),
             lambda c: _smooth(system, numbers, contacts, c),
         ),
         carry,
@@ -313,7 +318,7 @@ class _Lots(NamedTuple):
     rates: jax.Array
 
 
-def _lots(numbers: _Numbers, number: jax.Array, carry: _Carry) -> _Lots:
+def _lots(numbers: _Numbers, number: jax.Array, carry: _AugmentedCarry) -> _Lots:
     if numbers.key is None:
         return _Lots(None, None, None, carry.rates if numbers.rates is None else numbers.rates)
     of_choice, of_rates = jax.random.split(jax.random.fold_in(numbers.key, number))
@@ -331,7 +336,7 @@ def _only_if(wanted: jax.Array, function: Callable[..., PyTree]) -> PyTree:
 
 
 def _decision(
-    system: System, numbers: _Numbers, contacts: _ContactState, carry: _Carry, lots: _Lots
+    system: System, numbers: _Numbers, contacts: _ContactState, carry: _AugmentedCarry, lots: _Lots
 ) -> Choice:
     """Choose modes of the contacts that are closed and neither approach nor leave."""
     closed = contacts.touches & (jnp.abs(contacts.u[0::2]) <= contacts.near[0::2])
@@ -339,9 +344,9 @@ def _decision(
     return choose_modes(rates, contacts.u, contacts.near, carry.ended, lots.force)
 
 
-def _impact(
-    numbers: _Numbers, contacts: _ContactState, push: ImpactRate, carry: _Carry
-) -> tuple[_Carry, _Row]:
+def _move_velocities(
+    numbers: _Numbers, contacts: _ContactState, push: ImpactRate, carry: _AugmentedCarry
+) -> tuple[_AugmentedCarry, _Row]:
     """Move the velocities along a line until one reaches zero; time and positions stand still."""
     space, state = contacts.space, carry.state
     far, never = piece_length(contacts.u, space.delassus @ push.rate, contacts.near)
@@ -359,7 +364,9 @@ def _impact(
     return carry, row
 
 
-def _smooth(system: System, numbers: _Numbers, contacts: _ContactState, carry: _Carry) -> tuple[_Carry, _Row]:
+def _smooth(
+    system: System, numbers: _Numbers, contacts: _ContactState, carry: _AugmentedCarry
+) -> tuple[_AugmentedCarry, _Row]:
     """Move the state in its modes until one of them ends or the step is over; time runs."""
     state, codes = carry.state, carry.codes
     u_n = contacts.u[0::2]

@@ -32,7 +32,7 @@ class HostLaw(NamedTuple):
     misfit: Callable[..., np.ndarray]
     linearise: Callable[..., tuple[np.ndarray, np.ndarray]]
     blocks: Callable[..., tuple[np.ndarray, np.ndarray]]
-    aim: Callable[..., tuple[np.ndarray, np.ndarray]]
+    right_hand_sides: Callable[..., tuple[np.ndarray, np.ndarray]]
     direct: Callable[..., ConePoint]
     measure: Callable[..., float]
     longest_step: Callable[..., float]
@@ -76,10 +76,10 @@ def linearise_coulomb(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[np.
 
 def associated_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Compute r - P(r - u) with the projection P on the friction cone."""
-    return r - project(mu, r - u)
+    return r - project_on_cones(mu, r - u)
 
 
-def project(mu: np.ndarray, z: np.ndarray) -> np.ndarray:
+def project_on_cones(mu: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Project (..., nc, dim) on the friction cones."""
     size = length(z[..., 1:])
     inside = (size <= mu * z[..., 0]) & (z[..., 0] >= 0)
@@ -131,7 +131,7 @@ def coulomb_blocks(mu: np.ndarray, now: ConePoint) -> tuple[np.ndarray, np.ndarr
     return by_impulse, by_velocity
 
 
-def coulomb_aim(
+def coulomb_right_hand_sides(
     mu: np.ndarray, now: ConePoint, target: float, before: ConePoint | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute right-hand sides (nc, dim) and e (nc,) of the cones for products of `target`."""
@@ -214,7 +214,7 @@ def associated_blocks(mu: np.ndarray, now: ConePoint) -> tuple[np.ndarray, np.nd
     return by_impulse, by_velocity
 
 
-def associated_aim(
+def associated_right_hand_sides(
     mu: np.ndarray, now: ConePoint, target: float, before: ConePoint | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute right-hand sides (nc, dim) and e (nc,) of the cones for products of `target`."""
@@ -264,7 +264,7 @@ COULOMB = HostLaw(
     coulomb_misfit,
     linearise_coulomb,
     coulomb_blocks,
-    coulomb_aim,
+    coulomb_right_hand_sides,
     coulomb_direct,
     coulomb_measure,
     coulomb_longest_step,
@@ -274,7 +274,7 @@ ASSOCIATED = HostLaw(
     associated_misfit,
     linearise_associated,
     associated_blocks,
-    associated_aim,
+    associated_right_hand_sides,
     associated_direct,
     associated_measure,
     associated_longest_step,

@@ -1,7 +1,7 @@
 """One contact at a time, in machine code (numba): the law of one contact, and sweeps of Gauss-Seidel.
 
 Owns the records of a problem and its space, and how far impulses are from Coulomb's law; entries
-`sweep_often` and `misfit`. Page: docs/methods/friction.md.
+`sweep_often` and `law_misfit`. Page: docs/methods/friction.md.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _has_one_answer(block, mu):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def respond(W, q, r, u):  # type: ignore[no-untyped-def]
+def apply_delassus(W, q, r, u):  # type: ignore[no-untyped-def]
     """Compute u = W r + q in place."""
     for i in range(q.shape[0]):
         u[i] = dot(W, i, r) + q[i]
@@ -164,7 +164,7 @@ def _sweep(W, q, mu, dim, blocks, sticks, r, ratios):  # type: ignore[no-untyped
 
 
 @njit(**PLAIN)
-def misfit(mu, dim, r, u, value):  # type: ignore[no-untyped-def]
+def law_misfit(mu, dim, r, u, value):  # type: ignore[no-untyped-def]
     """Compute Alart and Curnier's equations (n,) in place; return their norm."""
     total = 0.0
     for k in range(mu.shape[0]):
@@ -192,8 +192,8 @@ def sweep_often(problem, attempt, r, u, space):  # type: ignore[no-untyped-def]
         change, turns = _sweep(W, q, mu, dim, space.blocks, attempt >= STICKS, r, space.ratios)
         still = 0 if turns else still + 1
         if attempt == 0:
-            respond(W, q, r, u)
-            if still >= STILL or misfit(mu, dim, r, u, space.rows[0]) <= GOAL:
+            apply_delassus(W, q, r, u)
+            if still >= STILL or law_misfit(mu, dim, r, u, space.rows[0]) <= GOAL:
                 return
         if change <= 0.25 * GOAL:
             break
@@ -201,4 +201,4 @@ def sweep_often(problem, attempt, r, u, space):  # type: ignore[no-untyped-def]
             if change > SLOW * before:
                 break
             before = change
-    respond(W, q, r, u)
+    apply_delassus(W, q, r, u)

@@ -24,12 +24,12 @@ from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Info, Status, flag
+from jaxcontact.tolerances import RESIDUAL, SQUARE, USER_RESIDUAL, rounding
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
 _RUNNING, _SOLVED, _RAY = 0, 1, 2
-USER_TOLERANCE = 0.4  # power of eps; largest residual of a success in the user's units, if rows cancel
 
 
 class LcpInfo(Info):
@@ -90,7 +90,7 @@ def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.
     user_w, w = w, rows * w
     # Only negative entries drive z away from 0. Positive entries may be huge (an impulse cap that is not
     # reached) and, as a unit, would make every violation look small.
-    unit = jnp.maximum(jnp.max(-w), jnp.max(jnp.abs(w)) * float(jnp.finfo(w.dtype).eps) ** 2)
+    unit = jnp.maximum(jnp.max(-w), jnp.max(jnp.abs(w)) * rounding(w.dtype, SQUARE))
     unit = jnp.where(unit > 0, unit, 1.0)
     scaled_W = rows[:, None] * W * columns[None, :]
     deepest = jnp.max(-user_w)
@@ -180,7 +180,7 @@ class Lemke(Record):
         self, W: jax.Array, w: jax.Array, cover: jax.Array | None = None
     ) -> tuple[jax.Array, LcpInfo]:
         """Solve one problem; see `solve_lcp`."""
-        W, w = _checked(W, w, self)
+        W, w = _check_problem(W, w, self)
         if cover is not None and jnp.shape(cover) != w.shape:
             raise ValueError(f"solve_lcp: cover must have shape {w.shape} to match w, got {jnp.shape(cover)}")
         if w.shape[0] == 0:
@@ -192,7 +192,7 @@ class Lemke(Record):
     @jit  # so that calls outside of jit also trace once per size and options
     def _solve(self, W: jax.Array, w: jax.Array, cover: jax.Array | None) -> tuple[jax.Array, LcpInfo]:
         n, dtype = w.shape[0], w.dtype
-        tolerance = float(jnp.finfo(dtype).eps) ** 0.6 if self.tolerance is None else self.tolerance
+        tolerance = rounding(dtype, RESIDUAL) if self.tolerance is None else self.tolerance
         finite = jnp.all(jnp.isfinite(W)) & jnp.all(jnp.isfinite(w))
         # W is tested by itself, so that a W shared by many w stays shared, and is scaled once.
         W, w = jnp.where(jnp.all(jnp.isfinite(W)), W, 0.0), jnp.where(finite, w, 0.0)
@@ -320,7 +320,7 @@ def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Arr
     """
     slack = _times(scaled.W, z) + scaled.w
     user = jnp.max(jnp.abs(jnp.minimum(scaled.effects * z, scaled.slacks * slack)))
-    user_tolerance = max(tolerance, float(jnp.finfo(z.dtype).eps) ** USER_TOLERANCE)
+    user_tolerance = max(tolerance, rounding(z.dtype, USER_RESIDUAL))
     judged = jnp.maximum(jnp.max(jnp.abs(jnp.minimum(z, slack))), user * (tolerance / user_tolerance))
     return jnp.where(jnp.isfinite(judged), judged, jnp.inf), jnp.where(jnp.isfinite(user), user, jnp.inf)
 
@@ -343,7 +343,7 @@ def _read(d: _Dictionary, scaled: _Scaled) -> tuple[jax.Array, jax.Array, jax.Ar
     return jnp.maximum(z, 0.0), active, inverse
 
 
-def _checked(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.Array]:
+def _check_problem(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.Array]:
     W, w = jnp.asarray(W), jnp.asarray(w)
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         raise ValueError(f"solve_lcp: W must be square (n, n), got shape {W.shape}")

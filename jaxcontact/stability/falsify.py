@@ -30,7 +30,7 @@ from jaxcontact.stability.motion import (
     STUCK,
     Motion,
     ZeroOrderDynamics,
-    settle,
+    settle_contacts,
     step,
     zero_order_dynamics,
 )
@@ -95,7 +95,7 @@ def falsify(
         raise ValueError("body: not an equilibrium; no contact forces within Coulomb's law hold it at rest")
     keys = jax.random.key(seed), jax.random.key(seed + 1)
     law = None if law is None else law_as_pytree(law)
-    runs = _run(terms, *keys, jnp.asarray(max_events), num_samples, law)
+    runs = _run_motions(terms, *keys, jnp.asarray(max_events), num_samples, law)
     start, end, growth = jax.tree.map(np.asarray, runs)
     return summarise(start, end, growth, IMPACT_LAW if law is None else repr(law))
 
@@ -127,7 +127,9 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
     keys = jax.random.key(seed), jax.random.key(seed + 1)
     count = jnp.shape(terms.mu)[0]
     runs = [
-        _run(jax.tree.map(lambda x, i=i: x[i], terms), *keys, jnp.asarray(max_events), num_samples, None)[:2]
+        _run_motions(
+            jax.tree.map(lambda x, i=i: x[i], terms), *keys, jnp.asarray(max_events), num_samples, None
+        )[:2]
         for i in range(count)
     ]
     starts, ends = (jax.tree.map(lambda *x: jnp.stack(x), *motions) for motions in zip(*runs, strict=True))
@@ -135,7 +137,7 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
 
 
 @functools.partial(jit, static_argnums=4)
-def _run(
+def _run_motions(
     terms: LocalTerms,
     key: jax.Array,
     preference: jax.Array,
@@ -213,4 +215,6 @@ def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
         events=jnp.zeros(number, jnp.int32),
         outcome=jnp.zeros(number, jnp.int32),
     )
-    return jax.vmap(lambda motion: settle(dynamics, motion, motion.v, motion.gaps, motion.closed))(start)
+    return jax.vmap(lambda motion: settle_contacts(dynamics, motion, motion.v, motion.gaps, motion.closed))(
+        start
+    )

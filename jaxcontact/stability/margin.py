@@ -88,7 +88,7 @@ def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]
     slopes = {}
     for name in names:
         try:
-            moved_families = _families(_moved(body, terms, name))
+            moved_families = _families(_perturb(body, terms, name))
             slope_per_program = [
                 _slope(family_at_body, family_at_moved, *pair, positive)
                 for (family_at_body, positive), (family_at_moved, _), pair in zip(
@@ -112,7 +112,7 @@ def _families(body: Exact) -> list[tuple[ConditionFamily, bool]]:
     return [(family(body, every, Rational(sign * drift), drift=True), False) for sign in (1, -1)]
 
 
-def _moved(body: PlanarBiped, terms: LocalTerms, name: str) -> Exact:
+def _perturb(body: PlanarBiped, terms: LocalTerms, name: str) -> Exact:
     """Add 2^-SMALL of the tangent of a body by one of its numbers, exactly."""
     value = jnp.asarray(getattr(body, name), float)
     _, tangent = jax.jvp(lambda x: as_terms(body.replace(**{name: x})), (value,), (jnp.ones_like(value),))

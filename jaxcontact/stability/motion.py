@@ -23,6 +23,7 @@ from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
+from jaxcontact.tolerances import DEPENDENT, rounding
 
 CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
 GROWTH = math.log(1e6)  # change of log(size), either way, that decides a motion
@@ -95,7 +96,7 @@ def _ties(rows: jax.Array) -> jax.Array:
     unit = rows / jnp.sqrt(jnp.sum(rows**2, axis=1))[:, None]
     inverse, _ = small_dense.generalized_inverse(unit @ unit.T)
     dependences = jnp.eye(rows.shape[0], dtype=rows.dtype) - unit @ unit.T @ inverse
-    among = jnp.any(jnp.abs(dependences) > float(jnp.finfo(rows.dtype).eps) ** 0.4, axis=0)
+    among = jnp.any(jnp.abs(dependences) > rounding(rows.dtype, DEPENDENT), axis=0)
     return among[:, None] & among[None]
 
 
@@ -143,8 +144,8 @@ def step(
     rate = terms.J_n @ motion.v
     hits = (motion.gaps <= 0) & ~motion.closed & (rate < 0)
     struck = jnp.argmax(jnp.where(hits, 1.0 + priority[: hits.shape[0]], 0.0))
-    after_hit, impact_note = _hit(dynamics, motion, struck)
-    after_move, move_note = _move(dynamics, motion, priority)
+    after_hit, impact_note = _strike(dynamics, motion, struck)
+    after_move, move_note = _move_in_mode(dynamics, motion, priority)
     hit = jnp.any(hits)
     after, note = _choose(hit, (after_hit, impact_note), (after_move, move_note))
     grown = jnp.where(after.log_size > GROWTH, DIVERGED, jnp.where(after.log_size < -GROWTH, RESTED, ACTIVE))
@@ -166,7 +167,7 @@ def _scaled(dynamics: ZeroOrderDynamics, motion: Motion) -> Motion:
     )
 
 
-def settle(
+def settle_contacts(
     dynamics: ZeroOrderDynamics, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.Array
 ) -> Motion:
     """Close contacts that touch without normal speed, and open closed ones that separate or approach."""
@@ -186,7 +187,7 @@ def settle(
     )
 
 
-def _hit(
+def _strike(
     dynamics: ZeroOrderDynamics, motion: Motion, contact: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
     if dynamics.law is not None:
@@ -218,7 +219,7 @@ def _struck(
     dynamics: ZeroOrderDynamics, motion: Motion, v: jax.Array, good: jax.Array, contact: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
     """Return the motion at velocity v after an impulse at a contact, and its note; STUCK without one."""
-    after = settle(dynamics, motion, v, motion.gaps, motion.closed)
+    after = settle_contacts(dynamics, motion, v, motion.gaps, motion.closed)
     after = after.replace(outcome=jnp.where(good, motion.outcome, STUCK).astype(jnp.int32))
     note = {
         "duration": jnp.zeros((), v.dtype),
@@ -230,7 +231,7 @@ def _struck(
     return after, note
 
 
-def _move(
+def _move_in_mode(
     dynamics: ZeroOrderDynamics, motion: Motion, priority: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
     terms = dynamics.terms
@@ -265,7 +266,7 @@ def _move(
     v = motion.v + a * t
     gaps = motion.gaps + rate * t + 0.5 * lift * t**2
     gaps = jnp.where(lands <= t, 0.0, jnp.where(word == 0, jnp.maximum(gaps, 0.0), 0.0))
-    after = settle(dynamics, motion, v, gaps, motion.closed & (word > 0))
+    after = settle_contacts(dynamics, motion, v, gaps, motion.closed & (word > 0))
     stopped = (stops <= t) | (word == 1)
     after = after.replace(sticks=after.closed & (after.sticks | stopped))
     any_fit = jnp.any(fits)
@@ -273,7 +274,7 @@ def _move(
     moving = jnp.sum(jnp.abs(a)) > CLOSED * dynamics.fall
     outcome = jnp.where(endless, jnp.where(moving, DIVERGED, STUCK), ACTIVE)
     outcome = jnp.where(resting, RESTED, outcome)
-    jammed, jammed_note = _jam(dynamics, motion)
+    jammed, jammed_note = _stop_sliding(dynamics, motion)
     after = after.replace(outcome=jnp.where(any_fit, outcome, STUCK).astype(jnp.int32))
     note = {
         "duration": t,
@@ -316,7 +317,7 @@ def _choose(condition: jax.Array, first: PyTree, second: PyTree) -> PyTree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
 
 
-def _jam(dynamics: ZeroOrderDynamics, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
+def _stop_sliding(dynamics: ZeroOrderDynamics, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
     """Stop a sliding contact by an impulse without approach, for states without a consistent mode."""
     g, slip, mu = dynamics.delassus, dynamics.terms.J_t @ motion.v, dynamics.terms.mu
     det = g[:, 0, 0] * g[:, 1, 1] - g[:, 0, 1] ** 2

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.stability.lyapunov_basis import ConditionFamily, Numbers, Reduced, reduced
 from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
 from jaxcontact.stability.rational_modes import Exact
@@ -95,7 +96,7 @@ class ConicSolution:
 # (cost c, A, b, cones, tolerance) -> ConicSolution of: minimise c x, b - A x in a product of cones, which
 # are named "zero", "nonnegative" or "semidefinite" (upper triangle by columns, off-diagonals times sqrt 2).
 Kinds = list[tuple[str, int]]
-Solver = Callable[[np.ndarray, Any, np.ndarray, Kinds, float], ConicSolution]
+Solver = Callable[[np.ndarray, PyTree, np.ndarray, Kinds, float], ConicSolution]
 
 
 def clarabel(
@@ -199,7 +200,7 @@ def cone_program(
 
     Both are analytic, so that imaginary parts of numbers are tangents.
     """
-    unit, whitened = _units(condition_family, numbers)
+    unit, whitened = _natural_sizes(condition_family, numbers)
     base, to_w = _orthonormal(numbers.space.T / unit[:, None])  # of coefficients in natural units
     free = base.shape[1]
     over = condition_family.rows(numbers) @ numbers.space.T @ to_w
@@ -271,7 +272,7 @@ def rounded_candidate(
     )
 
 
-def _units(condition_family: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _natural_sizes(condition_family: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """Compute the natural size of each coefficient, and the whitened Q of each, (1 + nc, n, nv, nv)."""
     back = np.linalg.inv(np.linalg.cholesky(condition_family.basis.body.M.floats()))
     linear, quadratic = condition_family.basis.functions(numbers.lead)

@@ -17,7 +17,7 @@ from jaxcontact.mechanics.mocap import MocapPoses, still_poses
 from jaxcontact.mechanics.system import Model, System
 from jaxcontact.simulate import Trajectory
 from jaxcontact.viz.palette import OUTCOMES
-from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
+from jaxcontact.viz.scene import Frames, Scene, extent, scene_frames, scene_of
 
 ALIKE = 0.05  # of the size of the mechanism; worlds whose ends are nearer have one outcome
 FULL = 95  # percentile of the impulses; its arrow has full length, larger ones at most twice that
@@ -82,7 +82,7 @@ def film_of(
     count = min(last, max(1, math.ceil(float(t[-1] - t[0]) * rate - 1e-9)))
     rows = np.unique(np.round(np.linspace(0, last, count + 1)).astype(int))
     scene = scene_of(model)
-    frames = frames_of(model, q[rows], mocap=_map(poses, lambda x: x[rows]))
+    frames = scene_frames(model, q[rows], mocap=_map(poses, lambda x: x[rows]))
     along = _sum_impulses(trajectory, t, rows, scene)
     impulse = np.einsum("tcf,tcfd->tcd", along, frames.axes)
     strong = np.linalg.norm(impulse, axis=-1)
@@ -145,7 +145,7 @@ def _select_ghosts(
         every, times = _check_states(f"ghosts[{name!r}]" if name else "ghosts", motion, model.system)
         shown.append(_select_times((every, _mocap_poses(motion, model, every)), times, t))
     (q, poses), finite = jax.tree.map(lambda *parts: np.concatenate(parts), *shown)
-    frames = frames_of(model, q[finite], contacts=False, mocap=_map(poses, lambda x: x[finite]))
+    frames = scene_frames(model, q[finite], contacts=False, mocap=_map(poses, lambda x: x[finite]))
     is_named = isinstance(ghosts, Mapping)
     if is_named:
         number = np.repeat(np.arange(len(shown)), [len(good) for _, good in shown])[finite]

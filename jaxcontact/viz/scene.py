@@ -1,8 +1,8 @@
 """The drawable parts of a mechanism: solids on bodies, joints, ground; and their places over time.
 
-Owns the one reading of mechanisms for pictures; the entries are `scene_of` and `frames_of`. Bodies are drawn
-by their shapes, including bodies that touch nothing. A body whose centre of mass is in none of its shapes is
-drawn by a link between its shapes, its joint and those of its children, if the mechanism has a tree.
+Owns the one reading of mechanisms for pictures; the entries are `scene_of` and `scene_frames`. Bodies are
+drawn by their shapes, including bodies that touch nothing. A body whose centre of mass is in none of its
+shapes is drawn by a link between its shapes, its joint and those of its children, if there is a tree.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def scene_of(model: Model) -> Scene:
     return Scene(structure.dim, structure.bodies, tuple(parts), tuple(planes), joints, structure.num_contacts)
 
 
-def frames_of(model: Model, q: PyTree, *, contacts: bool = True, mocap: MocapPoses | None = None) -> Frames:
+def scene_frames(
+    model: Model, q: PyTree, *, contacts: bool = True, mocap: MocapPoses | None = None
+) -> Frames:
     """Compute frames at configurations q (..., nq), by one vmap of the kinematics, optionally of contacts.
 
     `mocap` are poses (..., nm, 3 or 4) of the mocap bodies; None is those of the file.

@@ -127,7 +127,7 @@ def unique_steps(
     nc, nt, _ = terms.J_t.shape
     searches = fitted.selection == "lemke" or not enumerable(nc, nt, law.num_directions)
     law = law.replace(selection="lemke" if searches else "all")
-    velocities, caps = _drawn_steps(terms, v, law, num_samples, seed)
+    velocities, caps = _draw_steps(terms, v, law, num_samples, seed)
     if searches:
         count = _count_by_search(terms, velocities, caps, law.num_directions, num_covers)
     else:
@@ -148,7 +148,7 @@ def unique_steps(
     )
 
 
-def _drawn_steps(
+def _draw_steps(
     terms: ContactTerms, v: jax.Array, law: Routh, num_samples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw impacts, and of each one step at random: its velocities (n, nv) and largest impulses (n, nc)."""
@@ -239,7 +239,7 @@ def _example(
 def _count_outcomes(
     space: ContactSpace, table: contact_modes.ModeMaps, v: jax.Array, caps: jax.Array
 ) -> jax.Array:
-    """Count the outcomes (n,) of each step, from v (n, nv) and impulse_max (n, nc)."""
+    """Count the outcomes (n,) of a block of steps from v (n, nv) with caps (n, nc), by the maps of modes."""
     u = contact_modes.apply(space.jacobian.T, v.T)
     cap = jnp.where(space.active[:, None], caps.T / space.scale[:: 1 + space.num_tangents, None], 0.0)
     x = jnp.concatenate([u, cap])

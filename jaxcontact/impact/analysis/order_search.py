@@ -96,7 +96,7 @@ def search_orders(
     def next_round(best: _Ends, fresh: tuple[jax.Array, jax.Array]) -> tuple[_Ends, None]:
         drawn, new = fresh
         begins = jnp.where(new, drawn, best[0][_choose_parents(best[1])])
-        order, value = _climb(objective, begins, -(-num_iters // ROUNDS))
+        order, value = _ascend(objective, begins, -(-num_iters // ROUNDS))
         better = value > best[1]
         order = jnp.where(better[:, None, None], order, best[0])
         return (order, jnp.where(better, value, best[1])), None
@@ -197,7 +197,7 @@ def _choose_parents(values: jax.Array) -> jax.Array:
     return ranked[jnp.arange(values.shape[0]) % PARENTS]
 
 
-def _climb(
+def _ascend(
     objective: Callable[[jax.Array], tuple[jax.Array, jax.Array]], orders: jax.Array, num_iters: int
 ) -> _Ends:
     """Climb by projected gradient ascent from the fractions `orders` (n, N, nc + 1); return the best ones."""

@@ -165,9 +165,9 @@ def kelvin_voigt(
         )
         impulse_bound = _impulse_bound(terms, state.v, m, end)
         atol = 0.1 * slip_speed if solver.atol is None else solver.atol
-        impact = _Impact(model, state, law, stop_speed, impulse_bound)
+        impact = _StiffImpact(model, state, law, stop_speed, impulse_bound)
         path = impact.integrate(float(end.duration), dataclasses.replace(solver, atol=float(atol)))
-        return _outcome(impact, path, dtype)
+        return _read_outcome(impact, path, dtype)
 
 
 def _check_call(model: Model, state: State, numbers: PyTree) -> None:
@@ -177,8 +177,8 @@ def _check_call(model: Model, state: State, numbers: PyTree) -> None:
     _check_state(model.params, state)
 
 
-def _outcome(
-    impact: _Impact, integrated: _Integrated, dtype: jax.typing.DTypeLike
+def _read_outcome(
+    impact: _StiffImpact, integrated: _Integrated, dtype: jax.typing.DTypeLike
 ) -> tuple[jax.Array, CompliantInfo]:
     """Make the last velocity and the info of an integrated impact."""
     time, path, status, evaluations = integrated
@@ -210,7 +210,7 @@ def _terms_and_mass(model: Model, state: State, mass: float | None) -> tuple[Con
     check_no_held_joints(model.system, "kelvin_voigt")
     terms = contact_terms(model, state)
     inputs.check(terms, state.v)
-    return terms, _positive("mass", float(np.sum(model.params.mass)) if mass is None else mass)
+    return terms, _as_positive("mass", float(np.sum(model.params.mass)) if mass is None else mass)
 
 
 def _contact_law(
@@ -222,9 +222,9 @@ def _contact_law(
 ) -> Law:
     """Check the numbers of the contact law and make it."""
     phi = np.asarray(terms.phi)
-    k = _positive("stiffness", stiffness, phi.shape)
-    zeta = _positive("damping_ratio", damping_ratio, (), zero=True)
-    slip = _positive("slip_speed", slip_speed)
+    k = _as_positive("stiffness", stiffness, phi.shape)
+    zeta = _as_positive("damping_ratio", damping_ratio, (), zero=True)
+    slip = _as_positive("slip_speed", slip_speed)
     law = (np.minimum(phi, 0.0), k, 2.0 * zeta * np.sqrt(k * mass), slip)
     return jax.tree.map(jnp.asarray, law)
 
@@ -233,7 +233,7 @@ def _impulse_bound(terms: ContactTerms, v: jax.Array, mass: np.ndarray, end: Imp
     """Check the minimum impulses (nc,), or compute those of the contacts reached within the duration."""
     phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ v)
     if end.min_impulse is not None:
-        return _positive("min_impulse", end.min_impulse, phi.shape, zero=True)
+        return _as_positive("min_impulse", end.min_impulse, phi.shape, zero=True)
     reached = (phi + approach * end.duration < 0) & (approach < 0)
     return IMPULSE_SHARE * mass * np.where(reached, -approach, 0.0)
 
@@ -273,7 +273,7 @@ def _state(system: System, y: jax.Array) -> State:
     return State(q=y[:nq], v=y[nq : nq + nv], t=jnp.zeros((), y.dtype))
 
 
-class _Impact:
+class _StiffImpact:
     """One impact as SciPy's solvers see it: NumPy vectors in and out."""
 
     def __init__(
@@ -388,7 +388,7 @@ def _check_state(params: Params, state: State) -> None:
         raise ValueError("params: expected numbers, got NaN")  # a force range of a robot may be infinite
 
 
-def _positive(name: str, value: object, shape: tuple[int, ...] = (), zero: bool = False) -> np.ndarray:
+def _as_positive(name: str, value: object, shape: tuple[int, ...] = (), zero: bool = False) -> np.ndarray:
     """Return `value` as float64 of shape `shape`, a number repeated; raise ValueError with its name."""
     if not np.issubdtype(np.asarray(value).dtype, np.number):
         raise TypeError(f"{name}: expected a number, got {value!r}")

@@ -7,12 +7,12 @@ docs/methods/impacts-in-space.md.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
@@ -97,7 +97,7 @@ class LemkeOnHost:
                 break
         v_plus = np.empty((count, nv))
         self.code.solve_ends(self.problem, self.space.mass, totals, v_plus, squares)
-        fields: Any = {
+        fields: dict[str, PyTree] = {
             "status": np.zeros(count, np.uint32),
             "residual": np.where(states == self.code.ENDED, residuals, np.inf),
             "impulse": (self.space.scale * totals).reshape(count, -1, rows),

@@ -158,7 +158,7 @@ def _describe_sets(
         return added, set_data[1].at[mode].set(True, mode="drop")
 
     nothing = jnp.zeros(speeds.shape, jnp.uint32), jnp.zeros(number, bool)
-    return mode_choice.over_outcomes(valid, score, speeds, add_outcome, nothing)
+    return mode_choice.fold_over_outcomes(valid, score, speeds, add_outcome, nothing)
 
 
 def largest(space: ContactSpace, step: jax.Array) -> jax.Array:

@@ -12,7 +12,6 @@ import itertools
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -246,7 +245,7 @@ class Stream:
         nc, nt, nv = self.terms.J_t.shape
         nc = nc if self.places is None else self.places[1]
         v = np.asarray(self.v)
-        arrays: dict[str, Any] = {
+        arrays: dict[str, PyTree] = {
             "v_plus": np.broadcast_to(v, (n, nv)),
             "impulse": np.zeros((n, nc, 1 + nt), v.dtype),
             "status": np.zeros(n, np.uint32),

@@ -54,6 +54,7 @@ from jaxcontact.simulate.variational.jam import jolt, stopped
 from jaxcontact.simulate.variational.joint_rows import num_dry, without_dry
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import touch_tolerance
+from jaxcontact.tolerances import GAP
 
 MAX_TURNS = 1000  # iterations of the loop within one step: trial steps and impacts; then bit MAX_ITERS
 
@@ -199,7 +200,7 @@ def run(
             return unfinished & goes_on
 
         def turn(c: _StepCarry) -> _StepCarry:
-            c, piece = _turn(context, c)
+            c, piece = _impact_or_move(context, c)
             node, is_full_step, used = c.node, piece.kind == WHOLE, piece.kind != UNUSED
             piece = piece._replace(step=k, closed=node.closed, q=node.q, p=node.p, t=node.t)
             pieces, count = kept(c.pieces, c.num_pieces, piece)
@@ -241,23 +242,23 @@ def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
-def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
+def _impact_or_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Append an impact if one is due, else a trial step.
 
     An impact follows an event, so that derivatives include its time: if a step ends without an event while a
     contact strikes, or a motion begins so, an event of no length comes between.
     """
     if carry.last.shape[0] == num_dry(carry.node.joints):
-        return _move(context, carry)
+        return _try_move(context, carry)
     return lax.cond(
         carry.located & jnp.any(approaching(carry.node)),
-        lambda c: _collide(context, c),
-        lambda c: _move(context, c),
+        lambda c: _append_impact(context, c),
+        lambda c: _try_move(context, c),
         carry,
     )
 
 
-def _collide(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
+def _append_impact(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Append the impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
     near, striking = without_dry(node.joints, touching(node.terms)), approaching(node)
@@ -319,7 +320,7 @@ def _no_impacts(
     return impacts, no_pieces((node.q.shape[0], nv, nc, num_loops), system.structure.dim, length, dtype)
 
 
-def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
+def _try_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Make a trial step: to the end of the time step if no event happens, else nearer to the first event."""
     model, t_end = context.model, context.t_end
     node, nc = carry.node, carry.last.shape[0]
@@ -364,7 +365,7 @@ def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPiec
 
     # The contact of the event: the one whose zero is nearest to the last trial, in time.
     eps = float(jnp.finfo(node.q.dtype).eps)
-    suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**0.4))
+    suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**GAP))
     apart = jnp.where(suspects, jnp.abs(value) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
     participants = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
     participants = (
