@@ -23,7 +23,9 @@ from jaxcontact.native.kinds import kind_of
 from jaxcontact.native.operations import BOOL, CELL, COUNTER, FROM_ROW, FROM_TABLE, READ, Block
 from jaxcontact.native.registry import Numbers, rule
 
-UNROLLED = 20_000  # operations; a loop of known length with no more is written out
+UNROLLED = 100_000  # operations; a loop of known length with no more is written out
+# The same for a loop of many turns: the instructions of what is written out come from distant caches.
+MANY_TURNS, UNROLLED_TURNS = 8, 20_000
 CHOSEN = 300  # operations; branches with no more together are all computed, and one is selected
 LOOP = 1000  # operations; the minimum count of a loop, so that other worlds do not run it
 _MOVES = ("broadcast_in_dim", "reshape", "slice", "concatenate", "squeeze", "transpose")
@@ -258,7 +260,8 @@ def _scan(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> li
     first, last = p["num_consts"], p["num_consts"] + p["num_carry"]
     fixed, carry, rows = inputs[:first], inputs[first:last], inputs[last:]
     shapes = equation.outputs[p["num_carry"] :]
-    if p["length"] <= 1 or p["length"] * _size(p["jaxpr"]) <= UNROLLED:
+    most = UNROLLED if p["length"] < MANY_TURNS else UNROLLED_TURNS
+    if p["length"] <= 1 or p["length"] * _size(p["jaxpr"]) <= most:
         return _written_out(program, p, fixed, carry, rows, shapes)
     return _turn_by_turn(program, p, fixed, carry, rows, shapes)
 

@@ -298,10 +298,21 @@ def _add_rows(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array
 
 def _add_in_groups(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array:
     """Compute M + G^T S G, without groups of contacts that are all open."""
-    singles = response.scalar.shape[0]
-    total = M + (columns[:, :singles] * response.scalar[None]) @ columns[:, :singles].T
+    total = _add_singles(M, columns, response)
     if not response.block:
         return total
+    size = max(tree_rows.GROUP, -(-response.block[0][0].shape[0] // MAX_GROUPS))
+    return _add_contacts(total, columns, response.block, size)
+
+
+def _add_singles(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array:
+    """Compute M + G^T S G of the rows before those of contacts."""
+    singles = response.scalar.shape[0]
+    return M + (columns[:, :singles] * response.scalar[None]) @ columns[:, :singles].T
+
+
+def _add_contacts(total: jax.Array, columns: jax.Array, block: tree_rows.Block, size: int) -> jax.Array:
+    """Compute total + G^T S G of contacts, `size` of them at a time."""
 
     def add(total: jax.Array, axes: list[jax.Array], S: list[list[jax.Array]]) -> jax.Array:
         for axis, line in zip(axes, S, strict=True):
@@ -309,16 +320,9 @@ def _add_in_groups(M: jax.Array, columns: jax.Array, response: Response) -> jax.
             total = total + axis.T @ sum((s[:, None] * g for s, g in pairs), jnp.zeros_like(axis))
         return total
 
-    nc = response.block[0][0].shape[0]
-    size = max(tree_rows.GROUP, -(-nc // MAX_GROUPS))
-    return tree_rows.sum_over_contacts(add, total, split(columns.T, singles, nc), response.block, size)
-
-
-def _add_along_tree(M: jax.Array, columns: jax.Array, response: Response, rows: TreeRows) -> jax.Array:
-    """Compute M + G^T S G where no two moving bodies meet in a contact that pushes."""
-    singles = response.scalar.shape[0]
-    total = M + (columns[:, :singles] * response.scalar[None]) @ columns[:, :singles].T
-    return tree_rows.add_contacts(total, rows, response.block)
+    nc, axes = block[0][0].shape[0], len(block)
+    rows = split(columns.T, columns.shape[1] - axes * nc, nc)
+    return tree_rows.sum_over_contacts(add, total, rows, block, size)
 
 
 def factor(program: ConeProgram, response: Response) -> branch_factor.Factor:
@@ -330,15 +334,16 @@ def factor(program: ConeProgram, response: Response) -> branch_factor.Factor:
         return branch_factor.factorise(matrix)
 
     def in_one_world(M: jax.Array, columns: jax.Array, response: Response) -> branch_factor.Factor:
-        def along_tree() -> branch_factor.Factor:
-            return branch_factor.factorise(_add_along_tree(M, columns, response, rows))
-
-        def across() -> branch_factor.Factor:
-            return branch_factor.factorise(_add_in_groups(M, columns, response))
-
+        along_tree = tree_rows.add_contacts(_add_singles(M, columns, response), rows, response.block)
         if rows.pair is None:
-            return along_tree()
-        return lax.cond(jnp.any(rows.pair & tree_rows.pushes(response.block)), across, along_tree)
+            return branch_factor.factorise(along_tree)
+        across = [[jnp.where(rows.pair, s, 0.0) for s in line] for line in response.block]
+
+        def factor_with_pairs(matrix: jax.Array) -> branch_factor.Factor:
+            return branch_factor.factorise(_add_contacts(matrix, columns, across, tree_rows.GROUP))
+
+        meets = jnp.any(tree_rows.pushes(across))
+        return lax.cond(meets, factor_with_pairs, branch_factor.factorise, along_tree)
 
     def otherwise(M: jax.Array, columns: jax.Array, response: Response) -> branch_factor.Factor:
         return branch_factor.factorise(_add_rows(M, columns, response))
