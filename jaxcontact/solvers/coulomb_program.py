@@ -292,7 +292,7 @@ def _next_stage(now: _CoulombSearch, friction: jax.Array) -> _CoulombSearch:
 
 
 def _begin_coulomb(
-    program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array, is_trial: jax.Array
+    program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array, is_trial: bool
 ) -> tuple[_CoulombConstants, _CoulombSearch]:
     """Prepare the search from velocities x and impulses p, to a misfit of `tolerance` of the speeds."""
     masses = diagonal(program.M)
@@ -304,7 +304,7 @@ def _begin_coulomb(
     misfit = _measure_misfit(fixed, x, p, _law_at(fixed, x, p))
     stiffest = jnp.full((), STIFFEST, x.dtype)
     begin = (stiffest, jnp.ones_like(misfit), jnp.asarray(False), jnp.int32(0), jnp.int32(0))
-    bar = jnp.where(is_trial, TRIAL_FALL * misfit, jnp.inf)
+    bar = TRIAL_FALL * misfit if is_trial else jnp.full_like(misfit, jnp.inf)
     return fixed, _CoulombSearch(x, p, misfit, x, p, misfit, *begin, jnp.int32(STAGE_STEPS), bar)
 
 
@@ -342,7 +342,7 @@ def solve_by_modes(
     """
     program, x, p = lax.stop_gradient((program, x, p))
     tolerance = float(jnp.finfo(x.dtype).eps) ** jnp.asarray(digits, x.dtype)
-    begin = functools.partial(_begin_coulomb, is_trial=jnp.asarray(is_trial))
+    begin = functools.partial(_begin_coulomb, is_trial=is_trial)
 
     def running(now: _CoulombSearch) -> jax.Array:
         return ~now.done & (now.steps < max_iters)

@@ -266,6 +266,22 @@ def test_what_a_loop_does_not_change_is_known(program_sizes):
     assert program_sizes[0] < 0.6 * program_sizes[1]
 
 
+def test_what_both_branches_leave_is_known(program_sizes, monkeypatch):
+    """Zeros of a matrix that a branch changes elsewhere stay zeros, and entries that it leaves stay the same."""
+    monkeypatch.setattr(rules_control, "CHOSEN", 0)
+
+    def function(zero, x):
+        matrix = jnp.diag(x) + zero
+        matrix = lax.cond(x[0] > 10.0, lambda m: m.at[0, 0].add(jnp.sum(x**2)), lambda m: m, matrix)
+        return matrix @ jnp.sin(x)
+
+    x = np.arange(2.0, 56.0).reshape(9, 6)
+    found = jc.simd(lambda x: function(0.0, x), nan=False)(x)
+    np.testing.assert_allclose(found, jax.vmap(lambda x: function(0.0, x))(x), rtol=1e-14)
+    np.testing.assert_allclose(found, jc.simd(function, nan=False)(np.zeros(9), x), rtol=1e-14)
+    assert program_sizes[0] < 0.6 * program_sizes[1]
+
+
 @pytest.mark.float32
 def test_gradients(small_programs):
     def loss(x):
