@@ -22,7 +22,7 @@ from jaxcontact.mechanics.system import Model, State, System, free_poses
 from jaxcontact.mechanics.tree import dofs, of_kind, roots
 from jaxcontact.mechanics.turned_momentum import FreeJoints, TurnedMomentum, momentum_of_tree
 
-STIFFEST = 1e6  # largest mass that a stiff spring adds to its joint, relative to that of the joint
+MAX_SPRING_MASS = 1e6  # largest mass that a stiff spring adds to its joint, relative to that of the joint
 
 
 class FreeStep(Record):
@@ -213,7 +213,7 @@ def _springs(
     if centres is not None:
         M, yields = centres.matrix_at_centres(M), centres.matrix_at_centres(yields)
         mobility = mobility.at[centres.linear].set(1.0 / centres.mass[:, None])
-    excess = jnp.clip(jnp.diagonal(yields) * mobility - 1.0, 0.0, jnp.sqrt(STIFFEST))
+    excess = jnp.clip(jnp.diagonal(yields) * mobility - 1.0, 0.0, jnp.sqrt(MAX_SPRING_MASS))
 
     def delay(M: jax.Array, added: jax.Array) -> jax.Array:
         return 0.5 * added[:, None] * implicit.positive_inverse(M + jnp.diag(added))

@@ -23,7 +23,7 @@ from jaxcontact.terms import contact_terms
 if TYPE_CHECKING:
     from jaxcontact.impact.laws.kelvin_voigt import StiffSolver
 
-STARTED = 1e-12  # fraction of the total impulse above which a contact has started to push
+STARTED_FRACTION = 1e-12  # fraction of the total impulse above which a contact has started to push
 BISECTIONS = 60  # halvings of the last solver step at most; they exhaust the 53 bits of float64
 
 Integrated = tuple[
@@ -162,7 +162,7 @@ def first_time(
 def first_share(impulses: np.ndarray) -> float:
     """Compute the fraction of the first contact's impulse transmitted before the second contact starts."""
     total = impulses[-1]
-    started = impulses > STARTED * np.sum(total)
+    started = impulses > STARTED_FRACTION * np.sum(total)
     begin = np.where(np.any(started, axis=0), np.argmax(started, axis=0), len(impulses))
     first, *others = np.argsort(begin, kind="stable")
     if begin[first] == len(impulses):
