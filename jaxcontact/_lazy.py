@@ -12,12 +12,11 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 
 def on_first_use(
     package: str, init_file: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], tuple[str, ...]]:
+) -> tuple[Callable[[str], object], Callable[[], list[str]], tuple[str, ...]]:
     """Make `__getattr__`, `__dir__` and `__all__` of a package whose names load at their first use.
 
     Args:
@@ -29,7 +28,7 @@ def on_first_use(
         lines = [line.split() for line in stub if line.startswith("from ")]
     home = {words[3]: words[1] for words in lines}
 
-    def get(name: str) -> Any:
+    def get(name: str) -> object:
         if home.get(name, package) != package:
             value = getattr(importlib.import_module(home[name]), name)
             setattr(sys.modules[package], name, value)

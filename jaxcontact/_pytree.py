@@ -17,7 +17,7 @@ import numpy as np
 PyTree = Any  # any nesting of arrays that `jax.tree` takes; type checkers have no narrower name
 
 
-def static(**kwargs: Any) -> Any:
+def static(**kwargs: Any) -> Any:  # as `dataclasses.field`, whose result stands for a value of any type
     """Mark a record field as static: hashable, compared by value, never traced."""
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
@@ -26,7 +26,7 @@ def static(**kwargs: Any) -> Any:
 class Record:
     """Base of all records; a subclass becomes a frozen, keyword-only dataclass and a pytree."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
         _register(cls)
@@ -47,16 +47,16 @@ def _register(cls: type) -> None:
     data = tuple(f.name for f in fields if not f.metadata.get("static"))
     keys = tuple(jax.tree_util.GetAttrKey(name) for name in data)
 
-    def flatten(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    def flatten(record: object) -> tuple[list[PyTree], tuple[PyTree, ...]]:
         values = vars(record)
         return [values[name] for name in data], tuple([values[name] for name in meta])
 
-    def flatten_with_keys(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    def flatten_with_keys(record: object) -> tuple[list[tuple], tuple[PyTree, ...]]:
         values, static_values = flatten(record)
         return list(zip(keys, values)), static_values
 
-    def unflatten(static_values: tuple[PyTree, ...], values: PyTree) -> Any:
-        record: Any = object.__new__(cls)
+    def unflatten(static_values: tuple[PyTree, ...], values: PyTree) -> PyTree:
+        record: PyTree = object.__new__(cls)
         record.__dict__.update(zip(data, values), **dict(zip(meta, static_values)))
         return record
 
@@ -94,7 +94,7 @@ class FixedArrays:
         return hash((self.treedef, self.leaves))
 
 
-def callable_as_pytree(function: Callable[..., Any]) -> PyTree:
+def callable_as_pytree(function: Callable[..., PyTree]) -> PyTree:
     """Make a callable an argument for a jitted function: a pytree keeps its numbers, any other is static."""
     is_leaf = jax.tree_util.all_leaves([function])
     return jax.tree_util.Partial(function) if is_leaf else function

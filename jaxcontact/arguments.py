@@ -13,6 +13,7 @@ import numpy as np
 from jaxcontact._pytree import PyTree
 
 LARGEST_TABLE = 10**7  # rows of events or impacts that one program keeps, some GB
+Value = Any  # of a user, of any type: checks look at it, and return it as it is or converted
 SEEDS = 2**64  # seeds below it have keys of their own
 
 
@@ -61,7 +62,7 @@ def check_count(name: str, value: object) -> None:
     check_integer(name, value, 1)
 
 
-def check_rows(name: str, value: Any) -> None:
+def check_rows(name: str, value: Value) -> None:
     """Raise ValueError if a value is no count of rows that a program can keep in memory."""
     check_count(name, value)
     if value > LARGEST_TABLE:
@@ -156,7 +157,7 @@ def check_probability(name: str, value: object) -> None:
 def check_choice(*choices: str) -> Callable[[str, object], None]:
     """Make a check that raises ValueError if a value is none of the choices."""
 
-    def check(name: str, value: Any) -> None:
+    def check(name: str, value: Value) -> None:
         if not isinstance(value, str) or value not in choices:
             raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
 
@@ -166,7 +167,7 @@ def check_choice(*choices: str) -> Callable[[str, object], None]:
 check_corner = check_choice("smooth", "one_sided")  # derivatives: of the mode taken, or of the direction
 
 
-def check_some(name: str, value: Any) -> None:
+def check_some(name: str, value: Value) -> None:
     """Raise ValueError if an array has no entries."""
     if 0 in jnp.shape(value):
         raise ValueError(f"{name}: expected at least one number, got none")
@@ -189,7 +190,7 @@ def check_mapping(name: str, value: object) -> None:
 def check_names(*names: str) -> Callable[[str, object], None]:
     """Make a check that raises TypeError or ValueError if a value is no mapping that has these names."""
 
-    def check(name: str, value: Any) -> None:
+    def check(name: str, value: Value) -> None:
         check_mapping(name, value)
         missing = [key for key in names if key not in value]
         if missing:
@@ -198,7 +199,7 @@ def check_names(*names: str) -> Callable[[str, object], None]:
     return check
 
 
-def check_seed(name: str, value: Any) -> None:
+def check_seed(name: str, value: Value) -> None:
     """Raise ValueError if a value is not an integer >= 0 of at most 64 bits."""
     check_integer(name, value, 0)
     if value >= SEEDS:

@@ -14,7 +14,7 @@ from jaxcontact._pytree import PyTree
 LARGEST_COUNT = 2**31 - 1  # steps and samples, which programs count in 32 bits
 
 
-def count_steps(duration: float, dt: float, *, num_bytes: int = 0) -> int:
+def count_steps(duration: float, dt: float | jax.Array, *, num_bytes: int = 0) -> int:
     """Return the number of steps of `dt` in a duration, at least 1.
 
     Args:

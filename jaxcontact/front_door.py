@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.arguments import (
+    Value,
     check_array,
     check_integer,
     check_not_negative,
@@ -32,9 +33,10 @@ from jaxcontact.arguments import (
     check_probability,
     is_key,
 )
+from jaxcontact.shape_rules import check_record, check_shapes, describe_value, is_array
 
-T = TypeVar("T", bound=Callable[..., Any])
-Check = Callable[[str, Any], Any]  # (name, value): raise TypeError or ValueError
+T = TypeVar("T", bound=Callable[..., Value])
+Check = Callable[[str, Value], Value]  # (name, value): raise TypeError or ValueError
 Rule = str | Check | tuple[str | Check, ...]
 # Part of the key of every program that JAX keeps, so a module has it that loads before anything is traced: if
 # one loads while a program is traced, JAX makes that program a second time at its next call.
@@ -69,13 +71,6 @@ def anything(name: str, value: object) -> None:
     """Let a value pass that the function itself checks, with an error that says more than its annotation."""
 
 
-KINDS = {
-    "float": ("a floating dtype", (jnp.floating,)),
-    "real": ("real numbers", (jnp.floating, jnp.integer)),
-    "bool": ("booleans", (jnp.bool_,)),
-    "int": ("integers", (jnp.integer,)),
-}
-BATCHED = "; use vmap for batches"
 # Errors of JAX about two dtypes, which name no argument.
 UNEQUAL = re.compile(
     r"equal( output)? types|dtypes must be equal|same dtypes|type does not match|one dtype|, as \w+ has"
@@ -99,7 +94,7 @@ def checked(**rules: Rule) -> Callable[[T], T]:
     """
 
     def decorate(function: T) -> T:
-        door: Any = function if isinstance(function, type) else _in_front(function, rules)
+        door: Value = function if isinstance(function, type) else _in_front(function, rules)
         if isinstance(function, type):
             door.__init__ = _in_front(door.__init__, rules, function)
         door.checked = rules
@@ -108,7 +103,7 @@ def checked(**rules: Rule) -> Callable[[T], T]:
     return decorate
 
 
-def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: type | None = None) -> Any:
+def _in_front(function: Callable[..., Value], rules: Mapping[str, Rule], record: type | None = None) -> Value:
     """Wrap a function by its checks, which are made at the first call, when all modules are loaded."""
 
     @functools.cache
@@ -122,7 +117,7 @@ def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: t
         return positional, table
 
     @functools.wraps(function)
-    def front_door(*arguments: object, **options: object) -> Any:
+    def front_door(*arguments: object, **options: object) -> Value:
         self, arguments = (arguments[:1], arguments[1:]) if record else ((), arguments)
         positional, table = plan()
         values = dict(zip(positional, arguments)) | options
@@ -145,10 +140,10 @@ def _in_front(function: Callable[..., Any], rules: Mapping[str, Rule], record: t
 
 def _mixed_precision(values: Mapping[str, object]) -> str | None:
     """Name an argument with floats of another precision than those before it; None if there is none."""
-    first: tuple[str, Any] | None = None
+    first: tuple[str, np.dtype] | None = None
     for name, value in values.items():
         for leaf in jax.tree.leaves(value):
-            if not _is_array(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+            if not is_array(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
                 continue
             first = first or (name, leaf.dtype)
             if leaf.dtype != first[1]:
@@ -173,7 +168,7 @@ class _Parameter:
             shapes = ["" for _ in range(number)] + [k.shape for k in self.kinds if k.shape is not None]
             self.rules = (" | ".join(shapes), *(rule for rule in self.rules if rule))
 
-    def check(self, value: object, sizes: dict[str, int]) -> Any:
+    def check(self, value: object, sizes: dict[str, int]) -> Value:
         """Return the value, a tuple in place of a list; raise a named error if it does not fit."""
         if value is self.default or (value is None and self.optional):
             return value
@@ -189,12 +184,12 @@ class _Parameter:
                 check_shapes(self.name, value, rule, sizes)
         return value
 
-    def _by_annotation(self, value: Any, sizes: dict[str, int], record: _Kind | None) -> Any:
+    def _by_annotation(self, value: Value, sizes: dict[str, int], record: _Kind | None) -> Value:
         kind = next((kind for kind in self.kinds if kind.fits(value)), None)
         if kind is None:
             expected = " or ".join(dict.fromkeys(kind.expected for kind in self.kinds))
             hint = getattr(self.kinds[0].type, "ARGUMENT_HINT", "")
-            raise TypeError(f"{self.name}: expected {expected}, got {_came(value)}{hint}")
+            raise TypeError(f"{self.name}: expected {expected}, got {describe_value(value)}{hint}")
         if kind.is_record:
             lead = next((rule for rule in self.rules if isinstance(rule, str)), "")
             check_record(self.name, value, lead, sizes)
@@ -206,14 +201,14 @@ class _Parameter:
 class _Unloaded(dict):
     """Names of annotations; a name that only type checkers import is a class known by its name."""
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> Value:
         return _ByName(name, (), {})
 
 
 class _ByName(type):
     """A class known by its name alone."""
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str) -> Value:
         if name.startswith("_") or name in ("SHAPES", "ARGUMENT_HINT", "_argument_sizes"):
             raise AttributeError(name)
         return _ByName(name, (), {})
@@ -223,21 +218,17 @@ def _is_union(annotation: object) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def _is_array(value: object) -> bool:
-    return hasattr(value, "dtype") and hasattr(value, "shape")
-
-
-def _is_number(value: Any) -> bool:
+def _is_number(value: Value) -> bool:
     """Tell whether a value is one number, traced or not; a bool is none."""
     if isinstance(value, float | int | np.number):
         return not isinstance(value, bool)
-    return _is_array(value) and value.shape == () and jnp.issubdtype(value.dtype, jnp.number)
+    return is_array(value) and value.shape == () and jnp.issubdtype(value.dtype, jnp.number)
 
 
-SIMPLE: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+SIMPLE: dict[object, tuple[str, Callable[[Value], bool]]] = {
     Any: ("anything", lambda value: True),
-    jax.Array: ("an array", lambda value: _is_array(value) and not isinstance(value, np.generic)),
-    np.ndarray: ("an array", lambda value: _is_array(value) and not isinstance(value, np.generic)),
+    jax.Array: ("an array", lambda value: is_array(value) and not isinstance(value, np.generic)),
+    np.ndarray: ("an array", lambda value: is_array(value) and not isinstance(value, np.generic)),
     float: ("a number", _is_number),
     int: ("an integer", lambda value: isinstance(value, int | np.integer) and not isinstance(value, bool)),
     bool: ("True or False", lambda value: isinstance(value, bool | np.bool_)),
@@ -257,7 +248,7 @@ class _Kind:
         self.type, self.parts, self.is_record = origin, typing.get_args(annotation), False
         self.shape: str | None = None  # the rule of a `ShapedArray`
         self.expected: str
-        self.fits: Callable[[Any], bool]
+        self.fits: Callable[[Value], bool]
         if _is_union(annotation):
             kinds = [_Kind(part) for part in self.parts]
             self.expected = " or ".join(kind.expected for kind in kinds)
@@ -282,7 +273,7 @@ class _Kind:
             self.is_record = hasattr(origin, "SHAPES") or hasattr(origin, "_argument_sizes")
             self.expected, self.fits = origin.__name__, lambda value: isinstance(value, origin)
 
-    def convert(self, name: str, value: object) -> Any:
+    def convert(self, name: str, value: object) -> Value:
         """Check what an annotation says beyond its class; turn the lists of a tuple into tuples."""
         if self.type is jax.Array:
             if name not in ("key", "seed") or not is_key(value):
@@ -296,7 +287,7 @@ class _Kind:
         return value
 
 
-def _sequence(origin: Any, parts: tuple[Any, ...]) -> tuple[str, Callable[[Any], bool]]:
+def _sequence(origin: object, parts: tuple) -> tuple[str, Callable[[Value], bool]]:
     """Return the name of a sequence, and whether a value is one whose entries fit."""
     entries = [_Kind(part) for part in parts if part is not ...]
     count = len(entries) if origin is tuple and ... not in parts else None
@@ -304,7 +295,7 @@ def _sequence(origin: Any, parts: tuple[Any, ...]) -> tuple[str, Callable[[Any],
     if count == 2:
         expected = f"a pair of {entries[0].expected} and {entries[1].expected}"
 
-    def fits(value: Any) -> bool:
+    def fits(value: Value) -> bool:
         iterable = hasattr(value, "__len__") and hasattr(value, "__iter__")
         if not iterable or isinstance(value, str | bytes | Mapping | Set):
             return False
@@ -323,100 +314,5 @@ def _plural(words: str) -> str:
     return f"{head}s {more}".strip() if article in ("a", "an") else words
 
 
-def _as_tuple(value: Any) -> Any:
+def _as_tuple(value: Value) -> Value:
     return tuple(map(_as_tuple, value)) if type(value) in (list, tuple) else value
-
-
-def _came(value: Any) -> str:
-    """Describe what came in place of another kind of value."""
-    if isinstance(value, str | int | float | bool):
-        return repr(value)
-    if isinstance(value, jax.Array | np.ndarray):
-        return f"an array of shape {value.shape} and {value.dtype}"
-    if type(value) in (list, tuple, dict):
-        text = repr(value)
-        return text if len(text) <= 60 else f"a {type(value).__name__} of length {len(value)}"
-    return type(value).__name__
-
-
-def check_record(name: str, record: object, lead: str, sizes: dict[str, int]) -> None:
-    """Check the fields of a record by its `SHAPES`, behind leading axes; add the sizes of a Model."""
-    if hasattr(record, "_argument_sizes"):
-        sizes |= record._argument_sizes(name)
-    for field, shape in getattr(record, "SHAPES", {}).items():
-        value = getattr(record, field)
-        if value is not None:
-            shapes = " | ".join(f"{lead} {option.strip()}" for option in shape.split("|"))
-            check_shape(f"{name}.{field}", value, shapes, sizes)
-
-
-def check_shapes(name: str, value: object, rule: str, sizes: dict[str, int]) -> None:
-    """Check an array, or by a rule such as "dim; dim dim" the arrays of a tuple; see `check_shape`."""
-    rules = rule.split(";")
-    if len(rules) == 1:
-        return check_shape(name, value, rule, sizes)
-    if not isinstance(value, tuple | list) or len(value) != len(rules):
-        raise TypeError(f"{name}: expected {len(rules)} arrays, got {_came(value)}")
-    for k, (entry, part) in enumerate(zip(value, rules)):
-        check_shape(f"{name}[{k}]", entry, part, sizes)
-
-
-def check_shape(name: str, value: Any, rule: str, sizes: dict[str, int]) -> None:
-    """Raise TypeError for a value that is no array of the dtype of a rule, ValueError for another shape.
-
-    Letters with a size must have it; the others are given theirs. See `checked` for the rules.
-    """
-    options = [option.split() for option in rule.split("|")]
-    kind = next((word for option in options for word in option if word in KINDS), "float")
-    options = [[word for word in option if word not in KINDS] for option in options]
-    scalar = any(option in ([], ["..."]) for option in options)
-    if scalar and isinstance(value, int if kind == "int" else float | int) and not isinstance(value, bool):
-        return
-    if scalar and kind == "float" and _is_array(value) and jnp.issubdtype(value.dtype, jnp.integer):
-        return
-    if not _is_array(value):
-        if scalar:
-            expected = "an integer" if kind == "int" else "a number"
-            expected += "" if all(option in ([], ["..."]) for option in options) else " or an array"
-            raise TypeError(f"{name}: expected {expected}, got {_came(value)}")
-        raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
-    expected, dtypes = KINDS[kind]
-    if not any(jnp.issubdtype(value.dtype, dtype) for dtype in dtypes):
-        raise TypeError(f"{name}: expected {expected}, got {value.dtype}")
-    shape = tuple(value.shape)
-    if not any(_match(option, shape, sizes) for option in options):
-        texts = [_text(option, sizes) for option in options]
-        hint = BATCHED if len(shape) > max(map(len, options)) else ""
-        raise ValueError(f"{name}: expected shape {' or '.join(dict.fromkeys(texts))}, got {shape}{hint}")
-
-
-def _match(words: list[str], shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
-    """Tell whether a shape fits; if it does, add the sizes of new letters."""
-    if words[:1] == ["..."]:
-        words, shape = words[1:], shape[max(0, len(shape) - len(words) + 1) :]
-    if len(words) != len(shape):
-        return False
-    found: dict[str, int] = {}
-    for word, size in zip(words, shape):
-        total, letters = _size(word, sizes | found)
-        if letters:
-            found[letters[0]] = size - total
-        if (size < total) if letters else (size != total):
-            return False
-    sizes.update(found)
-    return True
-
-
-def _size(word: str, sizes: Mapping[str, int]) -> tuple[int, list[str]]:
-    """Return the sum of a word such as nq+nv or T+1, and its letters without a size."""
-    terms = [int(term) if term.isdigit() else sizes.get(term, term) for term in word.split("+")]
-    return sum(t for t in terms if isinstance(t, int)), [t for t in terms if isinstance(t, str)]
-
-
-def _text(words: list[str], sizes: Mapping[str, int]) -> str:
-    """Write the shape that a rule expects, with its sizes where they are known."""
-    texts = []
-    for word in words:
-        total, letters = _size(word, sizes)
-        texts.append(word.replace("+", " + ") if letters else str(total))
-    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

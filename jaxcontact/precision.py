@@ -33,7 +33,7 @@ def all_digits(function: Callable[P, T]) -> Callable[P, T]:
     return exact
 
 
-def jit(function: Callable[..., Any], **options: Any) -> Any:
+def jit(function: Callable[..., Any], **options: Any) -> Any:  # as `jax.jit`, without its types
     """Compile a function by `jax.jit`, with `all_digits`."""
     return jax.jit(all_digits(function), **options)
 

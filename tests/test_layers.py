@@ -13,7 +13,17 @@ import jaxcontact
 
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
-    ("_lazy", "_pytree", "arguments", "front_door", "costs", "status", "precision"),
+    (
+        "_lazy",
+        "_pytree",
+        "arguments",
+        "shape_rules",
+        "front_door",
+        "costs",
+        "status",
+        "precision",
+        "tolerances",
+    ),
     ("native",),
     ("batching",),
     ("algebra",),
@@ -31,7 +41,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}
 # Mechanisms know nothing of methods.
-ONLY = {"models": {"arguments", "front_door", "algebra", "geometry", "mechanics", "io"}}
+ONLY = {"models": {"_pytree", "arguments", "front_door", "algebra", "geometry", "mechanics", "io"}}
 VAGUE = {"utils", "helpers", "common", "base"}
 FILES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts): p for p in sorted(ROOT.rglob("*.py"))}
 MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 
-def _positive(x: jax.Array) -> jax.Array:
+def positive(x: jax.Array) -> jax.Array:
     """Return x if it is positive, else 1: a safe denominator for the branch that `where` does not select."""
     return jnp.where(x > 0, x, 1.0)
 
@@ -28,8 +28,8 @@ def directions(tangent: list[jax.Array], pyramid: bool) -> tuple[list[jax.Array]
         ]
         return sizes, units
     square = sum((t * t for t in tangent), jnp.zeros_like(tangent[0]))
-    size = jnp.sqrt(_positive(square)) * (square > 0)
-    return [size], [[t / _positive(size) for t in tangent]]
+    size = jnp.sqrt(positive(square)) * (square > 0)
+    return [size], [[t / positive(size) for t in tangent]]
 
 
 def project_friction(
@@ -64,7 +64,7 @@ def project_friction(
         slides = size > mu * force
         count = count + slides
         reach = reach + jnp.where(slides, size, 0.0)
-        weight = _positive(slope_t + count * mu * mu * slope_n)
+        weight = positive(slope_t + count * mu * mu * slope_n)
         force = jnp.where(slides, (slope_t * normal + mu * slope_n * reach) / weight, force)
     pushes = force > 0
     force = jnp.where(pushes, force, 0.0)
@@ -83,7 +83,7 @@ def project_friction(
     for j in range(len(tangent)):
         yielding[j + 1][j + 1] = yielding[j + 1][j + 1] + sticks[j] * slope_t * pushes
     if len(sizes) < len(tangent):  # the direction of sliding turns
-        turning = jnp.where(sliding[0] & pushes, mu * force * slope_t / _positive(sizes[0]), 0.0)
+        turning = jnp.where(sliding[0] & pushes, mu * force * slope_t / positive(sizes[0]), 0.0)
         for j, a in enumerate(units[0]):
             for k, b in enumerate(units[0]):
                 yielding[j + 1][k + 1] = yielding[j + 1][k + 1] + turning * ((j == k) - a * b)
@@ -100,10 +100,10 @@ def clip_friction(
         bound, zero if the contact sticks.
     """
     square = sum((t * t for t in tangent), jnp.zeros_like(tangent[0]))
-    size = jnp.sqrt(_positive(square)) * (square > 0)
+    size = jnp.sqrt(positive(square)) * (square > 0)
     slides = size > bound
-    unit = [t / _positive(size) for t in tangent]
-    share = jnp.where(slides, bound / _positive(size), 1.0)
+    unit = [t / positive(size) for t in tangent]
+    share = jnp.where(slides, bound / positive(size), 1.0)
     impulse = [t * share for t in tangent]
     yielding = [
         [slope_t * share * ((j == k) - jnp.where(slides, a * b, 0.0)) for k, b in enumerate(unit)]

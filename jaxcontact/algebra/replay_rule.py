@@ -186,6 +186,7 @@ def _by_moving(
     return by
 
 
+Parameter = Any  # of a primitive: each has a type of its own
 _push, _pull = Primitive("push_forward"), Primitive("pull_back")
 _LINEAR = {  # the function of each primitive, and the number of its last operands that it is linear in
     _push: (_push_forward, lambda params: len(params["moving"])),
@@ -193,17 +194,17 @@ _LINEAR = {  # the function of each primitive, and the number of its last operan
 }
 
 
-def _shapes(primitive: Primitive, params: dict[str, Any]) -> tuple[jax.ShapeDtypeStruct, ...]:
+def _shapes(primitive: Primitive, params: dict[str, Parameter]) -> tuple[jax.ShapeDtypeStruct, ...]:
     shapes: tuple[jax.ShapeDtypeStruct, ...] = params["outputs" if primitive is _push else "inputs"]
     return shapes
 
 
-def _abstract(primitive: Primitive, *_: object, **params: Any) -> list[PyTree]:
+def _abstract(primitive: Primitive, *_: object, **params: Parameter) -> list[PyTree]:
     return [jax.core.ShapedArray(x.shape, x.dtype) for x in _shapes(primitive, params)]
 
 
 def _tangents(
-    primitive: Primitive, primals: Sequence[PyTree], tangents: Sequence[PyTree], **params: Any
+    primitive: Primitive, primals: Sequence[PyTree], tangents: Sequence[PyTree], **params: Parameter
 ) -> PyTree:
     function, count = _LINEAR[primitive]
     first = len(primals) - count(params)
@@ -221,7 +222,7 @@ def _tangents(
 
 
 def _transposed(
-    primitive: Primitive, changes: Sequence[PyTree], *arrays: PyTree, **params: Any
+    primitive: Primitive, changes: Sequence[PyTree], *arrays: PyTree, **params: Parameter
 ) -> list[PyTree]:
     first = len(arrays) - _LINEAR[primitive][1](params)
     changes = [ad.instantiate_zeros(x) for x in changes]
@@ -233,7 +234,7 @@ def _transposed(
 
 
 def _batched(
-    primitive: Primitive, arrays: Sequence[PyTree], dims: Sequence[PyTree], **params: Any
+    primitive: Primitive, arrays: Sequence[PyTree], dims: Sequence[PyTree], **params: Parameter
 ) -> tuple[list[PyTree], list[int]]:
     first = len(arrays) - _LINEAR[primitive][1](params)
     (size,) = {a.shape[d] for a, d in zip(arrays, dims, strict=True) if d is not None}

@@ -16,11 +16,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.batching.once import computed_once
+from jaxcontact.tolerances import PIVOT, rounding
 
 
 def pivot_tolerance(dtype: jnp.dtype) -> float:
     """Return the pivot, relative to the largest entry, below which a matrix counts as singular: eps^0.7."""
-    return float(jnp.finfo(dtype).eps) ** 0.7
+    return rounding(dtype, PIVOT)
 
 
 @functools.partial(jax.jit, inline=True)
@@ -181,7 +182,7 @@ def inverse_factor_lanes(matrix: jax.Array) -> jax.Array:
         corner = remainder[:width, first:end]
         unit = _identity(width, matrix)
         rows = jnp.concatenate([remainder[:width, :first], unit, remainder[:width, end:]], axis=1)
-        rows = _eliminated(corner, rows)
+        rows = _eliminate_rows(corner, rows)
         blocks.append(jnp.concatenate([rows[:, :end], jnp.zeros_like(rows[:, end:])], axis=1))
         below = remainder[width:].at[:, first:end].set(0.0)
         remainder = below - _products(rows[:, end:], rows)
@@ -202,7 +203,7 @@ def _inverse_factor_in_loop(matrix: jax.Array) -> jax.Array:
         first = block * BLOCK
         rows = lax.dynamic_slice_in_dim(remainder, first, BLOCK, 0)
         corner = lax.dynamic_slice_in_dim(rows, first, BLOCK, 1)
-        rows = _eliminated(corner, lax.dynamic_update_slice_in_dim(rows, unit, first, 1))
+        rows = _eliminate_rows(corner, lax.dynamic_update_slice_in_dim(rows, unit, first, 1))
         below = jnp.where((column >= first) & (column < first + BLOCK), 0.0, remainder)
         done = jnp.where(column < first + BLOCK, rows, 0.0)
         return below - _products(rows, rows), lax.dynamic_update_slice_in_dim(inverse, done, first, 0)
@@ -218,7 +219,7 @@ def _identity(n: int, matrix: jax.Array) -> jax.Array:
     return jnp.broadcast_to(unit, (n, n, *batch))
 
 
-def _eliminated(corner: jax.Array, rows: jax.Array) -> jax.Array:
+def _eliminate_rows(corner: jax.Array, rows: jax.Array) -> jax.Array:
     """Compute L^-1 rows (k, n, ...) with the Cholesky factor L of the corner (k, k, ...)."""
     tiny = float(jnp.finfo(corner.dtype).tiny) ** 0.5
     count = corner.shape[0]

@@ -37,7 +37,7 @@ def while_loop(
     @jax.custom_batching.custom_vmap
     @all_digits
     def entry(lanes: PyTree) -> PyTree:
-        return _lanes(jax.vmap(running), jax.vmap(body), lanes)
+        return _run_lanes(jax.vmap(running), jax.vmap(body), lanes)
 
     @entry.def_vmap
     def merged_batch(size: int, batched: list[PyTree], lanes: PyTree) -> tuple[PyTree, PyTree]:
@@ -51,7 +51,9 @@ def while_loop(
     return jax.tree.map(lambda x: x[0], entry(jax.tree.map(lambda x: x[None], start)))
 
 
-def _lanes(running: Callable[[PyTree], jax.Array], body: Callable[[PyTree], PyTree], lanes: PyTree) -> PyTree:
+def _run_lanes(
+    running: Callable[[PyTree], jax.Array], body: Callable[[PyTree], PyTree], lanes: PyTree
+) -> PyTree:
     """Compute the final values of all lanes (B, ...)."""
     count = jax.tree.leaves(lanes)[0].shape[0]
 

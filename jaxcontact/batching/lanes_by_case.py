@@ -34,13 +34,13 @@ def switch(
     """
     return batch_first(
         lambda case, arguments: lax.switch(case, branches, arguments),
-        functools.partial(_lanes, branches, tile),
+        functools.partial(_run_cases, branches, tile),
         case,
         arguments,
     )
 
 
-def _lanes(
+def _run_cases(
     branches: Sequence[Callable[[PyTree], PyTree]], width: int, case: jax.Array, arguments: PyTree
 ) -> PyTree:
     """Compute the results of all lanes; the first axis is the lane."""

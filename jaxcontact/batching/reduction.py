@@ -35,7 +35,7 @@ def check_reduce(reduce: object) -> None:
         raise TypeError(f"reduce: expected a function or jc.Reduction, got {type(reduce).__name__}")
 
 
-def folder(
+def make_fold(
     reduce: Callable[[PyTree, PyTree], PyTree] | Reduction, *, has_parts: bool
 ) -> Callable[[PyTree, PyTree], PyTree]:
     """Return the function (accumulated, chunk) -> accumulated; `has_parts`: a `Reduction` gets parts."""

@@ -69,7 +69,7 @@ class _Block(NamedTuple):
         return compute_block, (tuple(self.recipe), self.number, self.calls)
 
 
-class _Program:
+class _BlockProgram:
     """Function of a recipe in this process; one thread runs it first, because it compiles.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Program:
         return result
 
 
-_programs: collections.OrderedDict[str, _Program] = collections.OrderedDict()
+_programs: collections.OrderedDict[str, _BlockProgram] = collections.OrderedDict()
 _programs_lock = threading.Lock()
 
 
@@ -327,11 +327,11 @@ def count_workers(executor: Executor) -> int:
     return UNKNOWN_WORKERS
 
 
-def _program(recipe: Recipe) -> _Program:
+def _program(recipe: Recipe) -> _BlockProgram:
     """Return the program of a recipe, built at its first use in this process."""
     with _programs_lock:
         if recipe.digest not in _programs:
-            _programs[recipe.digest] = _Program(recipe)
+            _programs[recipe.digest] = _BlockProgram(recipe)
             while len(_programs) > MAX_RECIPES:
                 _programs.popitem(last=False)
         _programs.move_to_end(recipe.digest)

@@ -76,7 +76,7 @@ class _Batched:
         self._function, self._nan = function, nan
         self._jitted = jax.jit(lambda *world: function(*world))  # traces again if the settings of JAX change
         self._by_xla = on_all_cores(jax.vmap(function))
-        self._programs: dict[Hashable, _Program | None] = {}
+        self._programs: dict[Hashable, _CompiledFunction | None] = {}
         self._worlds: dict[Hashable, tuple[World, list[PyTree]]] = {}
         self._kinds: dict[Hashable, list[PyTree]] = {}
 
@@ -102,10 +102,10 @@ class _Batched:
             results = program.run([numbers_of(leaf) for leaf in leaves])
         return jax.tree.unflatten(jax.tree.structure(trace.out_info), results)
 
-    def _compiled(self, jaxpr: jax.extend.core.ClosedJaxpr) -> _Program | None:
+    def _compiled(self, jaxpr: jax.extend.core.ClosedJaxpr) -> _CompiledFunction | None:
         """Compile a function; return its program, or None, with a warning at the first time."""
         try:
-            return _Program.of(jaxpr, self._nan)
+            return _CompiledFunction.of(jaxpr, self._nan)
         except NotImplementedError as error:
             if None not in self._programs.values():
                 warnings.warn(f"{error}; it runs as jc.on_all_cores(jax.vmap(function))", stacklevel=3)
@@ -157,7 +157,7 @@ def _canonical(array: np.ndarray) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Program:
+class _CompiledFunction:
     """A compiled function: its code, its lanes, and the shapes, dtypes and keys of its results."""
 
     code: MachineCode
@@ -166,11 +166,11 @@ class _Program:
     keys: list[bool]
 
     @staticmethod
-    def of(jaxpr: jax.extend.core.ClosedJaxpr, nan: bool) -> _Program:
+    def of(jaxpr: jax.extend.core.ClosedJaxpr, nan: bool) -> _CompiledFunction:
         """Compile a function; return its program."""
         function = function_of(jaxpr)
         code, lanes = compiled(function, nan, len(workers(jax.local_devices(backend="cpu")[:1])))
-        return _Program(code, lanes, [(a.shape, a.dtype) for a in function.outputs], function.keys)
+        return _CompiledFunction(code, lanes, [(a.shape, a.dtype) for a in function.outputs], function.keys)
 
     def run(self, arrays: list[np.ndarray]) -> list[PyTree]:
         """Run a batch, the worlds of each core in shares; return its results."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +72,7 @@ class World:
         return World(moved, [*shapes, *inputs], outputs, nan), others
 
     @functools.cached_property
-    def jaxpr(self) -> Any:
+    def jaxpr(self) -> jax.extend.core.ClosedJaxpr:
         """Return the traced function."""
         return jax.make_jaxpr(self._function)(*self.inputs)
 
@@ -189,7 +188,9 @@ def _shapes(*arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> list[
     return [jax.core.ShapedArray((size, *output.shape), output.dtype) for output in world.outputs]
 
 
-def _lower_for_cpu(context: Any, *arrays: jax.Array, world: World, shared: tuple[bool, ...]) -> Any:
+def _lower_for_cpu(
+    context: mlir.LoweringRuleContext, *arrays: jax.Array, world: World, shared: tuple[bool, ...]
+) -> Sequence[PyTree]:
     target = world.target(shared)
     if target is None:
         return mlir.lower_fun(_by_xla, multiple_results=True)(context, *arrays, world=world, shared=shared)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -50,7 +50,7 @@ mlir.register_lowering(_one_world, mlir.lower_fun(lambda: jax.numpy.asarray(Fals
 
 
 @registry.rule(_one_world.name)
-def _true(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> Any:
+def _true(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> registry.Numbers:
     return program.constants(np.asarray(True))
 
 
@@ -67,7 +67,9 @@ for platform, answer in ((None, False), ("cpu", True)):
 
 
 @registry.rule(_in_turn.name)
-def _one_after_another(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> Any:
+def _one_after_another(
+    program: Interpreter, equation: Equation, inputs: list[registry.Numbers]
+) -> registry.Numbers:
     return program.constants(np.asarray(True))
 
 
@@ -79,6 +81,6 @@ mlir.register_lowering(_seldom, lambda _, x: [x])
 
 
 @registry.rule(_seldom.name)
-def _mark(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> Any:
+def _mark(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> list[registry.Numbers]:
     program.ops.now.is_marked_seldom = True
     return inputs

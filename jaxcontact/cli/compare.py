@@ -7,7 +7,7 @@ import copy
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,8 @@ from jaxcontact.mechanics.motion_equations import body_frames, energies
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
-from jaxcontact.viz.compliant import LINES, STYLES
+from jaxcontact.viz.compliant import STYLES
+from jaxcontact.viz.palette import LINES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +57,7 @@ def command(options: argparse.Namespace) -> int:
     stem = Path(options.model).stem
     picture = options.out / f"{stem}_compare.png"
     times = np.arange(len(heights[PEER])) * options.dt
-    _draw(times, heights, stem, model.structure.bodies[0]).savefig(picture, dpi=110)
+    _draw_heights(times, heights, stem, model.structure.bodies[0]).savefig(picture, dpi=110)
     summary = {
         "model": stem,
         "dt": options.dt,
@@ -72,20 +73,17 @@ def command(options: argparse.Namespace) -> int:
     return int(any(bool(Status.failed(bits)) for bits in failed))
 
 
-def _draw(times: np.ndarray, heights: dict[str, np.ndarray], stem: str, body: str) -> Figure:
+def _draw_heights(times: np.ndarray, heights: dict[str, np.ndarray], stem: str, body: str) -> Figure:
     """Draw the heights over time, and below their differences from MuJoCo's."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 5.4), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     for k, (name, height) in enumerate(heights.items()):
-        style: dict[str, Any] = {
-            "color": "black" if name == PEER else LINES[k % len(LINES)],
-            "linewidth": 1.5,
-        }
-        above.plot(times, height, STYLES[k % len(STYLES)], label=name, **style)
+        color, dashes = "black" if name == PEER else LINES[k % len(LINES)], STYLES[k % len(STYLES)]
+        above.plot(times, height, dashes, label=name, color=color, linewidth=1.5)
         if name != PEER:
-            below.plot(times, 1e3 * (height - heights[PEER]), STYLES[k % len(STYLES)], **style)
+            below.plot(times, 1e3 * (height - heights[PEER]), dashes, color=color, linewidth=1.5)
     below.axhline(0.0, color="black", linewidth=1.0)
     above.set(ylabel=f"height of {body} (m)", title=f"{stem}: one motion, {len(heights)} ways")
     below.set(xlabel="time (s)", ylabel=f"difference from {PEER} (mm)")

@@ -6,12 +6,11 @@ import argparse
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 from jaxcontact.cli.catalogue import UsageError
 
 # Options of `load_mjcf`, and their values if a command does not name them.
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, object] = {
     "keyframe": None,
     "planar": False,
     "contacts": "all",

@@ -15,7 +15,7 @@ import numpy as np
 from jaxcontact import impact
 from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, propagative, robot_file, sensitivity
-from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.catalogue import Summary, UsageError
 from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.cli.impact_files import (
     MANY_MODES,
@@ -40,7 +40,7 @@ from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms, contact_terms
 from jaxcontact.terms.near_pairs import only_near
 
-NEAR = 1e-3  # m, distance of two shapes from which on they take no part; contacts touch within 1e-6 m
+NEAR_DISTANCE = 1e-3  # m; farther shapes take no part, and contacts touch within 1e-6 m
 SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
 STEPS_PER_CONTACT = 16  # largest number of steps per touching contact, for models without their own
 FEW_SAMPLES = 2**14  # of a run by default; the largest number that also keeps velocities through the impact
@@ -77,7 +77,9 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         raise UsageError(f"--restitution: expected 1 or {count} numbers, got {len(options.restitution)}")
     try:
         if is_robot(options) and (options.restitution is None or len(options.restitution) == 1):
-            model = only_near(model, model.initial_state().q, NEAR)  # the others would only be compiled
+            model = only_near(
+                model, model.initial_state().q, NEAR_DISTANCE
+            )  # the others would only be compiled
         terms = contact_terms(model, model.initial_state()) if model.structure.pairs else None
     except ValueError as error:
         raise UsageError(str(error)) from None
@@ -172,7 +174,7 @@ def _sampled(
     laps: Laps,
 ) -> tuple[impact.ImpactSamples, Tally]:
     """Draw the samples; return them, of a checkpoint only the first, and the statistics of all."""
-    draw: Any = functools.partial(
+    draw: Any = functools.partial(  # an overload for each kind of result
         impact.sample, terms, model.initial_state().v, law_of(settings), seed=options.seed
     )
     with executor_of(options) as executor:
@@ -215,7 +217,7 @@ def _decisions(
     """Measure which numbers of the robot decide the outcome, and search for the highest energy."""
     law, has_many = law_of(settings), touching(terms) > MANY_CONTACTS
     num_orders = sensitivity.NUM_OF_MANY if has_many else sensitivity.NUM_ORDERS
-    found: dict[str, Any] = {
+    found: Summary = {
         "sensitivity": sensitivity.measure(model, terms, options.drawn, bodies, law, options.seed, num_orders)
     }
     if _is_by_steps(settings, terms):
@@ -255,7 +257,7 @@ def _default_selection(options: argparse.Namespace, terms: ContactTerms, v: jax.
     return "all" if contacts < MANY_MODES else "visited"
 
 
-def _is_by_steps(settings: dict[str, Any], terms: ContactTerms) -> bool:
+def _is_by_steps(settings: Summary, terms: ContactTerms) -> bool:
     """Tell whether each step is solved by pivoting, once or several times, and not by listed modes."""
     return settings["selection"] == "lemke" or not is_listed(terms)
 

@@ -9,13 +9,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jaxcontact import impact, viz
 from jaxcontact._pytree import PyTree
-from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.catalogue import Summary, UsageError
 from jaxcontact.cli.file_options import is_file
 from jaxcontact.impact.laws.contact_enumeration import enumerable
 from jaxcontact.impact.sampling.outcomes import contact_names, outcome_counts
@@ -103,7 +103,7 @@ def _contact_pictures(
     samples: impact.ImpactSamples,
     settings: dict[str, object],
     peer: np.ndarray | None,
-) -> dict[str, Any]:
+) -> dict[str, Figure]:
     """Draw the mechanism with the velocities of its contacts; of a model with two also the set of these."""
     state = model.initial_state()
     names = [""] * model.structure.num_contacts
@@ -129,7 +129,7 @@ def _set_picture(
     model: Model,
     terms: ContactTerms,
     samples: impact.ImpactSamples,
-    settings: dict[str, Any],
+    settings: Summary,
     simultaneous: np.ndarray,
     sequences: dict[str, np.ndarray],
     peer: np.ndarray | None,
@@ -185,7 +185,7 @@ def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.
         return None
 
 
-def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> PyTree:
+def _paths(model: Model, terms: ContactTerms, settings: Summary) -> PyTree:
     """Sample the velocities through the impact, for a few samples."""
     num_paths = 256 if touching(terms) < MANY_MODES else 64
     is_visited = settings["selection"] == "visited" and is_listed(terms)
@@ -195,7 +195,7 @@ def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> PyTre
     return impact.sample(terms, v, law, num_samples=num_paths, seed=settings["seed"], keep_path=True).path
 
 
-def law_of(settings: dict[str, Any]) -> impact.Routh:
+def law_of(settings: Summary) -> impact.Routh:
     """Make the law with these settings except `seed`."""
     numbers = {name: value for name, value in settings.items() if name != "seed"}
     if "restitution" in numbers:

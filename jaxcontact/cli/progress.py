@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 WIDTH = 24  # characters of a bar
 LINE = 100  # characters of a line, which covers the one before
@@ -25,7 +24,7 @@ def bar(describe: Callable[..., str] | None = None, also: Callable[[], str] = st
     first: tuple[float, int] | None = None
     last = 0
 
-    def report(num_done: int, total: int, *values: Any) -> None:
+    def report(num_done: int, total: int, *values: object) -> None:
         nonlocal first, last
         now = time.perf_counter()
         if first is None or num_done <= last:  # the first report, or that of a new phase

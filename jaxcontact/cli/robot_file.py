@@ -17,7 +17,7 @@ from jaxcontact.io.mjcf import IgnoredOptionWarning, load_mjcf
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.system import Model
 from jaxcontact.terms import contact_terms
-from jaxcontact.terms.contacts import motion
+from jaxcontact.terms.contacts import body_motion
 from jaxcontact.terms.near_pairs import only_pairs
 
 LOWERINGS = 50  # iterations; a robot over a plane needs one or two, over other shapes each one comes nearer
@@ -90,7 +90,7 @@ def fallen(model: Model, speed: float) -> Model:
         raise UsageError("--fall: the robot has no gravity")
 
     def speeds(v: jax.Array) -> jax.Array:
-        rates = motion(model, state.q, v)
+        rates = body_motion(model, state.q, v)
         return jnp.concatenate([rates.velocity.ravel(), rates.turning.ravel()])
 
     rows = np.asarray(jax.jit(jax.jacfwd(speeds))(jnp.zeros_like(state.v)))

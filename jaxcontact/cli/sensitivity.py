@@ -6,7 +6,7 @@ Entries `measure`, by shifts, and `differentiate`, exact; docs/methods/set-value
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +64,7 @@ def measure(
     landing = ImpactStart(terms, model.initial_state().v)
     velocities, positions = _motions(model, landing, drawn)
     groups = [velocities, positions, _masses(model, landing, drawn), _frictions(landing, bodies)]
-    rows: list[list[dict[str, Any]]] = []
+    rows: list[list[Summary]] = []
     for shifts in groups:
         changes = [_change_of_contacts(landing, shift) for shift in shifts]
         strongest = np.argsort(-np.asarray(changes), kind="stable")[:MOST_OF_GROUP]
@@ -215,7 +215,7 @@ def _row(shift: Shift, law: impact.Routh, num_orders: int, seed: int) -> dict[st
         labels.append(outcome_labels(samples, terms))
         energies.append(np.asarray(samples.energy_ratio))
         good &= (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
-    row: dict[str, Any] = {"name": shift.name, "shift": shift.size, "end_elsewhere": 0.0}
+    row: Summary = {"name": shift.name, "shift": shift.size, "end_elsewhere": 0.0}
     row |= {"energy_ratio": [0.0, 0.0], "decides": None}
     if not good.any():
         return row

@@ -26,13 +26,13 @@ TITLES = {
 def command(options: argparse.Namespace) -> int:
     """Run the command; return 0, or 1 for a contradiction, 2 for wrong usage."""
     try:
-        return _chart(options) if options.chart else _point(options)
+        return _chart(options) if options.chart else _judge_point(options)
     except (ValueError, ImportError, OSError) as error:
         print(f"jaxcontact: {error}", file=sys.stderr)
         return 2
 
 
-def _point(options: argparse.Namespace) -> int:
+def _judge_point(options: argparse.Namespace) -> int:
     body = biped_on_slope(
         math.radians(options.alpha), options.h, options.d, mu1=options.mu1, mu2=options.mu2,
         phi1=math.radians(options.phi1), phi2=math.radians(options.phi2), e1=options.e1, e2=options.e2,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from jaxcontact.cli.catalogue import CHARTS, METHODS, UsageError
 from jaxcontact.cli.cluster import add_cluster_option, check_cluster
@@ -49,7 +48,7 @@ def add_stability(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 def check_stability(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `stability` cannot work; set those that were not named."""
     check_cluster(options, "" if options.chart else "only with --chart")
-    defaults: dict[str, Any] = {"method": "homogeneous", "points": 30, "out": Path("out")}
+    defaults: dict[str, object] = {"method": "homogeneous", "points": 30, "out": Path("out")}
     defaults |= {name: default for name, (default, _) in SLOPE_NUMBERS.items()}
     of_chart = ("points", "out")
     for name, default in defaults.items():

@@ -24,7 +24,7 @@ from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
 from jaxcontact.ess.run import flow_info, run
 from jaxcontact.ess.settings import Settings
-from jaxcontact.ess.simultaneous_crossing import CornerPoint, Forced, NumberRates, across_corner
+from jaxcontact.ess.simultaneous_crossing import CornerPoint, ForcedOrder, InputDisplacement, across_corner
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
@@ -60,7 +60,7 @@ class BDerivativeInfo(Info):
     grazed: jax.Array
 
 
-class _Carry(NamedTuple):
+class _Propagation(NamedTuple):
     t: jax.Array
     x: jax.Array
     crossed: jax.Array
@@ -93,41 +93,41 @@ class PlannedRun(NamedTuple):
     corner_tol: jax.Array | None
 
 
-def propagate(
+def propagate_direction(
     es: EventSystem,
     max_events: int,
     planned: PlannedRun,
-    direction: NumberRates,
+    direction: InputDisplacement,
     dx0: jax.Array,
-    forced: Forced | None = None,
-) -> _Carry:
+    forced: ForcedOrder | None = None,
+) -> _Propagation:
     """Propagate a direction along the rows of a plan, at fixed times; `forced` orders all its crossings."""
     inputs, crossed0, plan, eps, corner_tol = planned
     info, m = flow_info(plan, max_events), crossed0.shape[0]
 
-    def field(t: jax.Array, x: jax.Array, mask: jax.Array, d: NumberRates) -> jax.Array:
+    def field(t: jax.Array, x: jax.Array, mask: jax.Array, d: InputDisplacement) -> jax.Array:
         return es.xdot(t, x, mask, d.control, d.params)
 
-    fixed = NumberRates(inputs.params, inputs.control)
+    fixed = InputDisplacement(inputs.params, inputs.control)
 
-    def step(c: _Carry, row: PyTree) -> _Carry:
-        def move(t: jax.Array, x: jax.Array, d: NumberRates) -> tuple[jax.Array, jax.Array]:
+    def step(c: _Propagation, row: PyTree) -> _Propagation:
+        def move(t: jax.Array, x: jax.Array, d: InputDisplacement) -> tuple[jax.Array, jax.Array]:
             return one_step(es, d.params, d.control, t, x, c.crossed, row)[:2]
 
         (t, x), (dt, dx) = jax.jvp(move, (c.t, c.x, fixed), (jnp.zeros_like(c.t), c.dx, direction))
         f = field(t, x, c.crossed, fixed)
         return c._replace(t=t, x=x, dx=dx - dt * f)
 
-    def cross(c: _Carry, row: PyTree) -> _Carry:
+    def cross(c: _Propagation, row: PyTree) -> _Propagation:
         k = row[1]
         f, df = jax.jvp(lambda x, d: field(c.t, x, c.crossed, d), (c.x, fixed), (c.dx, direction))
-        done = guard_crossing.cross(es, inputs.params, inputs.control, c.t, c.x, f, c.crossed, k)
+        done = guard_crossing.cross_guard(es, inputs.params, inputs.control, c.t, c.x, f, c.crossed, k)
         _, rate = es.guard_rates(c.x, f, inputs.params)
         width = corner_tol if corner_tol is not None else guard_crossing.TIE * eps[k] / rate[k]
         new = done.t > c.until
         until = jnp.where(new, done.t + width, c.until)
 
-        def through(c: _Carry) -> _Carry:
+        def through(c: _Propagation) -> _Propagation:
             index = jnp.arange(max_events)
             together = (index >= c.event) & (info.event_times <= until) & (info.order >= 0)
             members = jnp.any(together[:, None] & (info.order[:, None] == jnp.arange(m)[None, :]), axis=0)
@@ -150,12 +150,12 @@ def propagate(
         c = lax.cond(new, through, lambda c: c, c)
         return c._replace(t=done.t, x=done.x, crossed=done.crossed, until=until, event=c.event + 1)
 
-    def body(c: _Carry, row: PyTree) -> tuple[_Carry, None]:
+    def body(c: _Propagation, row: PyTree) -> tuple[_Propagation, None]:
         branch = jnp.where(row[0] == UNUSED, 0, jnp.where(row[0] == CROSS, 1, 2))
         return lax.switch(branch, (lambda c, _: c, cross, step), c, row), None
 
     unused = jnp.full(max_events, -1, jnp.int32)
-    start = _Carry(
+    start = _Propagation(
         t=inputs.t0,
         x=inputs.x0,
         crossed=crossed0,
@@ -269,7 +269,7 @@ def _one_sided_jvp(
     inputs, plan = planned.inputs, planned.plan
     # A later start at x0 is a start at t0 from a point behind it.
     dx = rates.x0 - rates.t0 * es.xdot(inputs.t0, inputs.x0, planned.crossed0, inputs.control, inputs.params)
-    numbers = NumberRates(rates.params, rates.control)
+    numbers = InputDisplacement(rates.params, rates.control)
     dx, info = _b_derivative(es, max_events, planned, numbers, dx)
     dx = dx + rates.t1 * es.xdot(plan.t, plan.x, plan.crossed, inputs.control, inputs.params)
     none = (info.status & jnp.uint32(int(Status.SIMULTANEOUS | Status.INVALID))) != 0
@@ -280,9 +280,9 @@ def _one_sided_jvp(
 
 @functools.partial(jit, static_argnums=(0, 1))
 def _b_derivative(
-    es: EventSystem, max_events: int, planned: PlannedRun, direction: NumberRates, dx: jax.Array
+    es: EventSystem, max_events: int, planned: PlannedRun, direction: InputDisplacement, dx: jax.Array
 ) -> tuple[jax.Array, BDerivativeInfo]:
-    end = propagate(es, max_events, planned, direction, dx)
+    end = propagate_direction(es, max_events, planned, direction, dx)
     plan, corner_tol = planned.plan, planned.corner_tol
     finite = jnp.all(jnp.isfinite(end.dx))
     status = plan.status | flag(end.grazed >= 0, Status.GRAZING) | flag(~finite, Status.NONFINITE)
@@ -302,9 +302,9 @@ def _b_derivative(
     )
 
 
-def numbers_of(inputs: RunInputs, direction: Direction) -> NumberRates:
+def numbers_of(inputs: RunInputs, direction: Direction) -> InputDisplacement:
     """Return the parts of a direction along params and control, zeros for None; raise if they do not fit."""
-    return NumberRates(
+    return InputDisplacement(
         _tangent("direction.params", inputs.params, direction.params),
         _tangent("direction.control", inputs.control, direction.control),
     )

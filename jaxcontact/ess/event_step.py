@@ -1,7 +1,7 @@
 """One iteration of the run: a smooth step up to a guard at most, or the crossing of a guard.
 
 Owns the run's state between iterations, step sizes, and the changes by a refused step or crossing; entries
-`begin`, `smooth`, `cross`. `plan.py` chooses between the two, and the guard.
+`begin`, `smooth`, `try_crossing`. `plan.py` chooses between the two, and the guard.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from jaxcontact.ess import guard_crossing
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
 from jaxcontact.status import Status, flag
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 # Kinds of steps in a plan.
 UNUSED, SMOOTH, ENTER, CROSS = 0, 1, 2, 3
 FIRST_STEP = 1e-2  # fraction of the interval that an adaptive run tries first
-SMALLEST = 8  # machine epsilons of the time; a run whose steps get shorter fails
+MIN_STEP_ROUNDINGS = 8  # machine epsilons of the time; a run whose steps get shorter fails
 HIDDEN = 0.125  # a step that may have overlooked a dip is shortened to this fraction
 
 
@@ -111,7 +112,7 @@ def _record(
     return c._replace(row=row, rows=c.rows + 1)
 
 
-def cross(
+def try_crossing(
     es: EventSystem,
     s: FlowSetting,
     c: RunState,
@@ -125,7 +126,7 @@ def cross(
 
     A refused crossing is left to the smooth steps, which locate the guard.
     """
-    done = guard_crossing.cross(es, s.params, s.control, c.t, c.x, c.f, c.crossed, k)
+    done = guard_crossing.cross_guard(es, s.params, s.control, c.t, c.x, c.f, c.crossed, k)
     f = es.xdot(done.t, done.x, done.crossed, s.control, s.params)
     live = done.rate[k] >= guard_crossing.LIVE * rate[k]
     m = h.shape[0]
@@ -176,7 +177,7 @@ def _jumps_differ(
         return jnp.max(jnp.abs(first_k - first_i)), jnp.max(jnp.abs(first_k)) + jnp.max(jnp.abs(first_i))
 
     gap, size = jax.vmap(difference)(jnp.arange(m, dtype=jnp.int32))
-    return jnp.any(others & (gap > jnp.finfo(x.dtype).eps ** 0.5 * size))
+    return jnp.any(others & (gap > rounding(x.dtype, HALF_DIGITS) * size))
 
 
 def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax.Array) -> RunState:
@@ -206,7 +207,7 @@ def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax
         grown = jnp.asarray(s.ode.dt, c.x.dtype)
     shorter = size * HIDDEN if s.ode.dt is not None else ode.next_size(size, ratio)
     shorter = jnp.where(entry.hidden | ~finite, size * HIDDEN, jnp.minimum(shorter, size))
-    tiny = SMALLEST * jnp.finfo(c.x.dtype).eps * jnp.maximum(jnp.abs(c.t), jnp.abs(s.t1))
+    tiny = MIN_STEP_ROUNDINGS * jnp.finfo(c.x.dtype).eps * jnp.maximum(jnp.abs(c.t), jnp.abs(s.t1))
     failed = ~good & (shorter <= tiny)
     why = jnp.where(
         finite,

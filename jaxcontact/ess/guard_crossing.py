@@ -2,7 +2,7 @@
 
 Owns the event-selected step of Anderson & Revzen (2024), section 3: within the band |h_k| <= eps_k of a
 guard the field counts as constant and the guards as planes, so that the next crossing has the minimum of
--h_k / (Dh_k f). Entries: `find_entry`, `enter`, `cross`. Page: docs/methods/event-selected.md.
+-h_k / (Dh_k f). Entries: `find_entry`, `enter`, `cross_guard`. Page: docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Crossing(NamedTuple):
     rate: jax.Array
 
 
-def cross(
+def cross_guard(
     es: EventSystem,
     params: PyTree,
     control: PyTree,

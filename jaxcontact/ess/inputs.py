@@ -170,7 +170,7 @@ def guards_at(name: str, es: EventSystem, params: PyTree, x: jax.Array) -> jax.S
 
 
 def check_guards(name: str, m: int, guards: PyTree) -> jax.Array:
-    """Decide whether some of `guards` are no indices of m guards; raise ValueError if known ones are not."""
+    """Return whether traced indices `guards` leave 0..m - 1; raise ValueError if known ones do."""
     if not jnp.issubdtype(jnp.result_type(guards), jnp.integer):
         raise ValueError(f"{name}: expected indices of guards, got {jnp.result_type(guards)}")
     if _known(guards) and not np.all((np.asarray(guards) >= 0) & (np.asarray(guards) < m)):

@@ -23,15 +23,16 @@ from jaxcontact.ess.b_derivative import (
     b_derivative,
     corner_width,
     numbers_of,
-    propagate,
+    propagate_direction,
 )  # fmt: skip
 from jaxcontact.ess.run import list_events, run
 from jaxcontact.ess.settings import Settings
-from jaxcontact.ess.simultaneous_crossing import Forced
+from jaxcontact.ess.simultaneous_crossing import ForcedOrder
 from jaxcontact.front_door import checked
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
+from jaxcontact.solvers.strict_inequalities import has_interior
 from jaxcontact.status import Status
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def one_sided_jacobian(
     jacobians, conditions = np.swapaxes(dx[:, :-1], 1, 2), np.moveaxis(leads, 1, -1)
     conditions = conditions.reshape(len(orders), -1, conditions.shape[-1])
     conditions, margins = conditions[..., :-1], conditions[..., -1]
-    possible = [p for p in range(len(orders)) if not stuck[p].any() and _has_interior(conditions[p])]
+    possible = [p for p in range(len(orders)) if not stuck[p].any() and _can_hold(conditions[p])]
     used = np.any(conditions[possible] != 0, axis=(0, 2))
     return LinearPieces(
         jacobians=jnp.asarray(jacobians[possible]),
@@ -150,22 +151,11 @@ def _list_orders(natural: np.ndarray, first: np.ndarray) -> np.ndarray:
     return np.stack(rows).astype(np.int32)
 
 
-def _has_interior(conditions: np.ndarray) -> bool:
+def _can_hold(conditions: np.ndarray) -> bool:
     """Decide whether some coefficients fulfil all conditions (r, k) strictly, but for rows of zeros."""
     size = np.linalg.norm(conditions, axis=1)
     rows = conditions[size > ROUNDING * np.finfo(conditions.dtype).eps * size.max(initial=0.0)]
-    if not len(rows):
-        return True
-    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    from scipy.optimize import linprog  # inside the function, because the import takes long
-
-    k = rows.shape[1]
-    # Largest t <= 1 with rows @ c >= t, |c| <= 1.
-    program = linprog(
-        np.append(np.zeros(k), -1.0), A_ub=np.column_stack([-rows, np.ones(len(rows))]),
-        b_ub=np.zeros(len(rows)), bounds=[(-1.0, 1.0)] * k + [(None, 1.0)],
-    )  # fmt: skip
-    return bool(program.status == 0 and -program.fun > 1e-9)
+    return has_interior(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 @functools.partial(jit, static_argnums=(0, 1))
@@ -185,8 +175,8 @@ def _propagate_in_order(
     padded = jnp.concatenate([order, jnp.full(planned.crossed0.shape[0], -1, order.dtype)])
 
     def along(direction: Direction, weight: jax.Array) -> tuple[jax.Array, ...]:
-        numbers, forced = numbers_of(planned.inputs, direction), Forced(padded, weight)
-        end = propagate(es, max_events, planned, numbers, direction.x, forced)
+        numbers, forced = numbers_of(planned.inputs, direction), ForcedOrder(padded, weight)
+        end = propagate_direction(es, max_events, planned, numbers, direction.x, forced)
         return end.dx, end.leads, end.first, end.grazed >= 0
 
     return jax.vmap(along)(rows, weights)

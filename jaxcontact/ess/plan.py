@@ -14,7 +14,7 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.ess import guard_crossing
-from jaxcontact.ess.event_step import FlowSetting, RunState, begin, cross, graze, smooth
+from jaxcontact.ess.event_step import FlowSetting, RunState, begin, graze, smooth, try_crossing
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.status import Status, flag
 
@@ -74,7 +74,7 @@ def first_least(values: jax.Array) -> jax.Array:
     return ROWS * k + spot[k]
 
 
-def _turn(es: EventSystem, s: FlowSetting, c: RunState, max_events: int) -> RunState:
+def _cross_or_step(es: EventSystem, s: FlowSetting, c: RunState, max_events: int) -> RunState:
     """Cross the guard that comes first if a band has been entered, else take a smooth step."""
     h, rate = es.guard_rates(c.x, c.f, s.params)
     index = jnp.arange(h.shape[0], dtype=jnp.int32)
@@ -103,7 +103,7 @@ def _turn(es: EventSystem, s: FlowSetting, c: RunState, max_events: int) -> RunS
     )
     return lax.cond(
         near & (c.events < max_events),
-        lambda c: cross(es, s, c, h, rate, wait, inside, k),
+        lambda c: try_crossing(es, s, c, h, rate, wait, inside, k),
         lambda c: lax.cond(
             near,
             lambda c: c._replace(status=c.status | flag(True, Status.UNTERMINATED)),
@@ -127,7 +127,7 @@ def make_plan(
     # The log stays outside of the branches, because XLA would copy it inside.
     def logged(carry: tuple[RunState, jax.Array]) -> tuple[RunState, jax.Array]:
         c, log = carry
-        after = _turn(es, s, c, max_events)
+        after = _cross_or_step(es, s, c, max_events)
         return after, log.at[c.rows].set(after.row)
 
     log = jnp.zeros((max_steps, 5), s.x0.dtype)

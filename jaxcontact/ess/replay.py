@@ -44,7 +44,7 @@ def one_step(
 
     def across(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         f = es.xdot(t, x, crossed, control, params)
-        done = guard_crossing.cross(es, params, control, t, x, f, crossed, guard)
+        done = guard_crossing.cross_guard(es, params, control, t, x, f, crossed, guard)
         return done.t, done.x, done.crossed
 
     def smooth(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

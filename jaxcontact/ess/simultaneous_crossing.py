@@ -19,15 +19,15 @@ from jaxcontact.ess.inputs import RunInputs
 from jaxcontact.mechanics.event_system import EventSystem
 
 
-class NumberRates(NamedTuple):
-    """A displacement of the numbers that stay constant along the trajectory."""
+class InputDisplacement(NamedTuple):
+    """A displacement of `params` and `control`, which stay constant along the trajectory."""
 
     params: PyTree
     control: PyTree
 
 
-class Forced(NamedTuple):
-    """An order of crossing to take in any case; then dx and leads are affine in the displacement.
+class ForcedOrder(NamedTuple):
+    """An order in which every displacement crosses the guards; dx and leads are affine in it then.
 
     Attributes:
         order: (k,) guards.
@@ -37,7 +37,7 @@ class Forced(NamedTuple):
     order: jax.Array
     weight: jax.Array
 
-    def from_event(self, event: jax.Array, count: int) -> Forced:
+    def from_event(self, event: jax.Array, count: int) -> ForcedOrder:
         """Return the order of the crossings of a corner, which begins with an event."""
         return self._replace(order=lax.dynamic_slice(self.order, (event,), (count,)))
 
@@ -69,11 +69,11 @@ class Corner(NamedTuple):
 def across_corner(
     es: EventSystem,
     inputs: RunInputs,
-    direction: NumberRates,
+    direction: InputDisplacement,
     point: CornerPoint,
     members: jax.Array,
     dx: jax.Array,
-    forced: Forced | None = None,
+    forced: ForcedOrder | None = None,
 ) -> Corner:
     """Follow a displacement dx of the corner's point through the crossings of its `members` (m,) bool.
 

@@ -8,7 +8,7 @@ the normal, and its derivative is zero. Entry: `place_balls`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -99,7 +99,7 @@ def place_balls(
         body = getattr(shapes[name], "body", None)
         owner += [WORLD if body is None else bodies.index(body)] * num_balls(dim, shapes[name])
 
-    def balls_of(shape: Any, numbers: Constants) -> tuple[jax.Array, jax.Array]:
+    def balls_of(shape: Shape, numbers: Constants) -> tuple[jax.Array, jax.Array]:
         size = numbers[shape.radius] if isinstance(shape, Disc | Sphere | Capsule) else 0.0
         radius = jnp.broadcast_to(jnp.asarray(size, dtype), (num_balls(dim, shape),))
         return _centres(shape, dim, numbers, dtype), radius

@@ -17,10 +17,10 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.geometry.frames import rows
 from jaxcontact.geometry.shapes import NUMBERS, Constants, Shape
 
+Build = Callable[[Any, Constants], PyTree]  # takes the kinds of shapes that it can build
 
-def of_shapes(
-    build: Callable[[Any, Constants], PyTree], shapes: Sequence[Shape], constants: Constants
-) -> PyTree:
+
+def of_shapes(build: Build, shapes: Sequence[Shape], constants: Constants) -> PyTree:
     """Compute build(shape, constants) of all shapes: arrays whose axis 0 is the shape."""
     groups = by_kind(build, shapes, constants)
     place = np.argsort([i for members, _ in groups for i in members]).tolist()
@@ -28,9 +28,7 @@ def of_shapes(
     return jax.tree.map(lambda column: rows(column, place), columns)
 
 
-def by_kind(
-    build: Callable[[Any, Constants], PyTree], shapes: Sequence[Shape], constants: Constants
-) -> list[tuple[list[int], PyTree]]:
+def by_kind(build: Build, shapes: Sequence[Shape], constants: Constants) -> list[tuple[list[int], PyTree]]:
     """Compute build(shape, constants) of the shapes of each kind: their indices, and arrays of them."""
     members_of_kind: dict[Shape, list[int]] = {}
     for i, shape in enumerate(shapes):
@@ -51,9 +49,9 @@ def _numbers_of(shape: Shape) -> list[str]:
     return [field for field in NUMBERS if getattr(shape, field, None) is not None]
 
 
-def _kind(shape: Any) -> Any:
+def _kind(shape: Shape) -> Shape:
     """Replace the name of each number of a shape by that of its field, and leave out name and body."""
-    names: dict[str, Any] = {field: field for field in _numbers_of(shape)}
+    names: PyTree = {field: field for field in _numbers_of(shape)}
     if hasattr(shape, "body"):
         names["body"] = None
     return dataclasses.replace(shape, name="", **names)

@@ -9,7 +9,7 @@ Entries: `cores_on_cores`, `nearest_cores`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ class _Cores(NamedTuple):
     position: jax.Array
     orientation: jax.Array
 
-    def at(self, index: Any) -> _Cores:
+    def at(self, index: np.ndarray | jax.Array) -> _Cores:
         """Select cores by index."""
         return _Cores(*jax.tree.map(lambda leaf: leaf[index], tuple(self)))
 
@@ -50,7 +50,7 @@ class _Boxes(NamedTuple):
     half: jax.Array  # (n, 3) half of the sizes
 
 
-def _cores(world: PlacedBodies, shapes: Sequence[Any]) -> _Cores:
+def _cores(world: PlacedBodies, shapes: Sequence[Shape]) -> _Cores:
     """Place distinct shapes."""
     cores, radii = cores_in_bodies(shapes, world.constants, world.positions.dtype)
     return _Cores(cores, radii, *frames_of(owners(shapes, world.bodies), world.positions, world.orientations))
@@ -62,7 +62,7 @@ def extents(shapes: Sequence[Shape], constants: Constants, dtype: jax.typing.DTy
     return jnp.sqrt(dot(centres, centres)) + jnp.sqrt(dot(halves, halves))
 
 
-def _numbered(shapes: Sequence[Any]) -> tuple[list[Any], list[int]]:
+def _numbered(shapes: Sequence[Shape]) -> tuple[list[Shape], list[int]]:
     """List the distinct shapes, and the number of each in that list."""
     distinct = list(dict.fromkeys(shapes))
     return distinct, [distinct.index(shape) for shape in shapes]
@@ -100,7 +100,7 @@ def nearest_cores(
     (kinds_a, of_a), (kinds_b, of_b) = _numbered(first), _numbered([shape for shape, _ in second])
     a, b = _cores(world, kinds_a), _cores(world, kinds_b)
     count, reach = limits
-    bound, size = _bounds(
+    bound, size = _bound_distances(
         *(
             _Boxes(*(rows(leaf, index) for leaf in _placed_boxes(world, kinds)))
             for kinds, index in ((kinds_a, of_a), (kinds_b, of_b))
@@ -164,7 +164,7 @@ def _touch_near(a: _Cores, b: _Cores, pairs: _Pair, has_round: bool, is_known: b
     return found[..., :3], found[..., 3:6], found[..., 9], found[..., 6:9]
 
 
-def _placed_boxes(world: PlacedBodies, shapes: Sequence[Any]) -> _Boxes:
+def _placed_boxes(world: PlacedBodies, shapes: Sequence[Shape]) -> _Boxes:
     centre, axes, half = boxes_around(shapes, world.constants, world.positions.dtype)
     position, orientation = frames_of(owners(shapes, world.bodies), world.positions, world.orientations)
     boxes = _Boxes(
@@ -175,7 +175,7 @@ def _placed_boxes(world: PlacedBodies, shapes: Sequence[Any]) -> _Boxes:
     return jax.lax.stop_gradient(boxes)
 
 
-def _bounds(a: _Boxes, b: _Boxes) -> tuple[jax.Array, jax.Array]:
+def _bound_distances(a: _Boxes, b: _Boxes) -> tuple[jax.Array, jax.Array]:
     """Bound the signed distances (n,) of pairs of boxes from below; also return the sizes of the pairs.
 
     The bound is the largest gap along the axes of both boxes and along the line of their centres.
@@ -227,7 +227,7 @@ def _touch(a: _Cores, b: _Cores, has_round: bool) -> Rows:
     )
 
 
-def hulls_on_planes(world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace]) -> Rows:
+def hulls_on_planes(world: PlacedBodies, shapes: Sequence[Shape], planes: Sequence[HalfSpace]) -> Rows:
     """Compute the contacts of hulls of many corners with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     distinct, index = _numbered(shapes)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.geometry.frames import dot, unit
+from jaxcontact.tolerances import SQUARE, rounding
 
 HALVINGS = 12  # of a bracket's logarithm; near the middle plane Newton's steps are small
 NEWTON = 8  # Newton steps from there
@@ -43,7 +44,7 @@ def signed_distance(point: jax.Array, semi_axes: jax.Array) -> tuple[jax.Array, 
 
     fixed = jax.lax.stop_gradient((y, semi_axes, beyond))
     scaled_y = fixed[0] * fixed[1]
-    at_pole = float(jnp.finfo(point.dtype).eps) ** 2 * jax.lax.stop_gradient(width) ** 2
+    at_pole = rounding(point.dtype, SQUARE) * jax.lax.stop_gradient(width) ** 2
 
     def halve(_: jax.Array, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bracket

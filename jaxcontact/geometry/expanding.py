@@ -16,6 +16,7 @@ import numpy as np
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.geometry.frames import across, dot, unit
 from jaxcontact.geometry.support import Couple, support
+from jaxcontact.tolerances import END_OF_PATH
 
 STEPS = 32  # support points after the first four; random meshes of 100 vertices need 12, cylinders 25
 GAIN = 1e-13  # of the size; a support point that gains less ends the search
@@ -41,7 +42,7 @@ class Summit(NamedTuple):
     lowest: jax.Array
 
 
-def _start(couple: Couple) -> Hull:
+def _first_tetrahedron(couple: Couple) -> Hull:
     """Build a tetrahedron of support points; the first two lie along the line of the centres."""
     count, dtype = STEPS + 4, couple.vertices_a.dtype
     both_ways = jax.vmap(lambda direction: support(couple, direction))
@@ -131,7 +132,7 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
     squares = dot(feet, feet) * jnp.where(within, 1.0 - 8.0 * eps, 1.0)
     closest = jnp.argmin(jnp.where(has_area & (offsets < 4.0 * eps * size), squares, jnp.inf))
     away, distance = unit(-feet[closest], normals[closest])
-    is_outside = (offsets[lowest] < 0.0) & (distance > eps**0.75 * size)
+    is_outside = (offsets[lowest] < 0.0) & (distance > eps**END_OF_PATH * size)
     face = jnp.where(is_outside, closest, lowest)
     normal = jnp.where(is_outside, away, normals[face])
     point, index = support(couple, normal)
@@ -165,7 +166,7 @@ def expand(couple: Couple, size: jax.Array) -> Summit:
     Derivative: none.
     """
     couple, size = jax.lax.stop_gradient((couple, size))
-    start = _start(couple)
+    start = _first_tetrahedron(couple)
     triangle = jnp.zeros((3, 2), jnp.int32)
     rounding = 4.0 * jnp.finfo(size.dtype).eps * size
     summit = Summit(-jnp.inf * jnp.ones_like(size), jnp.zeros_like(start.points[0]), triangle, triangle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -81,8 +81,20 @@ def dot(a: jax.Array, b: jax.Array) -> jax.Array:
     return sum(terms[1:], terms[0])
 
 
+class Posed(Protocol):
+    """A shape with a place and a rotation in its body, None for those of the body."""
+
+    @property
+    def at(self) -> str | None:
+        """The name of the place (dim,)."""
+
+    @property
+    def rotation(self) -> str | None:
+        """The name of the quaternion (4,), in the plane of the angle."""
+
+
 def pose_in_body(
-    shape: Any, dim: int, constants: Constants, dtype: jax.typing.DTypeLike
+    shape: Posed, dim: int, constants: Constants, dtype: jax.typing.DTypeLike
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the origin (dim,) and axes (dim, dim) of a shape in its body, from `at` and `rotation`."""
     origin = jnp.zeros(dim, dtype) if shape.at is None else jnp.asarray(constants[shape.at], dtype)

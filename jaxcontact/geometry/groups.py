@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ class PlacedBodies(NamedTuple):
     constants: Constants
     balls: Balls | None
 
-    def polytopes(self, shapes: Sequence[Any]) -> Polytope:
+    def polytopes(self, shapes: Sequence[Shape]) -> Polytope:
         """Place shapes of one topology in the world; axis 0 is the shape."""
         distinct = list(dict.fromkeys(shapes))
         frames = frames_of(owners(distinct, self.bodies), self.positions, self.orientations)
@@ -59,7 +59,7 @@ def balls_on_balls(world: PlacedBodies, first: Sequence[int], second: Sequence[i
 
 
 def balls_on_polytopes(
-    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Any], kind: Topology, swapped: bool
+    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Shape], kind: Topology, swapped: bool
 ) -> Rows:
     """Compute the contacts of balls with polytopes of one topology."""
     assert world.balls is not None
@@ -144,12 +144,14 @@ def _sizes(shape: Cylinder | Ellipsoid, constants: Constants, dtype: jax.typing.
     return jnp.stack([jnp.asarray(constants[name], dtype) for name in (shape.radius, shape.half_length)])
 
 
-def _place_round(world: PlacedBodies, shapes: Sequence[Any]) -> _Round:
+def _place_round(world: PlacedBodies, shapes: Sequence[Shape]) -> _Round:
     dtype, constants = world.positions.dtype, world.constants
     distinct = list(dict.fromkeys(shapes))
     index = np.array([distinct.index(shape) for shape in shapes])
 
-    def pose_and_sizes(shape: Any, numbers: Constants) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def pose_and_sizes(
+        shape: Cylinder | Ellipsoid, numbers: Constants
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
         return *pose_in_body(shape, 3, numbers, dtype), _sizes(shape, numbers, dtype)
 
     origin, axes, sizes = (column[index] for column in of_shapes(pose_and_sizes, distinct, constants))
@@ -160,7 +162,7 @@ def _place_round(world: PlacedBodies, shapes: Sequence[Any]) -> _Round:
 
 
 def balls_on_round(
-    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Any], kind: type, swapped: bool
+    world: PlacedBodies, index: Sequence[int], shapes: Sequence[Shape], kind: type, swapped: bool
 ) -> Rows:
     """Compute the contacts of balls with cylinders, or with ellipsoids."""
     assert world.balls is not None
@@ -175,7 +177,7 @@ def balls_on_round(
 
 
 def round_on_planes(
-    world: PlacedBodies, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type
+    world: PlacedBodies, shapes: Sequence[Shape], planes: Sequence[HalfSpace], kind: type
 ) -> Rows:
     """Compute the contacts of the rims of cylinders (two points each) or ellipsoids with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)

@@ -12,7 +12,15 @@ import numpy as np
 
 from jaxcontact.geometry.balls import Rows
 from jaxcontact.geometry.frames import dot, unit
-from jaxcontact.geometry.manifold import CONTACTS, DIRECTIONS, LEVEL, RING, TILT, axes_across, swapped_corners
+from jaxcontact.geometry.manifold import (
+    CONTACTS,
+    DIRECTIONS,
+    LEVEL_DEPTH,
+    RING,
+    TILT,
+    axes_across,
+    mark_replaced,
+)
 
 MANY_CORNERS = 32  # a hull of more than so many makes `CONTACTS` contacts, another one for each corner
 
@@ -34,13 +42,13 @@ def touch_half_space(
     chosen = jnp.argmax(fixed @ tilted.T, axis=0)
     depth = fixed @ down
     deepest, size = jnp.argmax(depth), jnp.sum(jnp.max(fixed, axis=0) - jnp.min(fixed, axis=0))
-    sticks_out = depth[deepest] - jnp.max(depth[chosen]) > LEVEL * size
+    sticks_out = depth[deepest] - jnp.max(depth[chosen]) > LEVEL_DEPTH * size
     earlier = np.tril(np.ones((DIRECTIONS, DIRECTIONS), bool), -1)
     repeats = jnp.any((chosen[:, None] == chosen[None]) & earlier, axis=1)
     arm = jnp.mean(fixed[chosen], axis=0) - fixed[deepest]
     away, _ = unit(arm - down * dot(arm, down), down)
     opposite = jnp.argmax(fixed @ (down + TILT * away))
-    passed, moves, is_round = swapped_corners(fixed[chosen], fixed[deepest], fixed[opposite])
+    passed, moves, is_round = mark_replaced(fixed[chosen], fixed[deepest], fixed[opposite])
     swaps = sticks_out & is_round & ~jnp.any(repeats)
     chosen = jnp.where(moves & swaps, opposite, chosen)
     counts = jnp.concatenate([sticks_out[None], ~repeats & ~(passed & swaps)])

@@ -27,11 +27,12 @@ from jaxcontact.geometry.features import (
 )
 from jaxcontact.geometry.frames import across, dot, unit
 from jaxcontact.geometry.support import Couple, gap_along, round_support, support
+from jaxcontact.tolerances import SQUARE, rounding
 
 NEWTON = 8  # steps from the tolerance of `expand`
 POLISH = 2  # further steps that carry derivatives, exact to second order
 AROUND = 16  # directions around an edge from which the search may start
-SAME = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
+GAP_EXCESS = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
 STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
 # Corners of the triangle that span a feature: three of a face, two of a side, one of a point.
 CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2, 2, 2))
@@ -179,7 +180,7 @@ def _points(couple: Couple, feature: Feature, normal: jax.Array) -> NearestPoint
     # Across the first side: of a sliver the determinant of both sides would have no digits.
     across = second - (mixed / safe_square) * first
     width = dot(across, across)
-    is_wide = is_face & (width > float(jnp.finfo(width.dtype).eps) ** 2 * square)
+    is_wide = is_face & (width > rounding(width.dtype, SQUARE) * square)
     share_2 = jnp.where(is_wide, dot(beside, across) / jnp.where(is_wide, width, 1.0), 0.0)
     share_1 = jnp.where(slides, (dot(beside, first) - mixed * share_2) / safe_square, 0.0)
     is_cap = feature.disc >= 0
@@ -210,7 +211,7 @@ def nearest_points(couple: Couple, has_round: bool = True) -> NearestPoints:
     summit = expand(fixed, spread)
     features, starts = _proposals(fixed, summit, spread)
 
-    same = max(SAME, 16.0 * float(jnp.finfo(spread.dtype).eps))
+    same = max(GAP_EXCESS, 16.0 * float(jnp.finfo(spread.dtype).eps))
 
     def refine(feature: Feature, start: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         start = _beside_edge(fixed, feature, start)

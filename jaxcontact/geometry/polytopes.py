@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +82,9 @@ def _mesh_edges(
     return tuple(sides), tuple((faces_at_edge[0], faces_at_edge[-1]) for faces_at_edge in sides.values())
 
 
-def _in_body(shape: Any, dim: int, constants: Constants, dtype: jax.typing.DTypeLike) -> Polytope:
+def _in_body(
+    shape: Box | Capsule | Polygon | ConvexMesh, dim: int, constants: Constants, dtype: jax.typing.DTypeLike
+) -> Polytope:
     """Build the polytope of a shape in the axes of its body."""
     zero = jnp.zeros((), dtype)
     if isinstance(shape, Box):

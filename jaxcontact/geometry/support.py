@@ -43,6 +43,7 @@ def core_in_body(shape: Shape, constants: Constants, dtype: jax.typing.DTypeLike
     if isinstance(shape, Capsule):
         radius = jnp.asarray(constants[shape.radius], dtype)
         return Core(jnp.asarray(constants[shape.ends], dtype), no_ellipsoid), radius
+    assert isinstance(shape, Box | Cylinder | Ellipsoid)
     origin, axes = pose_in_body(shape, 3, constants, dtype)
     if isinstance(shape, Ellipsoid):
         return Core(origin[None], axes * jnp.asarray(constants[shape.semi_axes], dtype)[None]), zero
@@ -136,6 +137,7 @@ def boxes_around(
             return jnp.stack([along, beside, jnp.cross(along, beside)])
         if isinstance(shape, ConvexMesh):
             return jnp.eye(3, dtype=dtype)
+        assert isinstance(shape, Box | Cylinder | Ellipsoid)
         return pose_in_body(shape, 3, numbers, dtype)[1].T
 
     cores, radius = cores_in_bodies(shapes, constants, dtype)

@@ -47,13 +47,13 @@ def is_temporary_of(path: Path, name: str) -> bool:
     return re.fullmatch(re.escape(path.name) + r"\.\d+\.tmp", name) is not None
 
 
-def open_itself(path: Path, mode: str) -> IO[bytes]:
+def open_no_link(path: Path, mode: str) -> IO[bytes]:
     """Open a file without a buffer; a link in its place is an OSError."""
     return open(path, mode, buffering=0, opener=lambda name, flags: os.open(name, flags | NO_FOLLOW, 0o666))
 
 
 @contextlib.contextmanager
-def only_process(path: Path, what: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def lock_file(path: Path, what: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open the file `path`, made if it is missing, and lock it while the context lasts.
 
     The operating system holds the lock for as long as the process lives.
@@ -63,7 +63,7 @@ def only_process(path: Path, what: str | os.PathLike[str]) -> Iterator[IO[bytes]
     """
     import fcntl  # POSIX only
 
-    with open_itself(path, "a+b") as file:
+    with open_no_link(path, "a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             alone = os.fstat(file.fileno()).st_ino == path.stat(follow_symlinks=False).st_ino

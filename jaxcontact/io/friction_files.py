@@ -245,7 +245,10 @@ def _load_fclib(path: str | os.PathLike[str]) -> FrictionProblem:
         return FrictionProblem(W, q, vectors["mu"], dim)
 
 
-def _read_sparse(group: Any) -> np.ndarray:
+Group = Any  # of a file by h5py, which has no types
+
+
+def _read_sparse(group: Group) -> np.ndarray:
     m, n, kind = (int(np.asarray(group[name]).ravel()[0]) for name in ("m", "n", "nz"))
     p, i, x = (np.asarray(group[name]) for name in ("p", "i", "x"))
     matrix = np.zeros((m, n))
@@ -281,7 +284,7 @@ def _save_fclib(
     _write(path, buffer.getvalue())
 
 
-def _write_sparse(group: Any, matrix: np.ndarray) -> None:
+def _write_sparse(group: Group, matrix: np.ndarray) -> None:
     """Write a matrix by columns."""
     columns, rows = np.nonzero(matrix.T)
     starts = np.searchsorted(columns, np.arange(matrix.shape[1] + 1))

@@ -28,14 +28,14 @@ def hull_of(points: np.ndarray, max_vertices: int | None = None) -> FileHull:
     Raises:
         ValueError: the points lie in a plane.
     """
-    corners = _corners(np.asarray(points, float))
+    corners = _select_corners(np.asarray(points, float))
     if max_vertices is None or len(corners) <= max_vertices:
         return FileHull(corners, 0.0)
-    thin = _corners(_farthest_first(corners, max_vertices))
+    thin = _select_corners(_farthest_first(corners, max_vertices))
     return FileHull(thin, displacement(corners, thin))
 
 
-def _corners(points: np.ndarray) -> np.ndarray:
+def _select_corners(points: np.ndarray) -> np.ndarray:
     """Select the points that are corners of their hull, again until rounding drops no nearly equal point."""
     from scipy.spatial import ConvexHull, QhullError
 

@@ -70,7 +70,7 @@ def candidate_pairs(mj: mujoco.MjModel) -> list[Pair]:
     if len(touching) > MOST_GEOMS:
         raise ValueError(f"source: expected at most {MOST_GEOMS} geoms that may touch, got {len(touching)}")
     filtered = [
-        Pair(a, b, *_contact_numbers(mj, a, b))
+        Pair(a, b, *_contact_parameters(mj, a, b))
         for a, b in itertools.combinations(touching, 2)
         if frozenset((a, b)) not in explicit_geoms and _may_touch(mj, a, b, filter_parents, excluded)
     ]
@@ -143,7 +143,7 @@ def _may_touch(
     return True
 
 
-def _contact_numbers(mj: mujoco.MjModel, a: int, b: int) -> tuple[PyTree, ...]:
+def _contact_parameters(mj: mujoco.MjModel, a: int, b: int) -> tuple[PyTree, ...]:
     """Compute friction, margin, condim, softness and spins of a pair of geoms."""
     order = int(mj.geom_priority[a]) - int(mj.geom_priority[b])
     geoms = [a, b] if order == 0 else [a if order > 0 else b]

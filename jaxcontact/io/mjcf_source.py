@@ -9,7 +9,7 @@ import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.io.mujoco_package import mujoco_package
@@ -88,7 +88,7 @@ def _parse(source: object) -> tuple[mujoco.MjSpec, str]:
 def _check_copies(text: str) -> None:
     """Raise ValueError if <replicate> and its like ask for more copies than can be read in minutes."""
 
-    def copies(element: Any) -> int:
+    def copies(element: ElementTree.Element) -> int:
         counts = [int(number) for number in re.findall(r"\d+", element.get("count", ""))]
         repeats = element.tag in ("replicate", "composite", "flexcomp")
         return (math.prod(counts) if repeats else 1) * max(1, sum(map(copies, element)))
@@ -193,7 +193,7 @@ def _set_floating(spec: mujoco.MjSpec, floating: bool) -> bool:
     return bool(keys)
 
 
-def _carries_joints(body: Any) -> bool:
+def _carries_joints(body: mujoco.MjsBody) -> bool:
     return bool(list(body.joints)) or any(_carries_joints(child) for child in body.bodies)
 
 

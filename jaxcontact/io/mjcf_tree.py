@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.io.mjcf_actuators import (
     KINDS,
     actuator_armature,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 LEAST_INERTIA = 1e-15  # kg or kg m^2, MuJoCo's smallest number, below which a body has no drag
 
 
-def names_of(mj: mujoco.MjModel, count: int, element: Any, kind: str) -> tuple[str, ...]:
+def names_of(mj: mujoco.MjModel, count: int, element: Callable[[int], PyTree], kind: str) -> tuple[str, ...]:
     """Return the name of each element; element i without a name in the file is called `kind`_i."""
     return tuple(element(i).name or f"{kind}_{i}" for i in range(count))
 

@@ -16,6 +16,8 @@ from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.terms import ContactTerms
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from jaxtyping import Float
 
 
@@ -63,7 +65,7 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
     if np.any(getattr(model, "geom_surfacevel", np.zeros(model.ngeom))[pairs]):
         raise ValueError("mj_data: contacts of a surface that runs (surfacevel) are not supported")
     rows = [
-        _rows(mujoco, model, data, pair, point, frame.reshape(3, 3))
+        _velocity_rows(mujoco, model, data, pair, point, frame.reshape(3, 3))
         for pair, point, frame in zip(pairs, contacts.pos, contacts.frame, strict=True)
     ]
     J = np.stack(rows)
@@ -92,8 +94,8 @@ def to_mujoco(v_plus: Float[jax.Array, " nv"]) -> np.ndarray:
     return np.asarray(v_plus, dtype=np.float64)
 
 
-def _rows(
-    mujoco: Any, model: Any, data: PyTree, pair: np.ndarray, point: Any, frame: np.ndarray
+def _velocity_rows(
+    mujoco: ModuleType, model: PyTree, data: PyTree, pair: np.ndarray, point: np.ndarray, frame: np.ndarray
 ) -> np.ndarray:
     """Compute velocity rows (3, nv) of the second geom's point relative to the first's, along n, t1, t2."""
     ends = np.zeros((2, 3, model.nv))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -44,6 +45,29 @@ def load_record(path: str | os.PathLike[str], expected: type[Record]) -> PyTree:
     if name != expected.__name__:
         raise ValueError(f"path: {path} holds a {name}, expected a {expected.__name__}")
     return _restore("", arrays, kinds, _record_classes())
+
+
+class FileRecord(Record):
+    """A record that a file can hold."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the record to a `.npz` file; a write that fails leaves no partial file.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        save_record(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a record that `save` wrote.
+
+        Raises:
+            ValueError: the file holds something else.
+            OSError: the file cannot be read.
+        """
+        loaded: Self = load_record(path, cls)
+        return loaded
 
 
 def _flatten(name: str, value: object, arrays: dict[str, np.ndarray], kinds: dict[str, object]) -> None:

@@ -1,7 +1,7 @@
 """Results of a long run on disk, block by block: a run killed at any moment resumes and ends with equal bits.
 
-Owns `Store`, a folder that blocks of rows are appended to, made by `open_store`; and, for a file that is
-replaced, `open_state`, `save_state` and `load_state`. docs/understand/long-runs.md has the files.
+Owns `Store`, a folder that blocks of rows are appended to, made by `open_store`; one that is replaced is in
+`state_file`. docs/understand/long-runs.md has the files.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import IO, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from jaxcontact.io import fingerprint
-from jaxcontact.io.atomic_files import is_temporary_of, only_process, open_itself, replace_file
-from jaxcontact.io.sealed_arrays import read_arrays, write_arrays
+from jaxcontact.io.atomic_files import is_temporary_of, lock_file, open_no_link, replace_file
 
 MANIFEST, JOURNAL = "manifest.json", "finished.jsonl"
 Rows = Mapping[str, np.ndarray]
+Items = Mapping[str, Any]  # of a run or a block, by name: what JSON has
 
 
 class Layout(NamedTuple):
@@ -49,9 +49,7 @@ class Store:
         entries: the finished blocks, in order.
     """
 
-    def __init__(
-        self, folder: Path, manifest: Mapping[str, Any], unit: str, journal: IO[bytes] | None
-    ) -> None:
+    def __init__(self, folder: Path, manifest: Items, unit: str, journal: IO[bytes] | None) -> None:
         self.folder, self.unit = folder, unit
         self.arrays = _layouts(manifest["arrays"])
         self.total = min((layout.shape[0] for layout in self.arrays.values()), default=0)
@@ -75,7 +73,7 @@ class Store:
             offset = len(layout.header) + entry.begin * width * layout.dtype.itemsize
             count = (entry.end - entry.begin) * width
             try:
-                with open_itself(self.folder / f"{name}.npy", "rb") as file:
+                with open_no_link(self.folder / f"{name}.npy", "rb") as file:
                     file.seek(offset)
                     data = _read_all(file, count * layout.dtype.itemsize)
             except OSError as error:
@@ -90,7 +88,7 @@ class Store:
         """Raise ValueError if a file does not have the header and the size that it was made with."""
         for name, layout in self.arrays.items():
             try:
-                with open_itself(self.folder / f"{name}.npy", "rb") as file:
+                with open_no_link(self.folder / f"{name}.npy", "rb") as file:
                     header, size = _read_all(file, len(layout.header)), file.seek(0, os.SEEK_END)
             except OSError as error:
                 raise damage(self.folder, f"{name}.npy cannot be read ({error})") from None
@@ -122,7 +120,7 @@ class Store:
                 block = np.ascontiguousarray(rows[name], layout.dtype)
                 end = begin + len(block)
                 data = block.reshape(-1).view(np.uint8).data
-                with open_itself(self.folder / f"{name}.npy", "r+b") as file:
+                with open_no_link(self.folder / f"{name}.npy", "r+b") as file:
                     file.seek(len(layout.header) + begin * block[0].nbytes)
                     write_all(file, data)
                     os.fsync(file.fileno())
@@ -184,7 +182,7 @@ class Store:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
-    def _line_digest(self, fields: Mapping[str, Any]) -> str:
+    def _line_digest(self, fields: Items) -> str:
         """Compute the digest of a block: of its run, its place and its arrays."""
         return hashlib.sha256((self._run + json.dumps(fields)).encode()).hexdigest()
 
@@ -196,9 +194,7 @@ class Store:
 
 
 @contextlib.contextmanager
-def open_store(
-    folder: Path, described: Mapping[str, Any], template: Rows, total: int, unit: str
-) -> Iterator[Store]:
+def open_store(folder: Path, described: Items, template: Rows, total: int, unit: str) -> Iterator[Store]:
     """Open the store of a run, made if there is none yet, and keep other processes out.
 
     Args:
@@ -226,9 +222,9 @@ def open_store(
         raise ValueError(f"checkpoint: {folder} holds other files and no {MANIFEST}; give an empty folder")
     if MANIFEST not in present and present.get(JOURNAL):
         raise damage(folder, f"{MANIFEST} is missing")
-    with only_process(folder / JOURNAL, folder) as journal:
+    with lock_file(folder / JOURNAL, folder) as journal:
         if path.exists():
-            _check_run(f"{folder} is of another run", _manifest(folder), manifest)
+            check_same_run(f"{folder} is of another run", _manifest(folder), manifest)
         else:
             with _explained(folder, f"0 of {total} {unit}"):
                 replace_file(
@@ -240,7 +236,7 @@ def open_store(
         yield store
 
 
-def load_store(folder: Path, unit: str) -> tuple[dict[str, Any], Store]:
+def load_store(folder: Path, unit: str) -> tuple[Items, Store]:
     """Read the manifest and the journal of a store, which another process may be writing to.
 
     Raises:
@@ -258,70 +254,6 @@ def num_finished(folder: str | os.PathLike[str]) -> int:
         return 0
 
 
-@contextlib.contextmanager
-def open_state(path: Path | None) -> Iterator[None]:
-    """Keep other processes from a file that is replaced again and again; do nothing for None.
-
-    Raises:
-        ValueError: another process is writing to it.
-    """
-    if path is None:
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = path.with_name(path.name + ".lock")
-    with only_process(lock, path):
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
-def save_state(path: Path, about: Mapping[str, Any], arrays: Rows) -> None:
-    """Write all arrays that a run needs to resume, with the items `about` that determine the run.
-
-    Raises:
-        OSError: the file cannot be written; the old one stays.
-    """
-    write_arrays(path, {**arrays, "about": np.array(json.dumps(about))})
-
-
-def load_state(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
-    """Read the arrays that `save_state` wrote; return None if there is no file.
-
-    Raises:
-        ValueError: the file is damaged, or of another run.
-    """
-    try:
-        arrays = read_arrays(path)
-        stored = json.loads(str(arrays.pop("about")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
-    current = json.loads(json.dumps(about))
-    if stored.get("format") != current.get("format"):
-        stored, current = ({"format": description.get("format")} for description in (stored, current))
-    _check_run(f"{path} is of another run", stored, current)
-    return arrays
-
-
-class StateFile(NamedTuple):
-    """A file of arrays that is replaced again and again, and the items that determine its run; or no file."""
-
-    path: Path | None
-    about: Mapping[str, Any]
-
-    def load(self) -> dict[str, np.ndarray] | None:
-        """Read the arrays as `load_state`; return None without a file."""
-        return None if self.path is None else load_state(self.path, self.about)
-
-    def save(self, arrays: Rows) -> None:
-        """Write the arrays as `save_state`, if there is to be a file."""
-        if self.path is not None:
-            save_state(self.path, self.about, arrays)
-
-
 def damage(folder: Path, what: str) -> ValueError:
     """Make the error of a checkpoint that no run can resume from."""
     return ValueError(f"checkpoint: {folder} is damaged and was left as it is: {what}")
@@ -333,7 +265,7 @@ def write_all(file: IO[bytes] | BinaryIO, data: memoryview) -> None:
         data = data[file.write(data) :]
 
 
-def _read_all(file: Any, size: int) -> bytearray:
+def _read_all(file: Any, size: int) -> bytearray:  # a raw file; IO has no `readinto`
     """Read and return `size` bytes, or all bytes up to the end if there are fewer."""
     data, done = bytearray(size), 0
     while done < size and (count := file.readinto(memoryview(data)[done:])):
@@ -355,12 +287,12 @@ def _manifest(folder: Path) -> dict[str, object]:
     return dict(manifest)
 
 
-def _manifest_digest(manifest: Mapping[str, Any]) -> str:
+def _manifest_digest(manifest: Items) -> str:
     fields = {name: value for name, value in manifest.items() if name != "digest"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
-def _check_run(what: str, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+def check_same_run(what: str, stored: Items, current: Items) -> None:
     """Raise ValueError, naming the items that differ, unless both are of one run."""
     hidden = {"digest"} if stored.get("arrays") == current.get("arrays") else {"digest", "arrays"}
     shown = [{k: v for k, v in description.items() if k not in hidden} for description in (stored, current)]
@@ -369,7 +301,7 @@ def _check_run(what: str, stored: Mapping[str, Any], current: Mapping[str, Any])
         raise ValueError(f"checkpoint: {what} and was left as it is; these differ: " + ", ".join(differences))
 
 
-def _layouts(arrays: Mapping[str, Any]) -> dict[str, Layout]:
+def _layouts(arrays: Items) -> dict[str, Layout]:
     layouts = {}
     for name, (dtype, shape) in arrays.items():
         header = io.BytesIO()

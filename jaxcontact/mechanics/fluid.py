@@ -29,7 +29,7 @@ from jaxcontact.mechanics.tree import dofs
 
 def forces(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
     """Compute the generalized forces (nv,) of drag."""
-    at = kinematics.solve(structure, q, params)
+    at = kinematics.compute_kinematics(structure, q, params)
     axes, arm = _drag_axes(at, params), arms_of_centres(at, params)
     rates = _along_axes(body_velocities(structure.tree, at, v), axes, arm)
     wind = transform(axes, components(params.tree.wind[None]))

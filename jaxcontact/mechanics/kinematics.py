@@ -3,7 +3,7 @@
 A pose composes the frames from the world down to a body. Each round of composition doubles the number of
 frames in every pose, so a chain of 64 links takes seven rounds. All other quantities are products with a
 constant mask: the motion of body b is sum_j moves[b, j] S_j v_j, with the screw S_j in world axes about the
-origin of its tree. The entry function is `solve`.
+origin of its tree. The entry function is `compute_kinematics`.
 """
 
 from __future__ import annotations
@@ -116,33 +116,35 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
     return frames
 
 
-def _chosen(frames: jax.Array, index: np.ndarray) -> jax.Array:
+def _select_frames(frames: jax.Array, index: np.ndarray) -> jax.Array:
     """Return frames[index] (m, 3, 4), as a product: the compiler would compose a frame again for each use."""
     choice = jnp.asarray(np.arange(frames.shape[0]) == index[:, None], frames.dtype)
     return (choice @ frames.reshape(-1, 12)).reshape(-1, 3, 4)
 
 
-def solve(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
+def compute_kinematics(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
     """Compute the kinematics of the tree of a structure at a configuration q (nq,).
 
     Screws are about the origin of the first body of their tree. This point moves with the tree, so numbers
     stay small far from the world's origin. No result depends on the point, and derivatives hold it fixed.
     """
-    kinematics: Kinematics = _solve(structure.tree, params.tree, params.mass, params.inertia, q)
+    kinematics: Kinematics = _compute_kinematics(structure.tree, params.tree, params.mass, params.inertia, q)
     return kinematics
 
 
-@functools.partial(jit, static_argnums=0)  # a program that calls `solve` twice compiles it once
-def _solve(tree: Tree, numbers: TreeParams, mass: jax.Array, inertia: jax.Array, q: jax.Array) -> Kinematics:
+@functools.partial(jit, static_argnums=0)  # a program that calls `compute_kinematics` twice compiles it once
+def _compute_kinematics(
+    tree: Tree, numbers: TreeParams, mass: jax.Array, inertia: jax.Array, q: jax.Array
+) -> Kinematics:
     table, axis = dofs(tree), unit(numbers.axis)
     frames = place_nodes(tree, numbers, axis, q)
-    bodies = _chosen(frames, nodes(tree).of_body)
+    bodies = _select_frames(frames, nodes(tree).of_body)
     origin = lax.stop_gradient(pick(bodies[:, :, 3], roots(tree)))
     constant_axes = jnp.asarray(
         np.where(table.axis[:, None] >= 0, np.eye(3)[np.maximum(table.axis, 0)], 0.0), q.dtype
     )
     local_axes = jnp.where((table.axis < 0)[:, None], pick(axis, table.joint), constant_axes)
-    node_frames = _chosen(frames, table.node)
+    node_frames = _select_frames(frames, table.node)
     direction = jnp.where(table.in_world[:, None], local_axes, rotate(node_frames[:, :, :3], local_axes))
     arm = (
         node_frames[:, :, 3]
@@ -182,7 +184,9 @@ def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Scre
     return motions
 
 
-def motion(structure: Structure, kinematics: Kinematics, v: jax.Array) -> tuple[FrameMotion, FrameMotion]:
+def frame_motion(
+    structure: Structure, kinematics: Kinematics, v: jax.Array
+) -> tuple[FrameMotion, FrameMotion]:
     """Compute the frames of the bodies with their rates, and the rates of both at constant v."""
     (spin, linear), (spin_rate, linear_rate) = body_motions(structure.tree, kinematics, v)
     arm = components(kinematics.position - kinematics.origin)
@@ -227,13 +231,13 @@ def point_jacobians(
         moves = jnp.asarray(moves_with_world[list(bodies)], dtype)
         origin = pick(kinematics.origin, np.maximum(bodies, 0))
     arm = points - origin
-    torque = cross3(_numbers(arm[:, None]), _numbers(axes))
+    torque = cross3(_split_vectors(arm[:, None]), _split_vectors(axes))
     wrench = jnp.concatenate([jnp.stack(torque, axis=-1), axes], axis=-1)
     rates = (wrench.reshape(-1, 6) @ kinematics.screws.T).reshape(*axes.shape[:2], -1)
     return moves[:, None] * rates
 
 
-def _numbers(x: jax.Array) -> Vector:
+def _split_vectors(x: jax.Array) -> Vector:
     """Split vectors (..., 3) into their three components (...)."""
     return x[..., 0], x[..., 1], x[..., 2]
 
@@ -256,7 +260,7 @@ def _in_plane(motion: FrameMotion) -> FrameMotion:
 def poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     """Compute positions (nb, dim) and rotations (nb, 3, 3), in the plane angles (nb,), of body frames."""
     tree, numbers = structure.tree, params.tree
-    kinematics = solve(structure, q, params)
+    kinematics = compute_kinematics(structure, q, params)
     if structure.dim == 3:
         return kinematics.position, kinematics.rotation
     # Angles in the plane are counter-clockwise (x to z); hinges of MuJoCo turn from z to x.

@@ -13,6 +13,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.half_turns import spread, turn_back
+from jaxcontact.tolerances import CONVERGED, NO_ENERGY
 
 MAX_ITERS = 30  # iterations; a body that turns by half a radian in a step takes eight
 ROUNDING = 50.0  # eps; a relative change of a velocity that counts as rounding
@@ -37,7 +38,7 @@ def search(
     is that at the rate plus the last change.
     """
     eps = float(jnp.finfo(start.dtype).eps)
-    rounding, close, small = (ROUNDING * eps) ** 2, eps**1.25, eps**0.8
+    rounding, close, small = (ROUNDING * eps) ** 2, eps**NO_ENERGY, eps**CONVERGED
     size = jnp.abs(parts @ invert(parts))
 
     def improve(carry: tuple, values: tuple[jax.Array, PyTree]) -> tuple:
@@ -88,12 +89,12 @@ def turn_free_bodies(
         resolution = resolution_of(jnp.zeros_like(start), dt)
 
         def equations(w: jax.Array) -> tuple[jax.Array, tuple[()]]:
-            return _misfit((inertia, momentum, impulse, dt), w), ()
+            return _angular_misfit((inertia, momentum, impulse, dt), w), ()
 
         return search(equations, invert, start, equations(start), parts, resolution)
 
     rates, _, _, solved = jax.vmap(one)(*fixed)
-    rates = jax.vmap(functools.partial(implicit.attach, _misfit, _correct))(data, rates)
+    rates = jax.vmap(functools.partial(implicit.attach, _angular_misfit, _correct))(data, rates)
 
     def end(momentum: jax.Array, impulse: jax.Array, half: jax.Array) -> jax.Array:
         return turn_back(turn_back(momentum, half) + impulse, half)
@@ -102,7 +103,7 @@ def turn_free_bodies(
     return rates, after / inertia, jnp.all(solved)
 
 
-def _misfit(data: tuple, w: jax.Array) -> jax.Array:
+def _angular_misfit(data: tuple, w: jax.Array) -> jax.Array:
     """Compute the misfit (3,) of a free body's angular momentum midway in a step that turns it at w."""
     inertia, momentum, impulse, dt = data
     half = 0.5 * dt * w
@@ -110,8 +111,8 @@ def _misfit(data: tuple, w: jax.Array) -> jax.Array:
 
 
 def _correct(data: tuple, w: jax.Array, residual: jax.Array) -> jax.Array:
-    """Divide a residual (3,) by the Jacobian of `_misfit`."""
-    return implicit.positive_solver(jax.jacfwd(functools.partial(_misfit, data))(w))(residual)
+    """Divide a residual (3,) by the Jacobian of `_angular_misfit`."""
+    return implicit.positive_solver(jax.jacfwd(functools.partial(_angular_misfit, data))(w))(residual)
 
 
 def _divide_by(diagonal: jax.Array, axis: jax.Array, rhs: jax.Array) -> jax.Array:

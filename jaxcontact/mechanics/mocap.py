@@ -103,7 +103,7 @@ def rows_of_poses(poses: MocapPoses, dt: jax.typing.ArrayLike, dim: int) -> Moca
     """Compute the motion in each step between poses."""
     position, orientation = poses.position, poses.orientation
     linear = jnp.diff(position, axis=0) / dt
-    turned = jax.vmap(jax.vmap(_turn))(orientation[:-1], orientation[1:]) / dt
+    turned = jax.vmap(jax.vmap(_rotation_vector))(orientation[:-1], orientation[1:]) / dt
     twist = jnp.concatenate([linear, turned], axis=2)
     if dim == 2:
         twist = jnp.stack([twist[..., 0], twist[..., 2], -twist[..., 4]], axis=-1)
@@ -111,7 +111,7 @@ def rows_of_poses(poses: MocapPoses, dt: jax.typing.ArrayLike, dim: int) -> Moca
     return MocapRows(position[:-1], orientation[:-1], jnp.stack([before, twist], axis=1))
 
 
-def _turn(start: jax.Array, end: jax.Array) -> jax.Array:
+def _rotation_vector(start: jax.Array, end: jax.Array) -> jax.Array:
     """Compute the rotation vector (3,) in world axes from one quaternion (4,) to another."""
     return rotations.quaternion_log(rotations.quaternion_product(end, rotations.quaternion_conjugate(start)))
 

@@ -50,6 +50,7 @@ def _body_jacobians(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _inertia(model: Model) -> jax.Array:
+    """Return the moments of inertia (nb, 1 or 3) of bodies whose axes are principal."""
     return model.params.inertia[:, None] if model.structure.dim == 2 else model.params.inertia
 
 

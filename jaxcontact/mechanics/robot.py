@@ -33,14 +33,14 @@ def _count_controls(structure: Structure) -> int:
 
 
 TREE = Mechanics(
-    kinematics=kinematics.solve,
+    kinematics=kinematics.compute_kinematics,
     mass_matrix=dynamics.mass_matrix,
     bias=dynamics.bias,
     momentum_and_pull=dynamics.momentum_and_pull,
     rotor_momentum=dynamics.rotor_momentum,
     momentum_rate=dynamics.momentum_rate,
     gravity_energy=dynamics.gravity_energy,
-    motion=kinematics.motion,
+    motion=kinematics.frame_motion,
     point_jacobians=kinematics.point_jacobians,
     spring_energy=actuators.spring_energy,
     drive=actuators.drive,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import numpy as np
 
-from jaxcontact import front_door
+from jaxcontact import shape_rules
 from jaxcontact._pytree import FixedArrays, PyTree, Record, static
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_count, check_mapping, check_type
@@ -30,6 +30,8 @@ from jaxcontact.mechanics.tree import Tree, TreeParams
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+
+Absent = Any  # None, or of another kind of mechanism; readers know that theirs has this part
 
 
 @checked(num_positions=check_count, tree=check_part(Tree))
@@ -59,7 +61,7 @@ class Structure:
     quaternions: tuple[int, ...] = ()
     shapes: tuple[Shape, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
-    tree: Tree | Any = None
+    tree: Tree | Absent = None
 
     def __post_init__(self) -> None:
         if self.dim not in (2, 3):
@@ -159,8 +161,8 @@ class Params(Record):
     mu: jax.Array
     gravity: jax.Array
     constants: Mapping[str, PyTree]
-    material: Material | Any = None
-    tree: TreeParams | Any = None
+    material: Material | Absent = None
+    tree: TreeParams | Absent = None
     margin: jax.Array | None = None
     applied: jax.Array | None = None
     spin_friction: jax.Array | None = None
@@ -270,9 +272,9 @@ class Model(Record):
 
     ARGUMENT_HINT: ClassVar[str] = "; make one of a System by Model(system=..., params=...)"
 
-    system: System | Any = static()
-    params: Params | Any
-    initial: FixedArrays | Any = static(default=None)
+    system: System | Absent = static()
+    params: Params | Absent
+    initial: FixedArrays | Absent = static(default=None)
     impulse_step: float | None = static(default=None)
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
@@ -300,12 +302,12 @@ class Model(Record):
         if self.params is None:  # what depends on coordinates alone
             return sizes
         check_type(f"{name}.params", self.params, Params)
-        front_door.check_record(f"{name}.params", self.params, "", sizes)
+        shape_rules.check_record(f"{name}.params", self.params, "", sizes)
         inertia = "nb" if structure.dim == 2 else "nb 3" if structure.tree is None else "nb 3 3"
-        front_door.check_shape(f"{name}.params.inertia", self.params.inertia, inertia, sizes)
+        shape_rules.check_shape(f"{name}.params.inertia", self.params.inertia, inertia, sizes)
         return sizes
 
-    def initial_state(self) -> State | Any:
+    def initial_state(self) -> State | Absent:
         """Return the state that the model starts from.
 
         Raises:

@@ -41,7 +41,7 @@ def moments(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
     if structure.dim == 2:
         points, pull = points[:, ::2], pull[:, ::2]
     bodies = [body for tendon in tree.tendons for body in tendon.path]
-    at = kinematics.solve(structure, q, params)
+    at = kinematics.compute_kinematics(structure, q, params)
     rows = kinematics.point_jacobians(structure, at, bodies, points, pull[:, None])[:, 0]
     members = np.repeat(np.arange(len(tree.tendons)), [len(tendon.path) for tendon in tree.tendons])
     chosen = jnp.asarray(members == np.arange(len(tree.tendons))[:, None], q.dtype)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 
@@ -17,7 +16,7 @@ _Y_RATE = ((1.0, 0.0, 1.0), (0.5, 0.0, 2.0), (-1.0, 0.0, 1.0), (0.0, 1.0, 1.0))
 _Z_RATE = ((-1.0, -1.0), (3.0, -1.0))  # of (z, 1), for z > 0 and z <= 0
 
 
-def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: Any) -> jax.Array:
+def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: PyTree, params: PyTree) -> jax.Array:
     past = (signs > 0).astype(jnp.int32)
     piece = past[0] + 2 * past[1]
     planar = jnp.stack([x[0], x[1], jnp.ones_like(x[0])])
@@ -31,7 +30,7 @@ def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: A
     )
 
 
-def _guards(x: jax.Array, params: Any) -> jax.Array:
+def _guards(x: jax.Array, params: PyTree) -> jax.Array:
     return jnp.stack([x[0], x[1], -x[2]])
 
 

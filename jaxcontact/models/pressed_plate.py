@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 
@@ -14,13 +13,13 @@ ARM = 0.2  # m, from the middle foot to the outer ones
 DRAG = 1000.0  # N s/m, of the plate in the fluid
 
 
-def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: Any) -> jax.Array:
+def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: PyTree, params: PyTree) -> jax.Array:
     force = jnp.where(signs > 0, params["crush"], 0.0) - control["push"]
     moment = force * params["places"] * jnp.cos(x[1])
     return jnp.stack([jnp.sum(force) / params["drag"], jnp.sum(moment) / params["turning_drag"]])
 
 
-def _guards(x: jax.Array, params: Any) -> jax.Array:
+def _guards(x: jax.Array, params: PyTree) -> jax.Array:
     """Compute the depth of each foot below the floor, m."""
     return -(x[0] + params["places"] * jnp.sin(x[1]))
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 
 GRAVITY = 9.81  # m/s^2
 
 
-def _legs(x: jax.Array, params: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
+def _legs(x: jax.Array, params: PyTree) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
     """Compute hips (n, 2) relative to the body, hips, vectors from feet to hips, lengths (n,) and rates."""
     along = jnp.stack([jnp.cos(x[2]), jnp.sin(x[2])])
     arms = params["hips"][:, None] * along[None, :]
@@ -28,7 +27,7 @@ def _legs(x: jax.Array, params: Any) -> tuple[jax.Array, jax.Array, jax.Array, j
     return arms, hips, reach, length, rate
 
 
-def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: Any) -> jax.Array:
+def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: PyTree, params: PyTree) -> jax.Array:
     arms, _, reach, length, rate = _legs(x, params)
     n = length.shape[0]
     down, turned, up = jnp.split(signs > 0, 3)
@@ -54,14 +53,14 @@ def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: A
     )
 
 
-def _guards(x: jax.Array, params: Any) -> jax.Array:
+def _guards(x: jax.Array, params: PyTree) -> jax.Array:
     """Compute the guards of touch-down, m, turn (the rate of the leg), m/s, and lift-off, m, of all legs."""
     _, hips, _, length, rate = _legs(x, params)
     down = params["length"] * jnp.cos(params["angle"]) - hips[:, 1]
     return jnp.concatenate([down, rate, length - params["length"]])
 
 
-def _jump(x: jax.Array, k: jax.Array, params: Any) -> jax.Array:
+def _jump(x: jax.Array, k: jax.Array, params: PyTree) -> jax.Array:
     """Set the foot that touches down at the end of its leg; other crossings change nothing."""
     _, hips, _, _, _ = _legs(x, params)
     spots = hips[:, 0] + params["length"] * jnp.sin(params["angle"])
@@ -83,7 +82,9 @@ HEXAPOD = EventSystem(_field, _guards, rearm=_resets((3, 4, 5, 0, 1, 2)), jump=_
 HOPPER = EventSystem(_field, _guards, rearm=_resets((0,)), jump=_jump)
 
 
-def _params(hips: list[float], angle: float, *, mass: float, inertia: float, stiffness: float) -> Any:
+def _params(
+    hips: list[float], angle: float, *, mass: float, inertia: float, stiffness: float
+) -> dict[str, jax.Array]:
     n = len(hips)
     return {
         "hips": jnp.array(hips),

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxcontact.arguments import check_names, check_number
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.geometry import Capsule, Disc, HalfSpace, Point
+from jaxcontact.geometry.shapes import Constants
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ ROD_DENSITY = 2000.0 * 1.25e-4  # kg/m, carbon fibre of 1.25 cm^2
 DROP = 0.17  # m, height of the fall before the strike
 
 
-def _tail(lengths: Any) -> tuple[jax.Array, jax.Array]:
+def _tail(lengths: Constants) -> tuple[jax.Array, jax.Array]:
     """Compute the distance of the two body centres, and the length of the tail from the rear one to its tip.
 
     The spheres touch; the tip is the apex of the cone around both.

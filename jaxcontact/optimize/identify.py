@@ -20,7 +20,7 @@ from jaxcontact.arguments import check_number, check_number_leaves, check_rows
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
-from jaxcontact.io.run_store import StateFile, open_state
+from jaxcontact.io.state_file import StateFile, open_state
 from jaxcontact.optimize import quasi_newton
 from jaxcontact.optimize.bounds import flat_bounds
 from jaxcontact.optimize.many_starts import list_starts
@@ -68,41 +68,50 @@ class SearchSettings:
 SEARCH = SearchSettings()
 
 
-class IdentifyInfo(Record):
+class ParameterAccuracy(Record):
     """Accuracy of parameters; pytrees are those of the parameters, flat arrays in their order.
 
     Attributes:
-        score: weighted mean of the scores at the result.
-        start: the same at the start.
-        lower, upper: ends of the 95 % intervals, cut at the bounds.
-        covariance: (p, p) of the flat parameters; NaN if the scores do not determine them.
-        slope: largest derivative of the mean score by a parameter times the larger of its sizes at start and
-            result, beyond the effect of rounding of the parameters; without parameters that a bound holds.
+        lower, upper: ends of the 95 % intervals, cut at the bounds; numbers of single motions vary along.
+        covariance: (p, p) of the flat parameters (Huber's); NaN if the motions do not determine them.
         num_iters: steps of the search.
-        evaluations: calls of the score with its derivatives.
+        evaluations: calls of the function of the user with its derivatives.
         at_bound: (p,) bool, whether the result lies on a bound; its variance is then 0, and the intervals of
             the others hold with this parameter fixed.
-        status: 0 if `slope` and the gain predicted for Newton's next step are at most tol |score|; KINK, a
-            note, if the result is a minimum at which the derivative jumps, or if a third or three times
-            `search.curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if it
-            ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN; INACCURATE
-            if the score is above `search.largest`.
-        ends: (n, p) results from each start, params0 first, with their `scores` and `statuses` (n,).
+        ends: (n, p) results from each start, params0 first, with their `statuses` (n,).
     """
 
-    score: float
-    start: float
     lower: PyTree
     upper: PyTree
     covariance: np.ndarray
-    slope: float
     num_iters: int
     evaluations: int
     at_bound: np.ndarray
     status: np.uint32
     ends: np.ndarray
-    scores: np.ndarray
     statuses: np.ndarray
+
+
+class IdentifyInfo(ParameterAccuracy):
+    """Accuracy of parameters of minimum mean score, see `ParameterAccuracy`.
+
+    Attributes:
+        score: weighted mean of the scores at the result.
+        start: the same at the start.
+        slope: largest derivative of the mean score by a parameter times the larger of its sizes at start and
+            result, beyond the effect of rounding of the parameters; without parameters that a bound holds.
+        scores: (n,) of the ends.
+        status: 0 if `slope` and the gain predicted for Newton's next step are at most tol |score|; KINK, a
+            note, if the result is a minimum at which the derivative jumps, or if a third or three times
+            `search.curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if it
+            ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN; INACCURATE
+            if the score is above `search.largest`.
+    """
+
+    score: float
+    start: float
+    slope: float
+    scores: np.ndarray
 
 
 @checked(params0=check_number_leaves, data=check_number_leaves)

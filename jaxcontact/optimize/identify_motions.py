@@ -10,20 +10,27 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from jaxcontact._pytree import PyTree, Record
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_float_leaves, check_number_leaves
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import checked
-from jaxcontact.io.run_store import StateFile, open_state
+from jaxcontact.io.state_file import StateFile, open_state
 from jaxcontact.optimize.bounds import flat_bounds
-from jaxcontact.optimize.identify import NORMAL_95, SEARCH, Progress, SearchSettings, describe_search
+from jaxcontact.optimize.identify import (
+    NORMAL_95,
+    SEARCH,
+    ParameterAccuracy,
+    Progress,
+    SearchSettings,
+    describe_search,
+)
 from jaxcontact.optimize.many_starts import count_rows, list_starts
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
@@ -37,21 +44,15 @@ KINK_STEP = 1e-3  # of a Newton step; a slope that changes sign within it does s
 Residuals = Callable[[PyTree, PyTree, PyTree], jax.Array]
 
 
-class MotionsInfo(Record):
-    """Accuracy of shared parameters; pytrees are those of the parameters, flat arrays in their order.
+class MotionsInfo(ParameterAccuracy):
+    """Accuracy of parameters that motions share, see `ParameterAccuracy`; the covariance is by motion.
 
     Attributes:
         misfit: sum of squares over the number of residuals that are not zero less that of the unknowns: 1 on
             average if the model is right and residuals are in units of their noise.
         motion_misfits: (m,) the same of each motion alone, with its own numbers: one far above the others is
             at a wrong minimum, as from a bad guess, or not of the model.
-        lower, upper: ends of the 95 % intervals, cut at the bounds; the numbers of the motions vary along.
-        covariance: (p, p) of the flat parameters (Huber's, by motion); NaN if the motions do not determine
-            them.
-        num_iters: steps of the search from the best start.
-        evaluations: calls of the residuals with their derivatives, from all starts.
-        at_bound: (p,) bool, whether the result lies on a bound.
-        ends: (n, p) results from each start, params0 first, each with its `misfits` and `statuses` (n,).
+        misfits: (n,) of the ends.
         status: 0 if a further step is predicted to gain at most `tol`; INACCURATE if the misfit is above
             `search.largest`, as at a wrong minimum or with a wrong model; KINK, a note, if no step descends
             because the slope changes sign, or the residuals jump, within a thousandth of one; STALLED if
@@ -60,16 +61,7 @@ class MotionsInfo(Record):
 
     misfit: float
     motion_misfits: np.ndarray
-    lower: PyTree
-    upper: PyTree
-    covariance: np.ndarray
-    num_iters: int
-    evaluations: int
-    at_bound: np.ndarray
-    ends: np.ndarray
     misfits: np.ndarray
-    statuses: np.ndarray
-    status: np.uint32
 
 
 @checked(params0=check_number_leaves, per_motion0=check_number_leaves, data=check_number_leaves)
@@ -82,7 +74,7 @@ def identify_motions(
     bounds: PyTree = None,
     search: SearchSettings = SEARCH,
     run: Run = DEFAULT_RUN,
-) -> tuple[PyTree, Any, MotionsInfo]:
+) -> tuple[PyTree, PyTree, MotionsInfo]:
     """Find parameters that all motions share and the numbers of each, of least sum of squared residuals.
 
     For m motions, a model with contacts, and start states that are measured with noise: `per_motion0` holds

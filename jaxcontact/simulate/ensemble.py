@@ -7,26 +7,24 @@ for every chunk, so a world has the same bits in every call. docs/understand/lon
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import PyTree, Record
+from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.all_cores import workers
-from jaxcontact.batching.reduction import Reduction, check_reduce, folder
+from jaxcontact.batching.reduction import Reduction, check_reduce, make_fold
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, check_memory, count_steps
 from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
-from jaxcontact.io.records import load_record, save_record
+from jaxcontact.io.records import FileRecord
 from jaxcontact.io.run_store import open_store
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
@@ -40,7 +38,7 @@ WIDTH = 128  # worlds; largest block, over which XLA vectorises
 FIRST = 5  # failed worlds that the summary names one by one, to keep it short
 
 
-class Ensemble(Record):
+class Ensemble(FileRecord):
     """The final states of the worlds and their failures; the first axis is the world.
 
     Attributes:
@@ -58,25 +56,6 @@ class Ensemble(Record):
     failed_step: jax.Array
     closings: jax.Array
     path: PyTree = None
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the worlds to a `.npz` file; a write that fails leaves no partial file.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        save_record(path, self)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Ensemble:
-        """Read the worlds that `save` wrote.
-
-        Raises:
-            ValueError: the file holds something else.
-            OSError: the file cannot be read.
-        """
-        loaded: Ensemble = load_record(path, cls)
-        return loaded
 
     @property
     def summary(self) -> str:
@@ -162,11 +141,11 @@ def ensemble(
         chunks: Iterator[PyTree] = blocks.parts(size, reduce.part)
     else:
         blocks_of_worlds = blocks.computed(0) if run.checkpoint is None else _stored(blocks, run)
-        chunks = _rows(blocks_of_worlds, size)
+        chunks = _rechunk(blocks_of_worlds, size)
     reported = _reported(chunks, num_worlds, size, run.progress)
     if reduce is None:
         return _joined(list(reported))
-    return functools.reduce(folder(reduce, has_parts=on_workers), reported, None)
+    return functools.reduce(make_fold(reduce, has_parts=on_workers), reported, None)
 
 
 def _reported(
@@ -214,7 +193,7 @@ class _Worlds:
             )
 
         self.function = jit(jax.vmap(simulate_world))
-        self._compiled: Any = None
+        self._compiled: jax.stages.Compiled | None = None
         self._lock = threading.Lock()
 
     def __call__(self, starts: State, worlds: np.ndarray, count: int) -> Ensemble:
@@ -281,7 +260,7 @@ class _Blocks:
         )  # fmt: skip
 
 
-def _rows(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
+def _rechunk(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
     """Yield the same worlds in chunks of `size`."""
     held: list[Ensemble] = []
     count = 0
@@ -306,7 +285,9 @@ def _cut(part: Ensemble, begin: int, end: int) -> Ensemble:
     return rows
 
 
-def _describe(blocks: _Blocks, function: Any, about: Mapping[str, str]) -> dict[str, object]:
+def _describe_ensemble(
+    blocks: _Blocks, function: jax.stages.Wrapped, about: Mapping[str, str]
+) -> dict[str, object]:
     """Describe the run; the program has the mechanism, the method, seed, dt and controls in it."""
     return {
         "format": FORMAT,
@@ -324,7 +305,7 @@ def _stored(blocks: _Blocks, run: Run) -> Iterator[Ensemble]:
     function = _Worlds(*blocks.shared).function
     shapes = jax.eval_shape(function, *blocks.arguments(0)[:2])
     empty = jax.tree.map(lambda leaf: np.empty((0, *leaf.shape[1:]), leaf.dtype), shapes)
-    described = _describe(blocks, function, run.about or {})
+    described = _describe_ensemble(blocks, function, run.about or {})
     assert run.checkpoint is not None
     with open_store(Path(run.checkpoint), described, _named(empty), blocks.total, "worlds") as store:
         for entry in store.entries:

@@ -21,7 +21,8 @@ from jaxcontact.mechanics.system import Model, State, Structure
 from jaxcontact.precision import jit
 from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import contact_gaps
-from jaxcontact.terms.contacts import motion
+from jaxcontact.terms.contacts import body_motion
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 MAX_ITERS = 50  # Newton iterations; a search that needs more ends with the bit MAX_ITERS
 ROUND_OFF = 64.0  # machine epsilons of the largest coordinate (at least 1 m): largest gap that counts as 0
@@ -69,7 +70,7 @@ def place_on_ground(
     Derivative: exact by state and params, any order, of the contacts that touch.
     """
     groups = _groups(model.structure, contacts)
-    return _place(model, groups, contacts is None, state)
+    return _place_on_ground(model, groups, contacts is None, state)
 
 
 def _groups(structure: Structure, contacts: Sequence[str] | None) -> Groups:
@@ -115,14 +116,14 @@ def _falling(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     direction = model.params.gravity / jnp.where(strength > 0, strength, 1.0)
 
     def speeds(v: jax.Array) -> jax.Array:
-        rates = motion(model, q, v)
+        rates = body_motion(model, q, v)
         return jnp.concatenate([rates.velocity.ravel(), rates.turning.ravel()])
 
     rows = jax.jacfwd(speeds)(jnp.zeros(model.structure.num_velocities, q.dtype))
     count = len(model.structure.bodies)
     wanted = jnp.concatenate([jnp.tile(direction, count), jnp.zeros(rows.shape[0] - count * direction.size)])
     down = implicit.solve_spd(rows.T @ rows, (rows.T @ wanted)[:, None])[:, 0]
-    follows = jnp.max(jnp.abs(rows @ down - wanted)) < float(jnp.finfo(q.dtype).eps) ** 0.5
+    follows = jnp.max(jnp.abs(rows @ down - wanted)) < rounding(q.dtype, HALF_DIGITS)
     return down, follows & (strength > 0)
 
 
@@ -152,7 +153,7 @@ def _gaps_after(
     return _smallest_gaps(model, groups, retract(model.system, q, directions @ steps))
 
 
-def _newton(
+def _apply_inverse_slope(
     groups: Groups, along_gravity: bool, data: PyTree, steps: jax.Array, residual: jax.Array
 ) -> jax.Array:
     """Apply J^-1 to a residual, J the Jacobian of the gaps by `steps`; a generalized inverse if singular."""
@@ -163,11 +164,13 @@ def _newton(
 
 
 @functools.partial(jit, static_argnums=(1, 2))
-def _place(model: Model, groups: Groups, along_gravity: bool, state: State) -> tuple[State, PlacementInfo]:
+def _place_on_ground(
+    model: Model, groups: Groups, along_gravity: bool, state: State
+) -> tuple[State, PlacementInfo]:
     data = model, state.q
     fixed = lax.stop_gradient(data)
     gaps_after = functools.partial(_gaps_after, groups, along_gravity)
-    newton = functools.partial(_newton, groups, along_gravity)
+    newton = functools.partial(_apply_inverse_slope, groups, along_gravity)
     directions, good = _directions(model, groups, along_gravity, state.q)
     scale = jnp.maximum(1.0, jnp.max(jnp.abs(fixed[1])))
     allowed = ROUND_OFF * float(jnp.finfo(state.q.dtype).eps) * scale

@@ -24,6 +24,7 @@ from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.status import Info, Status, flag, is_finite
 from jaxcontact.terms import CONTACT_TOLERANCE, contact_gaps
 from jaxcontact.terms.closed_loops import project_velocity
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 MAX_ITERS = 50  # linearised steps; a search that needs more ends with the bit MAX_ITERS
 
@@ -133,7 +134,7 @@ def allowed_depth(q: jax.Array) -> jax.Array:
     return 256.0 * float(jnp.finfo(q.dtype).eps) * jnp.maximum(1.0, jnp.max(jnp.abs(q)))
 
 
-class _Search(NamedTuple):
+class _ProjectionSearch(NamedTuple):
     step: jax.Array  # d (nv,)
     forces: jax.Array  # (nb + nu,) multipliers of the rows
     worst: jax.Array  # depth or deviation at d
@@ -158,21 +159,21 @@ def nearest_and_pushes(model: Model, q: jax.Array) -> tuple[jax.Array, Projectio
     depth = _worst(held, gaps)
     allowed = allowed_depth(start)
     # If a step is itself nearly round-off, the gaps determine it only to that relative accuracy.
-    settled = jnp.maximum(float(jnp.finfo(q.dtype).eps) ** 0.5, allowed / jnp.where(depth > 0, depth, 1.0))
+    settled = jnp.maximum(rounding(q.dtype, HALF_DIGITS), allowed / jnp.where(depth > 0, depth, 1.0))
     good = jnp.isfinite(depth) & (pivot > 0)
 
-    def searching(carry: _Search) -> jax.Array:
+    def searching(carry: _ProjectionSearch) -> jax.Array:
         rough = (carry.worst > allowed) | (carry.change > settled)
         return good & rough & (carry.status == 0) & (carry.tries < MAX_ITERS)
 
-    def improve(carry: _Search) -> _Search:
+    def improve(carry: _ProjectionSearch) -> _ProjectionSearch:
         step, forces, status = _linear_step(model.replace(params=fixed), start, carry.step, inverse)
         worst = _worst(*constraint_values(model.replace(params=fixed), retract(model.system, start, step)))
         moved, total = (jnp.sqrt(jnp.maximum(x @ mass @ x, 0.0)) for x in (step - carry.step, step))
         change = jnp.where(total > 0, moved / jnp.where(total > 0, total, 1.0), 0.0)
-        return _Search(step, forces, worst, change, carry.status | status, carry.tries + 1)
+        return _ProjectionSearch(step, forces, worst, change, carry.status | status, carry.tries + 1)
 
-    first = _Search(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
+    first = _ProjectionSearch(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
     search = bounded_loop(searching, improve, first, max_iters=MAX_ITERS)
     step = _attached(model, q, search, held.shape[0])
     moved = retract(model.system, q, step)
@@ -229,7 +230,7 @@ def _linear_step(
     return response @ forces, size * forces, status
 
 
-def _attached(model: Model, q: jax.Array, search: _Search, held: int) -> jax.Array:
+def _attached(model: Model, q: jax.Array, search: _ProjectionSearch, held: int) -> jax.Array:
     """Attach the derivative to the step: M d = J^T lam, with the constraints that push at zero."""
     pushes = (search.forces > 0) & (search.tries > 0)
     holds = (pushes | (jnp.arange(search.forces.shape[0]) < held)).astype(q.dtype)

@@ -7,7 +7,7 @@ Page: docs/extend/own-stepper.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 
@@ -54,5 +54,5 @@ class Stepper(Protocol):
 
     def step(
         self, model: Model, state: State, tau: jax.Array, memory: PyTree, *, dt: jax.Array
-    ) -> tuple[State, Any, StepperInfo]:
+    ) -> tuple[State, PyTree, StepperInfo]:
         """Move the state by dt under the controls tau (nu,); return it, the new memory and the info."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +93,7 @@ def rollout(
     pushes, poses = _pushes(model, inputs, dt, steps)
     end = _end(inputs.controls, num_steps, steps)
     setup = setup._replace(pushes=pushes, end=end)
-    rows, _ = _steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
+    rows, _ = _scan_steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     if poses is not None and end is not None:
         poses = jax.tree.map(lambda x: x[jnp.minimum(jnp.arange(steps + 1), end)], poses)
     return _trajectory(rows, state, stepper.closed(_moved_at_start(model, poses), state), poses)
@@ -140,7 +140,7 @@ def run(
         size = min(CHUNK, steps - first)
         inputs, pushed = jax.tree.map(lambda x, first=first: _block(x, first), (setup.inputs, pushes))
         part = setup._replace(inputs=inputs, pushes=pushed)
-        rows, carry = _steps(model, part, stepper, dt, jnp.int32(first), CHUNK)
+        rows, carry = _scan_steps(model, part, stepper, dt, jnp.int32(first), CHUNK)
         setup = setup._replace(carry=carry)
         parts.append(jax.tree.map(lambda x, size=size: x[:size], jax.device_get(rows)))
         if check:
@@ -232,14 +232,14 @@ def _control_rows(nu: int, state: State, controls: PyTree, num_steps: PyTree, ex
 
 
 @functools.partial(jit, static_argnums=(5, 6))
-def _steps(
+def _scan_steps(
     model: Model, setup: _Setup, stepper: Stepper, dt: float | jax.Array, first: jax.Array, num_steps: int,
     checkpoint_every: int | None = None,
 ) -> tuple[PyTree, PyTree]:  # fmt: skip
     """Compute the steps; return their (states, inputs, info), and the last carry."""
     dt = jnp.asarray(dt, setup.carry[0].q.dtype)
 
-    def one(carry: PyTree, row: tuple[jax.Array, Any, _Pushes]) -> tuple[PyTree, PyTree]:
+    def one(carry: PyTree, row: tuple[jax.Array, PyTree, _Pushes]) -> tuple[PyTree, PyTree]:
         state, memory, policy_memory = carry
         number, u, pushes = row
         if setup.policy is not None:
@@ -249,7 +249,7 @@ def _steps(
         then, memory, info = stepper.step(moved, state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 
-    def one_or_none(carry: PyTree, row: tuple[jax.Array, Any, Any]) -> tuple[PyTree, PyTree]:
+    def one_or_none(carry: PyTree, row: tuple[jax.Array, PyTree, _Pushes]) -> tuple[PyTree, PyTree]:
         shapes = jax.eval_shape(one, carry, row)[1]
         _, u, info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         more = row[0] < num_steps if setup.end is None else row[0] < setup.end
@@ -273,7 +273,7 @@ def _checkpointed_scan(
     rest = jax.tree.map(lambda x: x[in_blocks:], rows)
 
     @jax.checkpoint
-    def block(carry: PyTree, block_rows: PyTree) -> Any:
+    def block(carry: PyTree, block_rows: PyTree) -> tuple[PyTree, PyTree]:
         return lax.scan(step, carry, block_rows)
 
     carry, first = lax.scan(block, carry, blocks)

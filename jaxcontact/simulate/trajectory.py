@@ -5,7 +5,6 @@ Owns `Trajectory` and `Impacts` and their description in words; entry `motion_re
 
 from __future__ import annotations
 
-import os
 from types import ModuleType
 
 import jax
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree, Record
-from jaxcontact.io.records import load_record, save_record
+from jaxcontact.io.records import FileRecord
 from jaxcontact.mechanics.mocap import MocapPoses
 from jaxcontact.mechanics.system import State
 from jaxcontact.status import Status
@@ -44,7 +43,7 @@ class Impacts(Record):
     count: jax.Array
 
 
-class Trajectory(Record):
+class Trajectory(FileRecord):
     """A motion at T + 1 times, dt apart; the last row is the final state.
 
     Attributes:
@@ -68,25 +67,6 @@ class Trajectory(Record):
     inputs: jax.Array | None = None
     info: PyTree = None
     mocap: MocapPoses | None = None
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trajectory to a `.npz` file; a write that fails leaves no partial file.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        save_record(path, self)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Trajectory:
-        """Read the trajectory that `save` wrote.
-
-        Raises:
-            ValueError: the file holds something else.
-            OSError: the file cannot be read.
-        """
-        loaded: Trajectory = load_record(path, cls)
-        return loaded
 
     @property
     def notes(self) -> list[str]:

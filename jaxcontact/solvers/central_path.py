@@ -14,29 +14,29 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import general_factor, implicit
+from jaxcontact.algebra.cones import positive
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers import friction_interior
 from jaxcontact.solvers.friction_interior import Interior
 from jaxcontact.solvers.friction_law import (
     ScaledFriction,
-    assemble,
+    assemble_law,
     by_axis,
     by_contact,
     dot,
-    positive,
     scale_friction,
     split,
 )
+from jaxcontact.tolerances import END_OF_PATH
 
-DIGITS = 0.75  # of the precision; misfit relative to the target that ends the search
 ROUNDING = 16.0  # eps; misfit that ends the search whatever the target
 SUCCESS = 1e3  # times the misfit that ends the search; more is a failure
-FARTHER = 3.0  # size of the start inside the cones, relative to the root of the target
+START_FACTOR = 3.0  # size of the start inside the cones, relative to the root of the target
 
 Numbers = tuple[jax.Array, ...]  # W, q, mu and target in units of the contacts, active
 
 
-class _Walk(NamedTuple):
+class _PathSearch(NamedTuple):
     """The state of the search: the point, its misfit in those that end the search, and the steps."""
 
     inside: Interior
@@ -64,11 +64,11 @@ def follow_central_path(
     target = smoothing / lax.stop_gradient(scaled.impulse[0] * scaled.velocity[0])
     found = _walk(*lax.stop_gradient((scaled, target)), *limits)
     numbers = (scaled.W, scaled.q, scaled.mu, target, active)
-    attached = implicit.attach(_equations, _correct, numbers, found.inside.impulse)
+    attached = implicit.attach(_path_equations, _correct, numbers, found.inside.impulse)
     return by_contact(attached * scaled.impulse, dim), found.misfit <= SUCCESS, found.steps
 
 
-def _equations(numbers: Numbers, r: jax.Array) -> jax.Array:
+def _path_equations(numbers: Numbers, r: jax.Array) -> jax.Array:
     """Compute the misfits (n,) of r_n u_n = k and psi r_t = -mu r_n u_t, psi the dual speed."""
     W, q, mu, target, active = numbers
     nc = mu.shape[0]
@@ -84,7 +84,7 @@ def _equations(numbers: Numbers, r: jax.Array) -> jax.Array:
 
 def _correct(numbers: Numbers, r: jax.Array, misfit: jax.Array) -> jax.Array:
     """Solve J x = misfit with the Jacobian J (n, n) of the equations by r, rows scaled."""
-    slopes = jax.jacfwd(functools.partial(_equations, numbers))(r)
+    slopes = jax.jacfwd(functools.partial(_path_equations, numbers))(r)
     weight = 1.0 / positive(jnp.max(jnp.abs(lax.stop_gradient(slopes)), axis=1))
     matrix = weight[:, None] * slopes
     factor = general_factor.factorise(lax.stop_gradient(matrix))
@@ -96,49 +96,49 @@ def _correct(numbers: Numbers, r: jax.Array, misfit: jax.Array) -> jax.Array:
     )
 
 
-def _walk(problem: ScaledFriction, target: jax.Array, max_iters: int, early_exit: bool) -> _Walk:
+def _walk(problem: ScaledFriction, target: jax.Array, max_iters: int, early_exit: bool) -> _PathSearch:
     """Step from the inside of the cones to the point of the central path with products `target`."""
-    size = jnp.maximum(1.0, FARTHER * jnp.sqrt(target))
-    begin = _Walk(
+    size = jnp.maximum(1.0, START_FACTOR * jnp.sqrt(target))
+    begin = _PathSearch(
         inside=friction_interior.begin(problem, size),
         misfit=jnp.full((), jnp.inf, target.dtype),
         steps=jnp.int32(0),
     )
 
-    def running(now: _Walk) -> jax.Array:
+    def running(now: _PathSearch) -> jax.Array:
         return (now.misfit > 1.0) & (now.steps < max_iters)
 
-    def step(now: _Walk) -> _Walk:
-        inside = _step(problem, now.inside, target)
-        then = _Walk(inside, _misfit(problem, inside, target), now.steps + 1)
+    def step(now: _PathSearch) -> _PathSearch:
+        inside = _take_path_step(problem, now.inside, target)
+        then = _PathSearch(inside, _largest_misfit(problem, inside, target), now.steps + 1)
         stays = ~running(now) | ~jnp.isfinite(then.misfit)
         then = jax.tree.map(lambda new, old: jnp.where(stays, old, new), then, now)
         return then._replace(steps=jnp.where(running(now), now.steps + 1, now.steps))
 
-    found: _Walk = bounded_loop(running, step, begin, max_iters=max_iters, early_exit=early_exit)
+    found: _PathSearch = bounded_loop(running, step, begin, max_iters=max_iters, early_exit=early_exit)
     return found
 
 
-def _misfit(problem: ScaledFriction, inside: Interior, target: jax.Array) -> jax.Array:
+def _largest_misfit(problem: ScaledFriction, inside: Interior, target: jax.Array) -> jax.Array:
     """Compute the largest misfit of the equations, in the misfit that ends the search."""
     eps = float(jnp.finfo(target.dtype).eps)
     numbers = (problem.W, problem.q, problem.mu, target, problem.active)
-    law = _equations(numbers, inside.impulse) / (eps**DIGITS * target + ROUNDING * eps)
+    law = _path_equations(numbers, inside.impulse) / (eps**END_OF_PATH * target + ROUNDING * eps)
     rate = problem.W @ inside.impulse + problem.q
-    motion = (rate - inside.velocity) / (eps**DIGITS * (1.0 + jnp.max(jnp.abs(rate))))
+    motion = (rate - inside.velocity) / (eps**END_OF_PATH * (1.0 + jnp.max(jnp.abs(rate))))
     return jnp.max(jnp.abs(jnp.concatenate([law, motion])))
 
 
-def _step(problem: ScaledFriction, inside: Interior, target: jax.Array) -> Interior:
+def _take_path_step(problem: ScaledFriction, inside: Interior, target: jax.Array) -> Interior:
     """Take one predictor-corrector step towards products of `target`."""
-    law = friction_interior.blocks(problem, inside)
+    law = friction_interior.linearise_law(problem, inside)
     by_impulse, by_velocity, _ = law
     solve = functools.partial(
         general_factor.solve_factored,
-        general_factor.factorise(assemble(by_impulse, by_velocity, problem.W)),
+        general_factor.factorise(assemble_law(by_impulse, by_velocity, problem.W)),
     )
     misfit = problem.W @ inside.impulse + problem.q - inside.velocity
-    aim = functools.partial(friction_interior.aim, problem, inside, law, misfit)
+    aim = functools.partial(friction_interior.right_hand_sides, problem, inside, law, misfit)
     rhs, cone = aim(target, None)
     ahead = friction_interior.direct(problem, inside, solve(rhs), misfit, cone)
     length = friction_interior.longest_step(problem, inside, ahead)

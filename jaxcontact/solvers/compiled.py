@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-ALLOCATES: Any = {
-    "no_cfunc_wrapper": True,
-    "nogil": True,
-    "error_model": "numpy",
-}  # Any: options of one type each
+Options = Any  # of numba's `njit`: keywords of one type each
+ALLOCATES: Options = {"no_cfunc_wrapper": True, "nogil": True, "error_model": "numpy"}
 KEPT = ALLOCATES | {"cache": True}
 # Functions that do not allocate need no counts of references, which are a third of the time of one contact.
 PLAIN = ALLOCATES | {"_nrt": False, "no_cpython_wrapper": True}
@@ -26,9 +23,12 @@ EPS = float(np.finfo(float).eps)
 
 def digest_sources(*names: str) -> int:
     """Compute a number that changes with the text of a file of this package; names are those of modules."""
-    digest = hashlib.sha256()
-    for name in ("compiled", *names):
-        digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
+    digest, folder = hashlib.sha256(), Path(__file__).parent
+    for path in (
+        folder.with_name("tolerances.py"),
+        *(folder / f"{name}.py" for name in ("compiled", *names)),
+    ):
+        digest.update(path.read_bytes())
     return int(digest.hexdigest()[:15], 16)
 
 

@@ -14,27 +14,27 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import general_factor
+from jaxcontact.algebra.cones import positive
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.solvers import cone_program, friction_cone, row_algebra
 from jaxcontact.solvers.cone_newton import ConeSolution
-from jaxcontact.solvers.cone_program import ConeProgram, Response, row_heads, split, yielding
+from jaxcontact.solvers.cone_program import ConeProgram, Response, apply_slopes, row_heads, split
 from jaxcontact.solvers.coulomb_program import TILE
 from jaxcontact.solvers.friction_cone import ConeChange, FrictionCone
 from jaxcontact.solvers.friction_interior import CENTRING_POWER, centring, distance_to_zero, fraction
-from jaxcontact.solvers.friction_law import Rows, positive
+from jaxcontact.solvers.friction_law import Rows
 from jaxcontact.solvers.row_algebra import apply_columns, apply_rows, diagonal, multiply
+from jaxcontact.tolerances import HALF_DIGITS, MEAN_PRODUCT, rounding
 
 STEPS = 40  # most iterations; hard steps of robots on the floor take ten to twenty
-CLOSE = 0.85  # power of eps; mean product of impulses and rates at the end, relative to the energy
-BALANCED = 0.5  # power of eps; misfit of the momenta and rates at the end, relative to the speeds
 JAMMED = 0.1  # length of a step; the next one holds the bounds of friction, and is no corrector
 FAR = 4.0  # times the speed that all energy would give a row; one whose gap needs more takes no part
 LOST = 1e-3  # length of a step after which the search ends
 
 
-class _Fixed(NamedTuple):
+class _InteriorConstants(NamedTuple):
     """The constants of a search.
 
     Attributes:
@@ -56,7 +56,7 @@ class _Fixed(NamedTuple):
     dry: jax.Array
 
 
-class _Point(NamedTuple):
+class _InteriorPoint(NamedTuple):
     """A point strictly inside the cones.
 
     Attributes:
@@ -114,7 +114,7 @@ class _Move(NamedTuple):
     dry: ConeChange
 
 
-def _tangents(program: ConeProgram, rows: jax.Array) -> Rows:
+def _split_tangents(program: ConeProgram, rows: jax.Array) -> Rows:
     """Split off the rows (nc,) of each tangent."""
     return split(rows, program.num_equalities + program.num_limits, program.mu.shape[0])[1:]
 
@@ -139,14 +139,14 @@ def _contact_cones(
     program: ConeProgram, acts: jax.Array, u: jax.Array, p: jax.Array, speed: jax.Array
 ) -> FrictionCone:
     """Return the friction of contacts at rates u and impulses p (nr,)."""
-    compliance = 1.0 / positive(_tangents(program, program.slope)[0])
-    rows = (_tangents(program, x) for x in (u, p, program.keep, program.offset))
+    compliance = 1.0 / positive(_split_tangents(program, program.slope)[0])
+    rows = (_split_tangents(program, x) for x in (u, p, program.keep, program.offset))
     bound = program.mu * p[row_heads(program)][program.num_limits :]
     return FrictionCone(
         acts=acts,
         bound=jnp.where(acts, bound, 1.0),
         speed=jnp.where(acts, speed, 1.0),
-        force=_tangents(program, p),
+        force=_split_tangents(program, p),
         slip=[w + ((1.0 - keep) * f - o) * compliance for w, f, keep, o in zip(*rows, strict=True)],
         compliance=compliance,
     )
@@ -169,7 +169,7 @@ def _dry_cones(
     )
 
 
-def _linearise(fixed: _Fixed, now: _Point) -> _Linear:
+def _linearise_rows(fixed: _InteriorConstants, now: _InteriorPoint) -> _Linear:
     """Linearise the law of every row at a point, and factor the system of the velocities."""
     program, heads = fixed.program, row_heads(fixed.program)
     ne, nl = program.num_equalities, program.num_limits
@@ -182,14 +182,16 @@ def _linearise(fixed: _Fixed, now: _Point) -> _Linear:
     # The bound of friction follows the normal impulse: dp_t = lean dp_n - give du_t.
     coupled = jnp.where(now.length < JAMMED, 0.0, program.mu)
     pairs = zip(contacts.force, contacts.slip, strict=True)
-    lean = friction_cone.turn(
+    lean = friction_cone.solve_force(
         contacts, [coupled * (f / contacts.bound * contacts.speed - w) for f, w in pairs]
     )
     block = [[loss[nl:]] + [jnp.zeros_like(contacts.bound)] * len(lean)]
-    block += [[a * loss[nl:], *row] for a, row in zip(lean, friction_cone.give(contacts), strict=True)]
+    block += [
+        [a * loss[nl:], *row] for a, row in zip(lean, friction_cone.force_per_slip(contacts), strict=True)
+    ]
     held = program.slope[:ne]
     if program.dry_bound is not None:
-        held = jnp.where(jnp.isfinite(program.dry_bound), friction_cone.give(dry)[0][0], held)
+        held = jnp.where(jnp.isfinite(program.dry_bound), friction_cone.force_per_slip(dry)[0][0], held)
     response = Response(now.p, program.slope, jnp.concatenate([held, loss[:nl]]), block, program.keep)
     matrix = cone_program.hessian(program, response)
     assert isinstance(matrix, jax.Array)
@@ -207,7 +209,9 @@ def _linearise(fixed: _Fixed, now: _Point) -> _Linear:
     )
 
 
-def _direct(fixed: _Fixed, now: _Point, law: _Linear, target: jax.Array, before: _Move | None) -> _Move:
+def _direct(
+    fixed: _InteriorConstants, now: _InteriorPoint, law: _Linear, target: jax.Array, before: _Move | None
+) -> _Move:
     """Solve for the step to products of `target`, less the products of the predictor `before`."""
     program, heads, contacts, dry = fixed.program, row_heads(fixed.program), law.contacts, law.dry
     ne, nl = program.num_equalities, program.num_limits
@@ -217,21 +221,21 @@ def _direct(fixed: _Fixed, now: _Point, law: _Linear, target: jax.Array, before:
         pushing, second, dry_second = pushing - before.p[heads] * before.rate, before.contacts, before.dry
     normal = (pushing - impulse * law.misfit) / positive(now.rate + law.compliance * impulse)
     normal = jnp.where(fixed.pushes, normal, 0.0)
-    turning, product = friction_cone.aim(contacts, target, second)
-    dry_turning, dry_product = friction_cone.aim(dry, target, dry_second)
-    turned = friction_cone.turn(contacts, turning)
+    turning, product = friction_cone.right_hand_sides(contacts, target, second)
+    dry_turning, dry_product = friction_cone.right_hand_sides(dry, target, dry_second)
+    turned = friction_cone.solve_force(contacts, turning)
     rubbed = [t + a * normal[nl:] for t, a in zip(turned, law.lean, strict=True)]
     u = apply_rows(program.columns, now.x)[:ne]
     held = (program.keep[:ne] - 1.0) * now.p[:ne] + program.offset[:ne] - program.slope[:ne] * u
     if program.dry_bound is not None:
-        dry_turned = friction_cone.turn(dry, dry_turning)[0]
+        dry_turned = friction_cone.solve_force(dry, dry_turning)[0]
         held = jnp.where(jnp.isfinite(program.dry_bound), dry_turned, held)
     aims = jnp.concatenate([held, normal, *rubbed])
     x = general_factor.solve_factored(law.factor, apply_columns(program.columns, aims) - law.momentum)
     du = apply_rows(program.columns, x)
-    p = aims - yielding(law.response, du)
-    force = _tangents(program, p)
-    slip = [w + contacts.compliance * f for w, f in zip(_tangents(program, du), force, strict=True)]
+    p = aims - apply_slopes(law.response, du)
+    force = _split_tangents(program, p)
+    slip = [w + contacts.compliance * f for w, f in zip(_split_tangents(program, du), force, strict=True)]
     change = ConeChange(
         jnp.where(contacts.acts, program.mu * p[heads][nl:], 0.0), jnp.zeros_like(now.speed), force, slip
     )
@@ -246,7 +250,7 @@ def _direct(fixed: _Fixed, now: _Point, law: _Linear, target: jax.Array, before:
     )
 
 
-def _longest_step(fixed: _Fixed, now: _Point, law: _Linear, move: _Move) -> jax.Array:
+def _longest_step(fixed: _InteriorConstants, now: _InteriorPoint, law: _Linear, move: _Move) -> jax.Array:
     """Compute the length in [0, 1] of a step that stays strictly inside the cones."""
     heads = row_heads(fixed.program)
     single = jnp.minimum(distance_to_zero(now.p[heads], move.p[heads]), distance_to_zero(now.rate, move.rate))
@@ -259,7 +263,9 @@ def _longest_step(fixed: _Fixed, now: _Point, law: _Linear, move: _Move) -> jax.
     return jnp.maximum(fraction(jnp.concatenate(limits)), 0.0)
 
 
-def _product_at(fixed: _Fixed, now: _Point, law: _Linear, move: _Move, step: jax.Array) -> jax.Array:
+def _product_at(
+    fixed: _InteriorConstants, now: _InteriorPoint, law: _Linear, move: _Move, step: jax.Array
+) -> jax.Array:
     """Compute the mean product of impulses and rates after a fraction of a step."""
     heads = row_heads(fixed.program)
     pushed = (now.p[heads] + step * move.p[heads]) * (now.rate + step * move.rate)
@@ -271,11 +277,13 @@ def _product_at(fixed: _Fixed, now: _Point, law: _Linear, move: _Move, step: jax
     return jnp.maximum(total, 0.0) / jnp.maximum(count, 1).astype(total.dtype)
 
 
-def _step(fixed: _Fixed, now: _Point) -> _Point:
+def _take_interior_step(fixed: _InteriorConstants, now: _InteriorPoint) -> _InteriorPoint:
     """Take one step: a predictor to products of zero, then a corrector to a fraction of those before."""
-    eps, law = float(jnp.finfo(now.x.dtype).eps), _linearise(fixed, now)
+    eps, law = float(jnp.finfo(now.x.dtype).eps), _linearise_rows(fixed, now)
     misfit = jnp.sum(law.momentum**2 / fixed.masses) + jnp.sum(law.misfit**2 / positive(fixed.mobility))
-    is_close = (now.product <= eps**CLOSE * fixed.size**2) & (misfit <= (eps**BALANCED * fixed.size) ** 2)
+    is_close = (now.product <= eps**MEAN_PRODUCT * fixed.size**2) & (
+        misfit <= (eps**HALF_DIGITS * fixed.size) ** 2
+    )
     predictor = _direct(fixed, now, law, jnp.zeros_like(now.product), None)
     after = _product_at(fixed, now, law, predictor, _longest_step(fixed, now, law, predictor))
     # After a step that the cones cut short, the next one moves toward their middle.
@@ -284,7 +292,7 @@ def _step(fixed: _Fixed, now: _Point) -> _Point:
     second = jax.tree.map(lambda change: corrected * change, predictor)
     move = _direct(fixed, now, law, left * now.product, second)
     length = _longest_step(fixed, now, law, move)
-    then = _Point(
+    then = _InteriorPoint(
         x=now.x + length * move.x,
         p=now.p + length * move.p,
         rate=now.rate + length * move.rate,
@@ -301,7 +309,7 @@ def _step(fixed: _Fixed, now: _Point) -> _Point:
     return then._replace(done=ends)
 
 
-def _begin(program: ConeProgram, x: jax.Array) -> tuple[_Fixed, _Point]:
+def _begin_inside(program: ConeProgram, x: jax.Array) -> tuple[_InteriorConstants, _InteriorPoint]:
     """Start from velocities x, with impulses along normals whose products with the rates are equal."""
     masses, heads, ne = diagonal(program.M), row_heads(program), program.num_equalities
     singles, nc = ne + program.num_limits, program.mu.shape[0]
@@ -312,9 +320,11 @@ def _begin(program: ConeProgram, x: jax.Array) -> tuple[_Fixed, _Point]:
     if program.touch is not None:
         opens = jnp.isfinite(program.touch)
         pushes = pushes & ~(opens & (program.touch < -FAR * size * jnp.sqrt(mobility)))
-    grips = (_tangents(program, program.slope)[0] > 0) & (program.mu > 4.0 * jnp.finfo(masses.dtype).eps)
+    grips = (_split_tangents(program, program.slope)[0] > 0) & (
+        program.mu > 4.0 * jnp.finfo(masses.dtype).eps
+    )
     limit = jnp.zeros(ne, masses.dtype) if program.dry_bound is None else program.dry_bound
-    fixed = _Fixed(
+    fixed = _InteriorConstants(
         program=program,
         masses=masses,
         mobility=mobility,
@@ -328,7 +338,7 @@ def _begin(program: ConeProgram, x: jax.Array) -> tuple[_Fixed, _Point]:
     p = p.at[heads].set(jnp.where(pushes, product / rate, 0.0))
     contacts = _contact_cones(program, fixed.rubs, u, p, jnp.ones_like(product))
     dry = _dry_cones(program, fixed.dry, u, p, jnp.ones_like(product))
-    return fixed, _Point(
+    return fixed, _InteriorPoint(
         x=x,
         p=p,
         rate=jnp.where(pushes, rate, 1.0),
@@ -355,22 +365,24 @@ def approach_by_interior_points(
     """
     program, x = lax.stop_gradient((program, x))
 
-    def running(now: _Point) -> jax.Array:
+    def running(now: _InteriorPoint) -> jax.Array:
         return ~now.done & (now.steps < max_iters)
 
-    def solution(fixed: _Fixed, now: _Point) -> ConeSolution:
-        close = float(jnp.finfo(now.x.dtype).eps) ** CLOSE * fixed.size**2
+    def solution(fixed: _InteriorConstants, now: _InteriorPoint) -> ConeSolution:
+        close = rounding(now.x.dtype, MEAN_PRODUCT) * fixed.size**2
         converged = now.done & (now.product <= close)
         return ConeSolution(x=now.x, p=now.p, iterations=now.steps, converged=converged)
 
     def one(program: ConeProgram, x: jax.Array) -> ConeSolution:
-        fixed, now = _begin(program, x)
-        step = functools.partial(_step, fixed)
+        fixed, now = _begin_inside(program, x)
+        step = functools.partial(_take_interior_step, fixed)
         return solution(fixed, bounded_loop(running, step, now, max_iters=max_iters, early_exit=early_exit))
 
     def many(program: ConeProgram, x: jax.Array) -> ConeSolution:
-        fixed, now = jax.vmap(_begin)(program, x)
-        now = compacting_loop.while_lanes(running, jax.vmap(_step), lambda _, now: now, fixed, now, wide=TILE)
+        fixed, now = jax.vmap(_begin_inside)(program, x)
+        now = compacting_loop.while_lanes(
+            running, jax.vmap(_take_interior_step), lambda _, now: now, fixed, now, wide=TILE
+        )
         return jax.vmap(solution)(fixed, now)
 
     found: ConeSolution = batch_first(one, many if ends_early(early_exit) else jax.vmap(one), program, x)

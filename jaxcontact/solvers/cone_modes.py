@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxcontact.algebra import cones
 from jaxcontact.solvers.cone_program import ConeProgram, split
 from jaxcontact.solvers.row_algebra import apply_rows
+from jaxcontact.tolerances import SAME_IMPULSE, rounding
 
 
 class FullStep(NamedTuple):
@@ -94,7 +95,7 @@ def _slipping(program: ConeProgram, start: jax.Array) -> jax.Array:
 
 def _margin(start: jax.Array) -> float:
     """Compute the fraction by which a tangential impulse may miss its bound and still count as sliding."""
-    return float(jnp.finfo(start.dtype).eps) ** 0.375
+    return rounding(start.dtype, SAME_IMPULSE)
 
 
 def foresee(program: ConeProgram, start: jax.Array) -> jax.Array:

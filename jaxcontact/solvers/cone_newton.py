@@ -21,12 +21,12 @@ from jaxcontact.solvers.cone_modes import FullStep, foresee, next_modes
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
     Response,
+    apply_slopes,
     gated,
     hessian,
+    project_impulses,
     residuals,
-    respond,
     solve_linearised,
-    yielding,
 )
 from jaxcontact.solvers.line_search import SearchDirection, line_search
 from jaxcontact.solvers.row_algebra import (
@@ -39,13 +39,14 @@ from jaxcontact.solvers.row_algebra import (
     row_mobility,
     solve_factored,
 )
+from jaxcontact.tolerances import END_OF_PATH, EXACT_ENERGY, NO_ENERGY, SAME_IMPULSE, SOFT_DECREMENT, rounding
 
 MODE_STEPS = 4  # steps that choose modes, before the steps that search along a line
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
-REST = 0.5  # of the last change; renewed impulses that change by less come to rest
+REST_FRACTION = 0.5  # of the last change; renewed impulses that change by less come to rest
 PROGRESS = 0.1  # of the last decrement; a step that leaves more counts against PATIENCE
-SOLVED = 1e-16  # of the energy; misfit at which the search may end: 1e-8 of the velocities
+END_MISFIT = 1e-16  # of the energy; misfit at which the search may end: 1e-8 of the velocities
 POLISH_STEPS = 2  # of the method of multipliers in each pass of `_polish`
 POLISH_PASSES = 2  # of `_polish`, each from new residuals
 TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
@@ -78,7 +79,7 @@ def _soften(program: ConeProgram, ease: jax.Array, level: jax.Array) -> ConeProg
     )
 
 
-class _Search(NamedTuple):
+class _NewtonSearch(NamedTuple):
     """The state of Newton's method.
 
     `base` (nr,) is the point at which the next step linearises the law while steps choose modes. `level`
@@ -102,7 +103,7 @@ class _Search(NamedTuple):
     factor: Factor
 
 
-class _Fixed(NamedTuple):
+class _NewtonConstants(NamedTuple):
     """The constants of Newton's method.
 
     `ease` is 1 / (slope x mobility) of each row and `stiffest` the largest inverse of it, `weight` the
@@ -120,12 +121,12 @@ class _Fixed(NamedTuple):
     start: jax.Array
 
 
-def _fix(program: ConeProgram, start: jax.Array) -> _Fixed:
+def _fix(program: ConeProgram, start: jax.Array) -> _NewtonConstants:
     masses = diagonal(program.M)
     singles = program.num_equalities + program.num_limits
     mobility = row_mobility(masses, program.columns, singles, program.mu.shape[0])
     stiff = mobility * program.slope
-    return _Fixed(
+    return _NewtonConstants(
         program=program,
         diagonal=masses,
         ease=jnp.where(stiff > 0, 1.0 / jnp.where(stiff > 0, stiff, 1.0), jnp.inf),
@@ -137,7 +138,9 @@ def _fix(program: ConeProgram, start: jax.Array) -> _Fixed:
     )
 
 
-def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
+def _take_newton_step(
+    fixed: _NewtonConstants, now: _NewtonSearch, *, early_exit: bool = True
+) -> _NewtonSearch:
     """Take one step of Newton's method."""
     program, stiffest = fixed.program, fixed.stiffest
     eps = jnp.finfo(program.v.dtype).eps
@@ -150,25 +153,25 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     momentum = multiply(program.M, x - program.v) - program.push
     size = fixed.size + x @ multiply(program.M, x)
     base = jnp.where(choosing & ~gated(program), now.base, z)
-    law = respond(staged, base, u)
+    law = project_impulses(staged, base, u)
     tangent = _tangent(staged, law, z - base)
     gradient = momentum - apply_columns(program.columns, tangent.p)
     factor = factorise(hessian(staged, tangent))
     dx = -solve_factored(factor, gradient)
     decrement = -(gradient @ dx)
     exact = full | (now.renewal > 0)
-    settled = ~choosing & (decrement <= jnp.where(exact, eps, eps**0.3) * size)
+    settled = ~choosing & (decrement <= jnp.where(exact, eps, eps**SOFT_DECREMENT) * size)
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
     full_step = _take_full_step(fixed, now, tangent, factor, momentum, dx)
-    unsolved = max(SOLVED, float(eps) ** 1.125) * size
+    unsolved = max(END_MISFIT, float(eps) ** EXACT_ENERGY) * size
     solved = full & (full_step.imbalance <= eps * size) & (full_step.misfit <= unsolved)
     direction = SearchDirection(du, -decrement, momentum @ dx, dx @ moved)
     searches = ~(settled | done | choosing | solved)
     a, pushed = line_search(staged, z, u, direction, searches, early_exit)
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
-    same = change <= eps**0.375 * jnp.sqrt(size)
-    quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
+    same = change <= eps**SAME_IMPULSE * jnp.sqrt(size)
+    quiet = jnp.where(now.fresh, decrement <= eps**END_OF_PATH * size, now.quiet)
     broken = ~jnp.isfinite(decrement)  # one bad world must not delay the others
     # A lane that does not settle is softened; a lane that settles gets stiffer up to its own program.
     slow = ~choosing & (decrement > PROGRESS * now.decrement)
@@ -176,14 +179,14 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
     softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
     # A lane softened before renews its impulses until they rest; at rest they are the same at every level.
-    stays = settled & ~full & ~same & (change < REST * now.renewal)
+    stays = settled & ~full & ~same & (change < REST_FRACTION * now.renewal)
     rises = settled & ~full & ~stays
     level = jnp.where(lost, softer, jnp.where(rises, now.level * RAISE, now.level))
     again = jnp.isfinite(now.level) & lost | (now.renewal > 0)
     renewal = jnp.where(stays, change, jnp.where(lost | rises, jnp.where(again, jnp.inf, 0.0), now.renewal))
     # If the mode steps did not solve the program, their impulses are discarded.
     renewed = jnp.where(now.steps == MODE_STEPS - 1, fixed.start, full_step.law)
-    then = _Search(
+    then = _NewtonSearch(
         x=jnp.where(solved | choosing, full_step.x, x + a * dx),
         p=jnp.where(solved, full_step.p, jnp.where(choosing, renewed, jnp.where(settled, pushed, p))),
         base=next_modes(program, now.base, law.p, full_step),
@@ -203,32 +206,37 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
 def _tangent(program: ConeProgram, law: Response, beyond: jax.Array) -> Response:
     """Compute the impulses by the tangent of a law that is known at one point, `beyond` (nr,) from there."""
     inverse = jnp.where(program.slope > 0, 1.0 / jnp.where(program.slope > 0, program.slope, 1.0), 0.0)
-    return law._replace(p=law.p + yielding(law, inverse * beyond))
+    return law._replace(p=law.p + apply_slopes(law, inverse * beyond))
 
 
 def _take_full_step(
-    fixed: _Fixed, now: _Search, tangent: Response, factor: Factor, momentum: jax.Array, dx: jax.Array
+    fixed: _NewtonConstants,
+    now: _NewtonSearch,
+    tangent: Response,
+    factor: Factor,
+    momentum: jax.Array,
+    dx: jax.Array,
 ) -> FullStep:
     """Take the second step of the method of multipliers for the linear law; dx is the first."""
     program, slope = fixed.program, tangent.slope
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
-    renewed = tangent.p - yielding(tangent, apply_rows(program.columns, dx))
-    correction = yielding(tangent, share * (renewed - now.p))
+    renewed = tangent.p - apply_slopes(tangent, apply_rows(program.columns, dx))
+    correction = apply_slopes(tangent, share * (renewed - now.p))
     more = solve_factored(factor, apply_columns(program.columns, correction))
-    x, p = now.x + dx + more, renewed + correction - yielding(tangent, apply_rows(program.columns, more))
+    x, p = now.x + dx + more, renewed + correction - apply_slopes(tangent, apply_rows(program.columns, more))
     u = apply_rows(program.columns, x)
     z = program.keep * p + program.offset - program.slope * u
-    law = respond(program, z, u).p
+    law = project_impulses(program, z, u).p
     misfit = jnp.max(fixed.mobility * (p - law) ** 2, axis=0, initial=0.0)
     left = momentum + multiply(program.M, dx + more) - apply_columns(program.columns, p)
     return FullStep(x, p, u, z, law, misfit, left @ (left / fixed.diagonal))
 
 
-def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
+def _begin_newton(program: ConeProgram, start: jax.Array) -> tuple[_NewtonConstants, _NewtonSearch]:
     """Prepare the constants, and the state before the first step from the impulses `start` (nr,)."""
     none, zero = jnp.asarray(False), jnp.int32(0)
     unlimited = jnp.full((), jnp.inf, program.v.dtype)
-    now = _Search(
+    now = _NewtonSearch(
         x=program.v,
         p=start,
         base=foresee(program, start),
@@ -249,12 +257,12 @@ def _no_factor(program: ConeProgram) -> Factor:
     """Make zeros in the form of the factor of the Hessian."""
 
     def factor() -> Factor:
-        return factorise(hessian(program, respond(program, program.offset, program.offset)))
+        return factorise(hessian(program, project_impulses(program, program.offset, program.offset)))
 
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(factor))
 
 
-def _solution(now: _Search) -> ConeSolution:
+def _solution(now: _NewtonSearch) -> ConeSolution:
     converged = now.done & jnp.all(jnp.isfinite(now.x), axis=0)
     return ConeSolution(x=now.x, p=now.p, iterations=now.steps, converged=converged)
 
@@ -263,10 +271,10 @@ def _minimise(
     program: ConeProgram, start: jax.Array, max_iters: int, early_exit: bool = True
 ) -> ConeSolution:
     """Minimise one program by Newton's method."""
-    fixed, now = _begin(program, start)
+    fixed, now = _begin_newton(program, start)
     now = bounded_loop(
         lambda now: ~now.done & (now.steps < max_iters),
-        functools.partial(_newton, fixed, early_exit=early_exit),
+        functools.partial(_take_newton_step, fixed, early_exit=early_exit),
         now,
         max_iters=max_iters,
         early_exit=early_exit,
@@ -276,10 +284,10 @@ def _minimise(
 
 def _minimise_many(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
     """Minimise programs along the first axis by Newton's method."""
-    fixed, now = jax.vmap(_begin)(program, start)
+    fixed, now = jax.vmap(_begin_newton)(program, start)
     now = compacting_loop.while_lanes(
         lambda now: ~now.done & (now.steps < max_iters),
-        jax.vmap(_newton),
+        jax.vmap(_take_newton_step),
         jax.vmap(_polish),
         fixed,
         now,
@@ -288,7 +296,7 @@ def _minimise_many(program: ConeProgram, start: jax.Array, max_iters: int) -> Co
     return jax.vmap(_solution)(now)
 
 
-def _polish(fixed: _Fixed, now: _Search) -> _Search:
+def _polish(fixed: _NewtonConstants, now: _NewtonSearch) -> _NewtonSearch:
     """Compute the last digits of x and p if the search is done, with its last factor.
 
     If impulses have entered another mode since, that factor would unbalance the momenta; then x and p stay.
@@ -297,13 +305,13 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
     invert = functools.partial(solve_factored, now.factor)
     size = fixed.size + now.x @ multiply(program.M, now.x)
 
-    def once(_: jax.Array, now: _Search) -> _Search:
+    def once(_: jax.Array, now: _NewtonSearch) -> _NewtonSearch:
         momentum, misfit, response = residuals(program, now.x, now.p)
         dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
         left = momentum + multiply(program.M, dx) - apply_columns(program.columns, dp)
         before, after = (vector @ (vector / fixed.diagonal) for vector in (momentum, left))
         removed = jnp.max(fixed.mobility * misfit**2, axis=0, initial=0.0)
-        allowed = jnp.minimum(removed, jnp.finfo(dx.dtype).eps ** 1.25 * size)
+        allowed = jnp.minimum(removed, rounding(dx.dtype, NO_ENERGY) * size)
         better = now.done & (after <= jnp.maximum(before, allowed))
         return now._replace(x=jnp.where(better, now.x + dx, now.x), p=jnp.where(better, now.p + dp, now.p))
 

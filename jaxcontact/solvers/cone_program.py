@@ -187,7 +187,7 @@ def _gate(
     return z, slope.at[heads].set(jnp.where(held, steep, slope[heads])), keep
 
 
-def respond(
+def project_impulses(
     program: ConeProgram,
     z: jax.Array,
     u: jax.Array,
@@ -237,7 +237,7 @@ def split(rows: jax.Array, singles: int, nc: int) -> list[jax.Array]:
     return [rows[at : at + nc] for at in range(singles, rows.shape[0], nc)]
 
 
-def yielding(response: Response, row: jax.Array) -> jax.Array:
+def apply_slopes(response: Response, row: jax.Array) -> jax.Array:
     """Multiply S of a response by a vector (nr,)."""
     singles = response.scalar.shape[0]
     parts = [response.scalar * row[:singles]]
@@ -284,7 +284,7 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
 
 def _add_rows(M: jax.Array, columns: jax.Array, response: Response) -> jax.Array:
     """Compute M + G^T S G of all rows at once."""
-    weighted = computed_once(jax.vmap(yielding, (None, 0))(response, columns))
+    weighted = computed_once(jax.vmap(apply_slopes, (None, 0))(response, columns))
     return M + columns @ weighted.T
 
 
@@ -314,13 +314,13 @@ def _add_in_groups(M: jax.Array, columns: jax.Array, response: Response) -> jax.
 def residuals(
     program: ConeProgram, x: jax.Array, p: jax.Array, solved: bool = False
 ) -> tuple[jax.Array, jax.Array, Response]:
-    """Compute M (x - v) - push - G^T p (nv,), p - P(z) (nr,) and the response P(z); see `respond`.
+    """Compute M (x - v) - push - G^T p (nv,), p - P(z) (nr,) and the response P(z); see `project_impulses`.
 
     The first two are zero at the solution.
     """
     u = apply_rows(program.columns, x)
     law = program.keep * p + program.offset - program.slope * u
-    response = respond(program, law, u, p if program.coulomb else None, solved)
+    response = project_impulses(program, law, u, p if program.coulomb else None, solved)
     momentum = multiply(program.M, x - program.v) - program.push - apply_columns(program.columns, p)
     return momentum, p - response.p, response
 
@@ -344,9 +344,9 @@ def solve_linearised(
 
     def solve(impulse: jax.Array) -> tuple[jax.Array, jax.Array]:
         dx = invert(apply_columns(program.columns, impulse) - momentum)
-        return dx, impulse - yielding(response, apply_rows(program.columns, dx))
+        return dx, impulse - apply_slopes(response, apply_rows(program.columns, dx))
 
     dx, dp = solve(-misfit)
     for _ in range(steps - 1):
-        dx, dp = solve(yielding(response, share * dp) - misfit)
+        dx, dp = solve(apply_slopes(response, share * dp) - misfit)
     return dx, dp

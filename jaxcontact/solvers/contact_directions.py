@@ -15,14 +15,17 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import small_dense
+from jaxcontact.algebra.cones import positive
 from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.precision import all_digits
 from jaxcontact.solvers.friction_newton import solve_coulomb
 from jaxcontact.status import Status
+from jaxcontact.tolerances import FOLD, HALF_DIGITS, rounding
 
-BORDER_DIGITS = 0.5  # power of eps; impulses and velocities below it, relative to |v|_M, are at a border
+BORDER_DIGITS = (
+    HALF_DIGITS  # power of eps; impulses and velocities below it, relative to |v|_M, are at a border
+)
 NOISE = 256.0  # of eps, relative to its terms; a sum below it is round-off
-FOLD_DIGITS = 0.6  # power of eps; a determinant above minus that, of columns of length one, is no fold
 TESTED = 5, 3  # contacts at borders whose combinations of modes are tested, in the plane and in space
 HEADINGS = 8  # directions of sliding that are tested, in space
 PROBES = 256  # random motions, to see which combinations bodies can reach
@@ -56,7 +59,7 @@ class Solution(NamedTuple):
 
 def border_size(dtype: jnp.dtype, size: jax.Array) -> jax.Array:
     """Compute the impulse or velocity, as a root of energy, up to which a contact is at a border."""
-    return float(jnp.finfo(dtype).eps) ** BORDER_DIGITS * size
+    return rounding(dtype, BORDER_DIGITS) * size
 
 
 @jax.custom_jvp
@@ -117,7 +120,7 @@ def _tangent_problem(
     slips = holds & (used >= limit - (1.0 + mu) * small)  # at the border between sticking and sliding
     free = touches & ~slides
 
-    along = jnp.where(slides[:, None], slip / _safe(speed)[:, None], friction / _safe(used)[:, None])
+    along = jnp.where(slides[:, None], slip / positive(speed)[:, None], friction / positive(used)[:, None])
     along = jnp.where((slides | slips)[:, None], along, jnp.eye(1, dim - 1, dtype=dtype))
     frame = along[:, None, :]
     if dim == 3:
@@ -128,7 +131,7 @@ def _tangent_problem(
     side = jnp.where(slips, -1.0, 1.0).astype(dtype)
     mix = jnp.broadcast_to(jnp.eye(dim, dtype=dtype), (nc, dim, dim))
     mix = mix.at[:, 1, 0].set(pull * mu).at[:, 1, 1].set(side)
-    turns = jnp.where(slides, limit / _safe(speed), 1.0)  # impulse across per velocity across
+    turns = jnp.where(slides, limit / positive(speed), 1.0)  # impulse across per velocity across
     weight = jnp.ones((nc, dim), dtype).at[:, 1].set(side)
     moves = jnp.broadcast_to((rests | touches)[:, None], (nc, dim))
     moves = moves.at[:, 1].set(holds | free)  # of a contact that slides this row is its grip
@@ -152,10 +155,6 @@ def _tangent_problem(
 
 def _length(rows: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(rows**2, axis=1))
-
-
-def _safe(x: jax.Array) -> jax.Array:
-    return jnp.where(x > 0, x, 1.0)
 
 
 class _Reduced(NamedTuple):
@@ -230,7 +229,7 @@ class _Modes(NamedTuple):
     is_positive: jax.Array  # (k, dim)
 
 
-def _modes(dim: int, dtype: jnp.dtype) -> _Modes:
+def _list_modes_of(dim: int, dtype: jnp.dtype) -> _Modes:
     headings = np.array([[1.0], [-1.0]])
     if dim == 3:
         angle = 2.0 * np.pi * np.arange(HEADINGS) / HEADINGS
@@ -267,9 +266,9 @@ def _folds(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem, max_tes
     is_free = problem.is_free.at[chosen].get(mode="fill", fill_value=False)
     friction = mu.at[chosen].get(mode="fill", fill_value=0.0)
     sizes, basis = jnp.linalg.eigh(reach @ reach.T)
-    low = float(jnp.finfo(dtype).eps) ** FOLD_DIGITS
+    low = rounding(dtype, FOLD)
     basis = jnp.where(sizes > low * jnp.max(sizes), basis, 0.0)  # of the velocities that bodies can have
-    modes = _modes(dim, dtype)
+    modes = _list_modes_of(dim, dtype)
     size = modes.span.shape[0]
     unit = jnp.eye(count * dim, dtype=dtype)
     probes = jnp.asarray(np.random.default_rng(0).normal(size=(count * dim, PROBES)), dtype)
@@ -282,7 +281,7 @@ def _folds(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem, max_tes
         which = jnp.any(span != 0, axis=1).reshape(-1)
         columns = jnp.einsum("rcj,cjk->rck", matrix.reshape(-1, count, dim), span).reshape(matrix.shape)
         piece = jnp.where(which[None], columns, unit)
-        piece = piece / _safe(jnp.sqrt(jnp.sum(piece**2, axis=0)))[None]
+        piece = piece / positive(jnp.sqrt(jnp.sum(piece**2, axis=0)))[None]
         moves = jnp.einsum("cij,cjr->cir", frame, basis.reshape(count, dim, -1))
         zero = jnp.where(is_zero, moves, 0.0).reshape(unit.shape)
         held = zero.T @ jnp.linalg.solve(zero @ zero.T + low**2 * unit, zero @ probes)

@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import small_dense
+from jaxcontact.tolerances import MODE_VIOLATION, rounding
 
 SEPARATE, REST_STICK, REST_PLUS, REST_MINUS, CAP_STICK, CAP_PLUS, CAP_MINUS = range(7)
 MAX_ENUMERATED = 5  # contacts; 7^5 = 16807 modes
@@ -55,7 +56,7 @@ class ModeMaps(Record):
 
 def feasibility_tolerance(dtype: jnp.dtype) -> float:
     """Compute the violation, relative to |v|_M, below which an inequality counts as met: eps^0.65."""
-    return float(jnp.finfo(dtype).eps) ** 0.65
+    return rounding(dtype, MODE_VIOLATION)
 
 
 @functools.cache

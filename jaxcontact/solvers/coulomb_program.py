@@ -14,29 +14,31 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import branch_factor
+from jaxcontact.algebra.cones import positive
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.solvers import cone_program, row_algebra
 from jaxcontact.solvers.cone_newton import ConeSolution
-from jaxcontact.solvers.cone_program import ConeProgram, Response, row_heads, split, yielding
-from jaxcontact.solvers.friction_law import dot, length, positive
+from jaxcontact.solvers.cone_program import ConeProgram, Response, apply_slopes, row_heads, split
+from jaxcontact.solvers.friction_law import dot, length
 from jaxcontact.solvers.row_algebra import apply_columns, apply_rows, diagonal, multiply
+from jaxcontact.tolerances import CONVERGED, RESIDUAL, rounding
 
 HALVINGS = 8  # of a step that does not lower the misfit
 PROGRESS = 0.2  # of the length of a step; the fraction by which it lowers the misfit at least
-FALL = 0.9  # of the misfit; after a step that leaves more, the next one holds the bounds of friction
+MISFIT_FALL = 0.9  # of the misfit; after a step that leaves more, the next one holds the bounds of friction
 MISS = 0.5  # of the misfit; a step that leaves more makes the next one softer
 STIFFEST, SOFTEST = 1e8, 10.0  # slope x mobility of the program that is linearised
 SOFTER, STIFFER = 0.1, 100.0  # changes of that number after a miss and after a good step
-DIGITS = 0.6  # of the precision; misfit of a solution, 4e-10 of the speeds
+DIGITS = RESIDUAL  # power of eps; misfit of a solution, of the speeds
 RENEWALS = 2  # of the impulses that stiff rows keep, in each step
 STAGE_STEPS = 12  # of Newton's method in a stage of its search
 FRICTIONS = (1.0, 1e3, 1.0, 0.0, 1.0, 3.0, 1.0)  # times mu in the stages; the law has 1
 TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
 
 
-class _Fixed(NamedTuple):
+class _CoulombConstants(NamedTuple):
     """The constants of a search.
 
     `diagonal` of M, `mobility` of rows (nr,), `size` of m v^2 as its root, misfit `enough` for a solution.
@@ -60,7 +62,7 @@ class _Law(NamedTuple):
     response: Response
 
 
-class _Search(NamedTuple):
+class _CoulombSearch(NamedTuple):
     """The state of a search: velocities x, impulses p and their misfit, and those of the least misfit.
 
     `level` bounds slope x mobility of the next step, which holds the bounds of friction unless `coupled`.
@@ -81,7 +83,7 @@ class _Search(NamedTuple):
     left: jax.Array
 
 
-def _soften(fixed: _Fixed, level: jax.Array) -> ConeProgram:
+def _soften_at_solution(fixed: _CoulombConstants, level: jax.Array) -> ConeProgram:
     """Soften a program: its solution stays, and slopes are at most `level` times the inverse mobility."""
     program, heads = fixed.program, row_heads(fixed.program)
     stiff = fixed.mobility * program.slope
@@ -104,11 +106,13 @@ def _toward(p: jax.Array, z: jax.Array, slope: jax.Array, mobility: jax.Array) -
     return p + jnp.where(stiff > 1.0, 1.0 / positive(stiff), 1.0) * (z - p)
 
 
-def _push(fixed: _Fixed, p: jax.Array, u: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _choose_lines(
+    fixed: _CoulombConstants, p: jax.Array, u: jax.Array, z: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Choose the line of each limit and normal: impulses granted (nu,), at rates u, and their slope."""
     program, heads = fixed.program, row_heads(fixed.program)
     if program.potential is not None:
-        law = cone_program.respond(program, z, u)
+        law = cone_program.project_impulses(program, z, u)
         first = program.num_equalities
         slope = law.scalar[first:]
         if law.block:
@@ -130,7 +134,7 @@ def _push(fixed: _Fixed, p: jax.Array, u: jax.Array, z: jax.Array) -> tuple[jax.
     return jnp.where(pushes, asked, 0.0), jnp.where(pushes, line, 0.0), jnp.where(pushes, slope, 0.0)
 
 
-def _law_at(fixed: _Fixed, x: jax.Array, p: jax.Array, coupled: jax.Array | float = 1.0) -> _Law:
+def _law_at(fixed: _CoulombConstants, x: jax.Array, p: jax.Array, coupled: jax.Array | float = 1.0) -> _Law:
     """Linearise the law of every row in the mode that the natural map has at (x, p).
 
     The bounds of friction follow the normal impulses if `coupled` is 1, and are held if it is 0.
@@ -145,7 +149,7 @@ def _law_at(fixed: _Fixed, x: jax.Array, p: jax.Array, coupled: jax.Array | floa
         slides = jnp.abs(asked) > program.dry_bound
         asked = jnp.clip(asked, -program.dry_bound, program.dry_bound)
         aim, give = jnp.where(slides, asked, aim), jnp.where(slides, 0.0, give)
-    granted, lines, slopes = _push(fixed, p, u, z)
+    granted, lines, slopes = _choose_lines(fixed, p, u, z)
     scalar = jnp.concatenate([give, slopes[:nl]])
     if not nc:
         response = Response(p, program.slope, scalar, [], program.keep)
@@ -181,18 +185,20 @@ def _law_at(fixed: _Fixed, x: jax.Array, p: jax.Array, coupled: jax.Array | floa
     return _Law(jnp.concatenate([asked, granted, *rubbed]), jnp.concatenate([aim, lines, *aims]), response)
 
 
-def _misfit(fixed: _Fixed, x: jax.Array, p: jax.Array, law: _Law) -> jax.Array:
+def _measure_misfit(fixed: _CoulombConstants, x: jax.Array, p: jax.Array, law: _Law) -> jax.Array:
     """Compute the length of all misfits as speeds: of the impulses from the law, and of the momenta."""
     program = fixed.program
     left = multiply(program.M, x - program.v) - program.push - apply_columns(program.columns, p)
     return jnp.sqrt(jnp.sum(fixed.mobility * (p - law.granted) ** 2) + left @ (left / fixed.diagonal))
 
 
-def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
+def _take_coulomb_step(
+    fixed: _CoulombConstants, now: _CoulombSearch, *, early_exit: bool = True
+) -> _CoulombSearch:
     """Take one step of Newton's method, at the first length that lowers the misfit."""
     friction = jnp.asarray(FRICTIONS, now.misfit.dtype)[now.stage]
     fixed = fixed._replace(program=fixed.program.replace(mu=friction * fixed.program.mu))
-    program = _soften(fixed, now.level)
+    program = _soften_at_solution(fixed, now.level)
     law = _law_at(fixed._replace(program=program), now.x, now.p, now.coupled)
     response = law.response
     matrix = cone_program.hessian(program, response)
@@ -200,19 +206,19 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     invert = functools.partial(branch_factor.solve_factored, branch_factor.factorise(matrix))
     momentum = multiply(program.M, now.x - program.v) - program.push
     dx = invert(apply_columns(program.columns, law.aim) - momentum)
-    p = law.aim - yielding(response, apply_rows(program.columns, dx))
+    p = law.aim - apply_slopes(response, apply_rows(program.columns, dx))
     share = jnp.where(response.slope > 0, program.keep / positive(response.slope), 0.0)
     change = p - now.p
     for _ in range(RENEWALS - 1):
-        renewed = yielding(response, share * change)
+        renewed = apply_slopes(response, share * change)
         more = invert(apply_columns(program.columns, renewed))
-        change = renewed - yielding(response, apply_rows(program.columns, more))
+        change = renewed - apply_slopes(response, apply_rows(program.columns, more))
         dx, p = dx + more, p + change
     dp = p - now.p
 
     def misfit_at(length: jax.Array) -> jax.Array:
         x, p = now.x + length * dx, now.p + length * dp
-        misfit = _misfit(fixed, x, p, _law_at(fixed, x, p))
+        misfit = _measure_misfit(fixed, x, p, _law_at(fixed, x, p))
         return jnp.where(jnp.isfinite(misfit), misfit, jnp.inf)
 
     def falls(carry: tuple) -> jax.Array:
@@ -239,8 +245,8 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     x, p = now.x + length * dx, now.p + length * dp
     better = (misfit < now.best_misfit) & (friction == 1.0)
     eps = float(jnp.finfo(x.dtype).eps)
-    rests = (now.misfit <= eps**0.6 * fixed.size) & (misfit > MISS * now.misfit)
-    then = _Search(
+    rests = (now.misfit <= eps**RESIDUAL * fixed.size) & (misfit > MISS * now.misfit)
+    then = _CoulombSearch(
         x=x,
         p=p,
         misfit=misfit,
@@ -250,8 +256,8 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
         level=jnp.clip(
             now.level * jnp.where(misfit <= MISS * now.misfit, STIFFER, SOFTER), SOFTEST, STIFFEST
         ),
-        coupled=jnp.where((misfit <= FALL * now.misfit) | (now.coupled == 0), 1.0, 0.0),
-        done=(misfit <= eps**0.8 * fixed.size) | rests | ~jnp.isfinite(misfit),
+        coupled=jnp.where((misfit <= MISFIT_FALL * now.misfit) | (now.coupled == 0), 1.0, 0.0),
+        done=(misfit <= eps**CONVERGED * fixed.size) | rests | ~jnp.isfinite(misfit),
         steps=now.steps + 1,
         stage=now.stage,
         left=now.left - 1,
@@ -262,7 +268,7 @@ def _step(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     return jax.tree.map(lambda new, old: jnp.where(now.done, old, new), then, now)
 
 
-def _next_stage(now: _Search, friction: jax.Array) -> _Search:
+def _next_stage(now: _CoulombSearch, friction: jax.Array) -> _CoulombSearch:
     """Change the friction after the last step of a stage, or at a solution for a friction not of the law.
 
     Another friction starts from rest, where contacts stick; the law's own from the last point.
@@ -282,26 +288,28 @@ def _next_stage(now: _Search, friction: jax.Array) -> _Search:
     )
 
 
-def _begin(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> tuple[_Fixed, _Search]:
+def _begin_coulomb(
+    program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array
+) -> tuple[_CoulombConstants, _CoulombSearch]:
     """Prepare the search from velocities x and impulses p, to a misfit of `tolerance` of the speeds."""
     masses = diagonal(program.M)
     singles = program.num_equalities + program.num_limits
     mobility = row_algebra.row_mobility(masses, program.columns, singles, program.mu.shape[0])
     size = program.v @ multiply(program.M, program.v) + program.push @ (program.push / masses)
     size = jnp.sqrt(size) + jnp.finfo(x.dtype).tiny
-    fixed = _Fixed(program, masses, mobility, size, tolerance * size)
-    misfit = _misfit(fixed, x, p, _law_at(fixed, x, p))
+    fixed = _CoulombConstants(program, masses, mobility, size, tolerance * size)
+    misfit = _measure_misfit(fixed, x, p, _law_at(fixed, x, p))
     stiffest = jnp.full((), STIFFEST, x.dtype)
     begin = (stiffest, jnp.ones_like(misfit), jnp.asarray(False), jnp.int32(0), jnp.int32(0))
-    return fixed, _Search(x, p, misfit, x, p, misfit, *begin, jnp.int32(STAGE_STEPS))
+    return fixed, _CoulombSearch(x, p, misfit, x, p, misfit, *begin, jnp.int32(STAGE_STEPS))
 
 
-def _solution(fixed: _Fixed, now: _Search) -> ConeSolution:
+def _solution(fixed: _CoulombConstants, now: _CoulombSearch) -> ConeSolution:
     """Return the point of least misfit, without the impulses that rounding leaves on open rows."""
     converged = (now.best_misfit <= fixed.enough) & jnp.all(jnp.isfinite(now.best_x))
     granted = _law_at(fixed, now.best_x, now.best_p).granted
-    rounding = float(jnp.finfo(now.x.dtype).eps) ** 0.8 * fixed.size
-    left = (granted == 0) & (jnp.sqrt(fixed.mobility) * jnp.abs(now.best_p) <= rounding)
+    round_off = rounding(now.x.dtype, CONVERGED) * fixed.size
+    left = (granted == 0) & (jnp.sqrt(fixed.mobility) * jnp.abs(now.best_p) <= round_off)
     p = jnp.where(left, 0.0, now.best_p)
     return ConeSolution(x=now.best_x, p=p, iterations=now.steps, converged=converged)
 
@@ -329,18 +337,20 @@ def solve_by_modes(
     program, x, p = lax.stop_gradient((program, x, p))
     tolerance = float(jnp.finfo(x.dtype).eps) ** jnp.asarray(digits, x.dtype)
 
-    def running(now: _Search) -> jax.Array:
+    def running(now: _CoulombSearch) -> jax.Array:
         return ~now.done & (now.steps < max_iters)
 
     def one(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> ConeSolution:
-        fixed, now = _begin(program, x, p, tolerance)
-        step: Callable = functools.partial(_step, fixed, early_exit=early_exit)
+        fixed, now = _begin_coulomb(program, x, p, tolerance)
+        step: Callable = functools.partial(_take_coulomb_step, fixed, early_exit=early_exit)
         now = bounded_loop(running, step, now, max_iters=max_iters, early_exit=early_exit)
         return _solution(fixed, now)
 
     def many(program: ConeProgram, x: jax.Array, p: jax.Array, tolerance: jax.Array) -> ConeSolution:
-        fixed, now = jax.vmap(_begin)(program, x, p, tolerance)
-        now = compacting_loop.while_lanes(running, jax.vmap(_step), lambda _, now: now, fixed, now, wide=TILE)
+        fixed, now = jax.vmap(_begin_coulomb)(program, x, p, tolerance)
+        now = compacting_loop.while_lanes(
+            running, jax.vmap(_take_coulomb_step), lambda _, now: now, fixed, now, wide=TILE
+        )
         return jax.vmap(_solution)(fixed, now)
 
     solution: ConeSolution = batch_first(

@@ -23,7 +23,7 @@ GATE_ITERS = 8  # times that the branch of contacts that close within the step i
 MOST_CONTACTS = 64  # of a program; of more, those that close most in free motion
 
 
-def _nearest(program: ConeProgram, free: jax.Array) -> tuple[ConeProgram, jax.Array]:
+def _choose_closing(program: ConeProgram, free: jax.Array) -> tuple[ConeProgram, jax.Array]:
     """Choose the contacts that close most in free motion; return their program and the places of its rows."""
     assert isinstance(program.columns, jax.Array)
     nc, singles = program.mu.shape[0], program.num_equalities + program.num_limits
@@ -71,14 +71,14 @@ def relax_by_rows(
         return follow_central_path(W, q, mu, k, dim=dim, active=active, limits=(max_iters, early_exit))
 
     fixed, at = jax.lax.stop_gradient((program, smoothing))
-    found, stops, same = _Rows(fixed, num_dry, functools.partial(solve_contacts, k=at)).choose_lines(
-        early_exit
-    )
-    solved = _Rows(program, num_dry, functools.partial(solve_contacts, k=smoothing)).solve(stops)
+    found, stops, same = _ImpulseProgram(
+        fixed, num_dry, functools.partial(solve_contacts, k=at)
+    ).choose_lines(early_exit)
+    solved = _ImpulseProgram(program, num_dry, functools.partial(solve_contacts, k=smoothing)).solve(stops)
     return solved.replace(iterations=found.iterations, converged=found.converged & same)
 
 
-class _Rows:
+class _ImpulseProgram:
     """A program in its impulses: rates u = A p + u0, and the line of every row."""
 
     def __init__(self, program: ConeProgram, num_dry: int, solve_contacts: ContactSolver) -> None:
@@ -89,7 +89,7 @@ class _Rows:
         response, self.free = solved[:, :-1], program.v + solved[:, -1]
         self.rows = jnp.arange(self.count)
         if program.mu.shape[0] > MOST_CONTACTS:
-            program, self.rows = _nearest(program, self.free)
+            program, self.rows = _choose_closing(program, self.free)
             response = response[:, self.rows]
         assert isinstance(program.columns, jax.Array)
         self.program, self.response = program, response

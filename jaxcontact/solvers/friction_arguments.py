@@ -12,8 +12,7 @@ from jaxcontact._pytree import PyTree
 LAWS = ("coulomb", "associated")
 
 
-# An array, a sparse one of SciPy, or the pair of a mass matrix and rows; SciPy's classes have no types.
-Matrix = Any
+Matrix = Any  # an array, a sparse one of SciPy, whose classes have no types, or a pair (mass matrix, rows)
 
 
 def is_sparse(array: PyTree) -> bool:
@@ -72,7 +71,7 @@ def check_problem(
     return matrix, q, _check_friction(mu, nc, q.dtype), start
 
 
-def _check_friction(mu: PyTree, nc: int, dtype: jax.typing.DTypeLike) -> Any:
+def _check_friction(mu: PyTree, nc: int, dtype: jax.typing.DTypeLike) -> jax.Array | np.ndarray:
     """Return the friction of all contacts (nc,)."""
     mu = mu.astype(dtype) if isinstance(mu, jax.Array) else np.asarray(mu, dtype)
     if mu.shape not in ((), (nc,)):
@@ -85,7 +84,7 @@ def _check_friction(mu: PyTree, nc: int, dtype: jax.typing.DTypeLike) -> Any:
     return mu * np.ones(nc, dtype)
 
 
-def _check_positive(mass: Any) -> None:
+def _check_positive(mass: Matrix) -> None:
     """Raise ValueError for a mass matrix whose diagonal is not positive, unless it is traced."""
     if isinstance(mass, jax.core.Tracer):
         return
@@ -106,7 +105,9 @@ def _check_finite(name: str, value: PyTree) -> None:
             raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
 
 
-def _as_floating(name: str, value: PyTree, on_host: bool, dtype: jax.typing.DTypeLike | None = None) -> Any:
+def _as_floating(
+    name: str, value: PyTree, on_host: bool, dtype: jax.typing.DTypeLike | None = None
+) -> Matrix:
     """Return an array, dense or sparse, of a floating dtype."""
     if is_sparse(value):
         array = value.tocsr()

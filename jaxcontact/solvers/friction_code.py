@@ -13,16 +13,16 @@ import numpy as np
 from numba import njit
 
 from jaxcontact.solvers.compiled import ALLOCATES, EPS, KEPT, PLAIN, digest_sources
-from jaxcontact.solvers.friction_steps import NEWTON_STEPS, newton, proximal
+from jaxcontact.solvers.friction_steps import NEWTON_STEPS, iterate_newton, proximal
 from jaxcontact.solvers.friction_sweeps import (
     GOAL,
     STICKS,
     SWEEPS,
     DenseFriction,
     Space,
+    apply_delassus,
     copy,
     reduce_contacts,
-    respond,
     sweep_often,
 )
 from jaxcontact.solvers.friction_tolerances import SMALLEST_FRICTION
@@ -53,7 +53,7 @@ def _search(problem, best, best_rate, space):  # type: ignore[no-untyped-def]
         if attempt < SWEEPS.shape[0]:
             sweep_often(problem, attempt, swept, u, space)
             copy(swept, r)
-            count, merit = newton(problem, r, u, space, PATIENCE[attempt], NEWTON_STEPS, GOAL)
+            count, merit = iterate_newton(problem, r, u, space, PATIENCE[attempt], NEWTON_STEPS, GOAL)
         else:
             copy(best, r)
             count, merit = proximal(problem, r, u, space)
@@ -136,7 +136,7 @@ def _judge_rest(W, q, mu, dim, r, u):  # type: ignore[no-untyped-def]
         rests = rests and q[k * dim] >= -GOAL * largest
     if not rests:
         return math.inf
-    respond(W, q, r, u)  # q, unless W has numbers that are not finite
+    apply_delassus(W, q, r, u)  # q, unless W has numbers that are not finite
     return _natural_residual(q, mu, dim, mu, r, u)  # no impulses have no size, whatever the mobilities are
 
 
@@ -161,7 +161,7 @@ def _solve(problem, r, u, scaled, is_scaled, space):  # type: ignore[no-untyped-
     for i in range(n):
         highest, starts = max(highest, abs(q[i]) * inverse[i]), starts or r[i] != 0.0
     if starts:  # the start may be the answer
-        respond(W, q, r, u)
+        apply_delassus(W, q, r, u)
         residual = _natural_residual(q, mu, dim, mobility, r, u)
         if residual <= GOAL:
             return 0, residual

@@ -50,7 +50,7 @@ def products(cone: FrictionCone) -> jax.Array:
     return jnp.where(cone.acts, cone.bound * cone.speed + dot(cone.force, cone.slip), 0.0)
 
 
-def turn(cone: FrictionCone, rhs: Rows) -> Rows:
+def solve_force(cone: FrictionCone, rhs: Rows) -> Rows:
     """Solve ((speed + bound R) 1 - (force / bound) (slip + R force)^T) dp = rhs by Sherman and Morrison."""
     R = cone.compliance
     stiff = jnp.where(cone.acts, cone.speed + cone.bound * R, 1.0)
@@ -61,15 +61,19 @@ def turn(cone: FrictionCone, rhs: Rows) -> Rows:
     return [jnp.where(cone.acts, (b + q * weight) / stiff, 0.0) for b, q in zip(rhs, ratio, strict=True)]
 
 
-def give(cone: FrictionCone) -> list[Rows]:
+def force_per_slip(cone: FrictionCone) -> list[Rows]:
     """Compute the loss of force per slip (nt, nt): rows of a symmetric part and of what speed takes."""
     ratio, columns = [f / cone.bound for f in cone.force], []
     for k, f in enumerate(cone.force):
-        columns.append(turn(cone, [(cone.bound if j == k else 0.0) - q * f for j, q in enumerate(ratio)]))
+        columns.append(
+            solve_force(cone, [(cone.bound if j == k else 0.0) - q * f for j, q in enumerate(ratio)])
+        )
     return [[column[j] for column in columns] for j in range(len(ratio))]
 
 
-def aim(cone: FrictionCone, target: jax.Array, before: ConeChange | None) -> tuple[Rows, jax.Array]:
+def right_hand_sides(
+    cone: FrictionCone, target: jax.Array, before: ConeChange | None
+) -> tuple[Rows, jax.Array]:
     """Compute right-hand sides of the turning and of the product, less the products of a predictor."""
     product = target - cone.bound * cone.speed - dot(cone.force, cone.slip)
     turning = [-(cone.bound * w + cone.speed * f) for w, f in zip(cone.slip, cone.force, strict=True)]

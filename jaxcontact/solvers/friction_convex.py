@@ -43,7 +43,7 @@ def complementarity(problem: ScaledFriction, now: Interior) -> jax.Array:
     return products / jnp.maximum(jnp.sum(problem.active), 1).astype(products.dtype)
 
 
-def blocks(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows]:
+def linearise_law(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows]:
     """Linearise the law: by_impulse dr + by_velocity du in lines of unit size; also return their factors."""
     r, u, mu = _parts(problem, now.impulse, now.velocity)
     rubs, nt = find_rubbing(problem), len(r) - 1
@@ -57,7 +57,7 @@ def blocks(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows
     return scale_lines(by_impulse, by_velocity)
 
 
-def aim(
+def right_hand_sides(
     problem: ScaledFriction,
     now: Interior,
     law: tuple[Blocks, Blocks, Rows],

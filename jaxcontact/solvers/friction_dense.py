@@ -15,17 +15,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxcontact import tolerances
 from jaxcontact._pytree import PyTree
 from jaxcontact.batching.all_cores import num_cores
 from jaxcontact.solvers.friction_arguments import Matrix
-from jaxcontact.solvers.friction_tolerances import SUCCESS_POWER
 from jaxcontact.solvers.machine_code import load_machine_code
 
 DOUBLE = np.dtype(float)
 PARTS_PER_CORE = 8  # of a batch
 THREAD_SECONDS = 2e-4  # of the parts after the first; threads gain less on a shorter batch than they cost
 COMPILED_ROWS = 200  # larger problems are sparse more often than not, and `friction_host` makes use of that
-TOLERANCE = float(np.finfo(float).eps) ** SUCCESS_POWER
+TOLERANCE = tolerances.rounding(float, tolerances.RESIDUAL)
 
 
 class DenseAnswer(NamedTuple):
@@ -95,14 +95,14 @@ def _solve_on_all_cores(
     began = perf_counter()
     solve_parts(1)
     gains = (perf_counter() - began) * len(parts) > THREAD_SECONDS
-    ends = [_start(solve_parts, len(parts)) for _ in range(cores - 1) if gains]
+    ends = [_start_thread(solve_parts, len(parts)) for _ in range(cores - 1) if gains]
     solve_parts(len(parts))
     for end in ends:
         end.acquire()
     return steps, residuals
 
 
-def _start(function: Callable[[int], None], count: int) -> _thread.LockType:
+def _start_thread(function: Callable[[int], None], count: int) -> _thread.LockType:
     """Start a thread; return a lock that its end frees. `Thread.start` waits for the first step."""
     end = _thread.allocate_lock()
     end.acquire()

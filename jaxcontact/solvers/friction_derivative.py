@@ -15,7 +15,8 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import general_factor, implicit
-from jaxcontact.solvers.friction_law import Linearised, ScaledFriction, assemble
+from jaxcontact.solvers.friction_law import Linearised, ScaledFriction, assemble_law
+from jaxcontact.tolerances import HALF_DIGITS, MODE_MARGIN, SHIFT, SQUARED_SHIFT, rounding
 
 PASSES = 3  # of the projection on the range, and of solutions with softness or shift
 
@@ -25,7 +26,7 @@ def mode_margin(dtype: jax.typing.DTypeLike) -> float:
 
     It is 2e-9, in float32 2e-4.
     """
-    return float(jnp.finfo(dtype).eps) ** 0.55
+    return rounding(dtype, MODE_MARGIN)
 
 
 def attach_derivative(
@@ -44,7 +45,7 @@ def attach_derivative(
         rate = problem.W @ root + problem.q
         law = linearise(problem, root, rate, mode_margin(root.dtype))
         rigid, soft = (
-            assemble(law.by_impulse, law.by_velocity, W)
+            assemble_law(law.by_impulse, law.by_velocity, W)
             for W in (problem.W, problem.W + jnp.diag(problem.softness))
         )
         return _solver(rigid, soft)(rhs)
@@ -74,7 +75,7 @@ def _solver(matrix: jax.Array, soft: jax.Array) -> Callable[[jax.Array], jax.Arr
     n, dtype = matrix.shape[0], matrix.dtype
     eps = float(jnp.finfo(dtype).eps)
     unit = jnp.eye(n, dtype=dtype)
-    by_shift, probe = _inverse(matrix + eps**0.7 * unit)
+    by_shift, probe = _inverse(matrix + eps**SHIFT * unit)
 
     def refine(solve: Callable[[jax.Array], jax.Array], b: jax.Array) -> jax.Array:
         x = solve(b)
@@ -88,8 +89,8 @@ def _solver(matrix: jax.Array, soft: jax.Array) -> Callable[[jax.Array], jax.Arr
     )
     probes = probes * jnp.where(jnp.arange(n) % 2 == 0, 1.0, jnp.asarray([[1.0], [-1.0]], dtype))
     growth = jnp.max(jnp.abs(jax.vmap(probe)(probes)))
-    singular = ~(growth < eps**-0.5)
-    by_squares = implicit.spd_solver(matrix.T @ matrix + eps**0.8 * unit)
+    singular = ~(growth < eps**-HALF_DIGITS)
+    by_squares = implicit.spd_solver(matrix.T @ matrix + eps**SQUARED_SHIFT * unit)
     by_softness, _ = _inverse(soft)
 
     def solve_singular(b: jax.Array) -> jax.Array:

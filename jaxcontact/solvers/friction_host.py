@@ -5,11 +5,12 @@ W is dense or sparse by contacts. Entry: `solve_on_host`. Page: docs/methods/fri
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from jaxcontact import tolerances
 from jaxcontact.solvers.friction_arguments import Matrix
 from jaxcontact.solvers.friction_host_law import (
     ASSOCIATED,
@@ -17,7 +18,7 @@ from jaxcontact.solvers.friction_host_law import (
     COULOMB,
     ConePoint,
     HostLaw,
-    project,
+    project_on_cones,
     scale_lines,
 )
 from jaxcontact.solvers.friction_matrix import (
@@ -28,11 +29,8 @@ from jaxcontact.solvers.friction_matrix import (
 )
 from jaxcontact.solvers.friction_tolerances import (
     EXTRAPOLATION,
-    FIRST_LEVEL_POWER,
     HALF,
     LARGEST_SHIFT,
-    LOWER_LEVEL_POWER,
-    MIN_SHIFT_POWER,
     PROXIMAL_LIMIT,
     PROXIMAL_SHARE,
     PROXIMAL_STEPS,
@@ -47,16 +45,16 @@ MAX_ITERS = 1000  # factorisations, if no number is asked for
 PATIENCE = 4  # steps in a row that leave more than HALF of the merit or the complementarity
 LENGTHS = 8  # of steps that a line search tries, each half of the last
 GOAL = 256.0 * EPS  # a residual of round-off, at which the search ends at once
-FIRST_LEVEL = EPS**FIRST_LEVEL_POWER  # complementarity
-LOWER_LEVEL = EPS**LOWER_LEVEL_POWER  # of the complementarity
-LEAST_SHIFT = EPS**MIN_SHIFT_POWER  # of the diagonal of W
-FARTHER = 30.0  # size of the next start inside the cones, relative to the last
+FIRST_LEVEL = EPS**tolerances.FIRST_LEVEL  # complementarity
+LOWER_LEVEL = EPS**tolerances.LOWER_LEVEL  # of the complementarity
+LEAST_SHIFT = EPS**tolerances.SHIFT  # of the diagonal of W
+RESTART_FACTOR = 30.0  # size of the next start inside the cones, relative to the last
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
 SMALL_MERIT = 1e-6  # of Newton's method, from which the residual is computed
 GOOD_STEP = 0.5  # an interior step that is shorter is tried again, more centred
 CENTRINGS = (0.3, 0.9)  # fractions of complementarity of these tries
 RESTARTS = 6  # starts of interior points, each farther inside than the last
-NEARLY = 1e-7  # residual from which Newton's method finishes a proximal search
+FINISHING_RESIDUAL = 1e-7  # residual from which Newton's method finishes a proximal search
 HOST_LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
 
 
@@ -117,7 +115,7 @@ def _scale(W: Matrix, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> H
     inverse = 1.0 / velocity.ravel()
     if sparse.issparse(W):
         scaled = sparse.csr_array(sparse.diags_array(inverse) @ W @ sparse.diags_array(inverse))
-        response: Any = SparseResponse(scaled, dim)
+        response: SparseResponse | DenseResponse = SparseResponse(scaled, dim)
     else:
         response = DenseResponse(W * inverse[:, None] * inverse, dim)
     return HostProblem(
@@ -139,7 +137,7 @@ def _natural_residual(problem: HostProblem, r: np.ndarray, u: np.ndarray) -> flo
     asked = push - rate
     if not problem.lifts:
         asked[:, 0] -= problem.friction * np.sqrt(np.einsum("ij,ij->i", rate[:, 1:], rate[:, 1:]))
-    worst = float(np.max(np.abs(project(problem.friction, asked) - push))) / problem.size
+    worst = float(np.max(np.abs(project_on_cones(problem.friction, asked) - push))) / problem.size
     return worst if np.isfinite(worst) else np.inf
 
 
@@ -147,7 +145,7 @@ def _multiply(blocks: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.matmul(blocks, rows[:, :, None])[:, :, 0]
 
 
-class _Search:
+class _HostSearch:
     """One search: the best impulses so far, and the factorisations that it took."""
 
     def __init__(self, problem: HostProblem, law: HostLaw, max_iters: int, tolerance: float) -> None:
@@ -222,7 +220,7 @@ class _Search:
         solve = W.factorise(by_impulse, by_velocity, LEAST_SHIFT)
         self.steps += 1
         pulled = _multiply(by_velocity, gap)
-        rhs, cone = law.aim(mu, now, 0.0, None)
+        rhs, cone = law.right_hand_sides(mu, now, 0.0, None)
         dr = solve(weights * rhs - pulled)
         ahead = law.direct(mu, now, dr, W.apply(dr) + gap, cone)
         predicted = _advance(now, ahead, law.longest_step(mu, now, ahead))
@@ -230,7 +228,7 @@ class _Search:
         share = min(max(after / before, 0.0), 1.0) ** CENTRING_POWER
         best, length = now, 0.0
         for fraction, correction in ((share, ahead), *((c, None) for c in CENTRINGS)):
-            rhs, cone = law.aim(mu, now, fraction * before, correction)
+            rhs, cone = law.right_hand_sides(mu, now, fraction * before, correction)
             dr = solve(weights * rhs - pulled)
             move = law.direct(mu, now, dr, W.apply(dr) + gap, cone)
             step = law.longest_step(mu, now, move)
@@ -246,7 +244,7 @@ class _Search:
         while not self.ended:
             u = problem.response.apply(r) + problem.q
             self.record(r)
-            if self.residual <= NEARLY:
+            if self.residual <= FINISHING_RESIDUAL:
                 break
             value = law.misfit(problem.mu, r, u)
             aim = PROXIMAL_SHARE * min(weight, 1.0) * float(np.sqrt(np.vdot(value, value)))
@@ -311,7 +309,7 @@ def _begin(problem: HostProblem, size: float) -> ConePoint:
     return ConePoint(rows, rows.copy(), np.full(len(problem.mu), size))
 
 
-def _search(search: _Search, start: np.ndarray) -> None:
+def _search_in_stages(search: _HostSearch, start: np.ndarray) -> None:
     """Do Newton's method, interior points, proximal steps, and interior points from farther inside."""
     limit = search.max_iters
     search.newton(start, PATIENCE)
@@ -330,7 +328,7 @@ def _search(search: _Search, start: np.ndarray) -> None:
             search.max_iters = limit
             if search.ended or search.residual <= search.tolerance:
                 return
-        level, now = FIRST_LEVEL, _begin(search.problem, FARTHER ** (1 + restarts))
+        level, now = FIRST_LEVEL, _begin(search.problem, RESTART_FACTOR ** (1 + restarts))
 
 
 def solve_on_host(
@@ -352,9 +350,9 @@ def solve_on_host(
         W = thin(W, dim)
     with np.errstate(all="ignore"):
         problem = _scale(W, q, mu, dim, law.lifts)
-        search = _Search(problem, law, max_iters, tolerance)
+        search = _HostSearch(problem, law, max_iters, tolerance)
         guess = np.zeros_like(problem.q) if start is None else start.reshape(nc, dim) / problem.impulse
-        _search(search, guess)
+        _search_in_stages(search, guess)
         r = (search.best * problem.impulse).ravel()
         # Huge impulses can hide a q that they do not balance: the residual is not below their round-off.
         round_off = EPS * float(np.max(np.abs(problem.push * search.best))) / problem.size

@@ -15,7 +15,7 @@ import numpy as np
 INTERIOR_FRACTION = 0.99  # of the longest step that stays inside the cones
 CENTRING_POWER = 3  # Mehrotra's exponent of the fraction of complementarity that the predictor leaves
 UNITS = {dim: np.eye(dim) for dim in (1, 2, 3)}
-TINY = float(np.finfo(float).tiny)  # a safe denominator in place of zero
+SAFE_DENOMINATOR = float(np.finfo(float).tiny)  # a safe denominator in place of zero
 
 
 class ConePoint(NamedTuple):
@@ -32,7 +32,7 @@ class HostLaw(NamedTuple):
     misfit: Callable[..., np.ndarray]
     linearise: Callable[..., tuple[np.ndarray, np.ndarray]]
     blocks: Callable[..., tuple[np.ndarray, np.ndarray]]
-    aim: Callable[..., tuple[np.ndarray, np.ndarray]]
+    right_hand_sides: Callable[..., tuple[np.ndarray, np.ndarray]]
     direct: Callable[..., ConePoint]
     measure: Callable[..., float]
     longest_step: Callable[..., float]
@@ -45,7 +45,7 @@ def length(t: np.ndarray) -> np.ndarray:
 
 
 def _positive(x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, TINY)
+    return np.maximum(x, SAFE_DENOMINATOR)
 
 
 def coulomb_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ def linearise_coulomb(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[np.
     """Linearise Alart and Curnier's equations by impulses and by velocities, a block per contact."""
     z, dim = r - u, r.shape[1]
     rests, bound, size = z[:, 0] > 0, mu * np.maximum(z[:, 0], 0.0), length(z[:, 1:])
-    safe = np.maximum(size, TINY)
+    safe = np.maximum(size, SAFE_DENOMINATOR)
     share = bound / np.maximum(safe, bound)  # 1 for a contact that sticks
     slides = share < 1
     unit = z[:, 1:] / safe[:, None]
@@ -76,10 +76,10 @@ def linearise_coulomb(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[np.
 
 def associated_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Compute r - P(r - u) with the projection P on the friction cone."""
-    return r - project(mu, r - u)
+    return r - project_on_cones(mu, r - u)
 
 
-def project(mu: np.ndarray, z: np.ndarray) -> np.ndarray:
+def project_on_cones(mu: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Project (..., nc, dim) on the friction cones."""
     size = length(z[..., 1:])
     inside = (size <= mu * z[..., 0]) & (z[..., 0] >= 0)
@@ -131,7 +131,7 @@ def coulomb_blocks(mu: np.ndarray, now: ConePoint) -> tuple[np.ndarray, np.ndarr
     return by_impulse, by_velocity
 
 
-def coulomb_aim(
+def coulomb_right_hand_sides(
     mu: np.ndarray, now: ConePoint, target: float, before: ConePoint | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute right-hand sides (nc, dim) and e (nc,) of the cones for products of `target`."""
@@ -214,7 +214,7 @@ def associated_blocks(mu: np.ndarray, now: ConePoint) -> tuple[np.ndarray, np.nd
     return by_impulse, by_velocity
 
 
-def associated_aim(
+def associated_right_hand_sides(
     mu: np.ndarray, now: ConePoint, target: float, before: ConePoint | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute right-hand sides (nc, dim) and e (nc,) of the cones for products of `target`."""
@@ -264,7 +264,7 @@ COULOMB = HostLaw(
     coulomb_misfit,
     linearise_coulomb,
     coulomb_blocks,
-    coulomb_aim,
+    coulomb_right_hand_sides,
     coulomb_direct,
     coulomb_measure,
     coulomb_longest_step,
@@ -274,7 +274,7 @@ ASSOCIATED = HostLaw(
     associated_misfit,
     linearise_associated,
     associated_blocks,
-    associated_aim,
+    associated_right_hand_sides,
     associated_direct,
     associated_measure,
     associated_longest_step,

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.algebra.cones import positive
 from jaxcontact.solvers.friction_law import (
     Blocks,
     Rows,
     ScaledFriction,
     apply_blocks,
     dot,
-    positive,
     scale_lines,
     split,
 )
@@ -86,7 +86,7 @@ def complementarity(problem: ScaledFriction, now: Interior) -> jax.Array:
     return products / jnp.maximum(count, 1).astype(products.dtype)
 
 
-def blocks(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows]:
+def linearise_law(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows]:
     """Linearise the law: by_impulse dr + by_velocity du in lines of unit size; also return their factors."""
     p = _parts(problem, now)
     nt = len(p.r_t)
@@ -106,7 +106,7 @@ def blocks(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows
     return scale_lines(by_impulse, by_velocity)
 
 
-def aim(
+def right_hand_sides(
     problem: ScaledFriction,
     now: Interior,
     law: tuple[Blocks, Blocks, Rows],
@@ -138,7 +138,7 @@ def aim(
 def direct(
     problem: ScaledFriction, now: Interior, change: jax.Array, misfit: jax.Array, cone: jax.Array
 ) -> InteriorChange:
-    """Complete a change (n,) of the impulses to a direction; `cone` (nc,) is that of `aim`."""
+    """Complete a change (n,) of the impulses to a direction; `cone` (nc,) is that of `right_hand_sides`."""
     p, nc = _parts(problem, now), problem.mu.shape[0]
     velocity = problem.W @ change + misfit
     (dr_n, *dr_t), (_, *du_t) = split(change, nc), split(velocity, nc)

@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-SOFTNESS = 0.3  # power of eps; softest row of redundant contacts, of its mobility: round-off moves no load
+from jaxcontact.algebra.cones import positive
+from jaxcontact.tolerances import SOFTNESS, rounding
+
 Rows = list[jax.Array]  # one (nc,) per axis
 Blocks = list[list[jax.Array]]  # rows and columns of a block per contact
 
@@ -68,11 +70,6 @@ def by_contact(rows: jax.Array, dim: int) -> jax.Array:
     return jnp.swapaxes(rows.reshape(dim, -1, *rows.shape[1:]), 0, 1).reshape(rows.shape)
 
 
-def positive(x: jax.Array) -> jax.Array:
-    """Replace numbers that are not positive by one: a safe denominator."""
-    return jnp.where(x > 0, x, 1.0)
-
-
 def length(parts: Rows) -> jax.Array:
     """Compute the length (nc,) of tangential vectors, safe to differentiate at zero."""
     if len(parts) == 1:
@@ -123,7 +120,7 @@ def scale_friction(
         friction=lax.stop_gradient(mu),
         mobility=mobility,
         size=jnp.max(jnp.abs(rates)),
-        softness=jnp.where(is_row, float(jnp.finfo(W.dtype).eps) ** SOFTNESS * soft, 0.0),
+        softness=jnp.where(is_row, rounding(W.dtype, SOFTNESS) * soft, 0.0),
     )
 
 
@@ -231,7 +228,7 @@ def scale_lines(by_impulse: Blocks, by_velocity: Blocks) -> tuple[Blocks, Blocks
     return pairs[0], pairs[1], weights
 
 
-def assemble(by_impulse: Blocks, by_velocity: Blocks, W: jax.Array) -> jax.Array:
+def assemble_law(by_impulse: Blocks, by_velocity: Blocks, W: jax.Array) -> jax.Array:
     """Build the matrix (n, n) of by_impulse dr + by_velocity W dr."""
     nc, dim = by_impulse[0][0].shape[0], len(by_impulse)
     response, unit = W.reshape(dim, nc, dim * nc), jnp.eye(nc, dtype=W.dtype)

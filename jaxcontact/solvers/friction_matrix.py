@@ -1,6 +1,7 @@
 """The matrix W of a friction problem on the host, dense or sparse by contacts, and factors of H + L W.
 
-Entries: `DenseResponse`, `SparseResponse`, each with `apply` and `factorise`; `respond`, `thin` make W.
+Entries: `DenseResponse` and `SparseResponse`, each with `apply` and `factorise`; `delassus_matrix` and
+`thin` make W.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def thin(W: np.ndarray, dim: int) -> Matrix:
     return sparse.csr_array((W[line, column], (line, column)), shape=W.shape)
 
 
-def respond(mass: Matrix, rows: Matrix) -> Matrix:
+def delassus_matrix(mass: Matrix, rows: Matrix) -> Matrix:
     """Compute W = J M^-1 J^T, sparse if M consists of the blocks of small bodies and J is sparse."""
     if not sparse.issparse(rows) and not sparse.issparse(mass) and rows.size < DENSE_PAIR:
         response = rows.T / mass[:, None] if mass.ndim == 1 else np.linalg.solve(mass, rows.T)

@@ -24,11 +24,10 @@ from jaxcontact.solvers.friction_search import (
     success_tolerance,
 )
 from jaxcontact.status import Info, Status, flag
+from jaxcontact.tolerances import REDUNDANT, SHIFT, rounding
 
 SHARING_PASSES = 5  # of redundant contacts, the last without softness
 SHARED = 1e-10, 2e-6  # residuals in double and single precision up to which shared loads are taken
-SHIFT = 0.7  # power of eps; added to the diagonal of rows, whose mobility is near one, to factor them
-REDUNDANT = 0.25  # power of 1 / eps; entries of the inverse factor beyond it tell of redundant rows
 
 
 class FrictionInfo(Info):
@@ -185,5 +184,5 @@ def _has_redundant_rows(W: jax.Array, loaded: jax.Array) -> jax.Array:
     n, dtype = W.shape[0], W.dtype
     is_row = jnp.tile(loaded, n // loaded.shape[0]) & (jnp.diagonal(W) > 0)
     rows = jnp.where(is_row[:, None] & is_row[None, :], W, 0.0) + jnp.diag(jnp.where(is_row, 0.0, 1.0))
-    inverse_factor = cholesky.factorise(rows + float(jnp.finfo(dtype).eps) ** SHIFT * jnp.eye(n, dtype=dtype))
-    return ~(jnp.max(jnp.abs(inverse_factor)) < float(jnp.finfo(dtype).eps) ** -REDUNDANT)
+    inverse_factor = cholesky.factorise(rows + rounding(dtype, SHIFT) * jnp.eye(n, dtype=dtype))
+    return ~(jnp.max(jnp.abs(inverse_factor)) < rounding(dtype, -REDUNDANT))

@@ -32,7 +32,7 @@ from jaxcontact.status import Status
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-NEARLY = 1e-3  # residual from which impulses that were not good enough are a better start than none
+USEFUL_RESIDUAL = 1e-3  # residual from which impulses that were not good enough are a better start than none
 NO_BITS = np.uint32(0)  # the status of a success
 COUNTS = tuple(np.int32(k) for k in range(100))  # to make one takes 0.2 microseconds
 LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
@@ -107,7 +107,7 @@ def solve_friction(
         return solved, _report(0 * steps, residual, steps)
     if isinstance(q, np.ndarray) and q.ndim == 2:
         return _solve_one_by_one(W, q, mu, dim, law, start, settings, answer)
-    if answer is not None and answer.residual <= NEARLY:
+    if answer is not None and answer.residual <= USEFUL_RESIDUAL:
         start = answer.r  # type: ignore[assignment]
     return _solve_checked(W, q, mu, dim=dim, law=law, start=start, settings=settings, by_code=answer is None)
 
@@ -135,7 +135,7 @@ def _solve_checked(
     if isinstance(law, int) or not is_concrete(matrix, q, friction, start):
         matrix = _as_dense(matrix, isinstance(law, int))
         active = np.ones(nc, bool)
-        r, u, info = _solve(matrix, q, friction, start, active, dim, law, settings)
+        r, u, info = _solve_traced(matrix, q, friction, start, active, dim, law, settings)
         return FrictionSolution(r, u), info
     by_code = by_code and law == "coulomb" and settings == COULOMB_NEWTON
     solution, info = _solve_on_host(matrix, q, friction, start, dim, law, settings, by_code)
@@ -154,14 +154,14 @@ def _solve_on_host(
 ) -> tuple[FrictionSolution, FrictionInfo]:
     """Solve in double precision by machine code or by NumPy, and judge the answer in the precision of q."""
     from jaxcontact.solvers.friction_host import HOST_LAWS, MAX_ITERS, judge, solve_on_host  # loads SciPy
-    from jaxcontact.solvers.friction_matrix import respond
+    from jaxcontact.solvers.friction_matrix import delassus_matrix
 
     dtype = q.dtype
     tolerance = success_tolerance(dtype) if settings.tolerance is None else settings.tolerance
     limit = settings.max_iters or MAX_ITERS
     pair = isinstance(W, tuple)
     try:
-        matrix = respond(*(_as_double(x) for x in W)) if pair else _as_double(W)
+        matrix = delassus_matrix(*(_as_double(x) for x in W)) if pair else _as_double(W)
     except (np.linalg.LinAlgError, RuntimeError) as trouble:
         raise ValueError(f"M: expected a positive definite matrix: {trouble}") from trouble
     q, mu, start = (None if x is None else _as_double(x) for x in (q, mu, start))
@@ -234,7 +234,7 @@ def _as_dense(W: Matrix, by_sides: bool) -> Matrix:
 
 
 @functools.partial(jit, static_argnames=("dim", "law", "settings"))
-def _solve(
+def _solve_traced(
     W: Matrix,
     q: jax.Array,
     mu: jax.Array,

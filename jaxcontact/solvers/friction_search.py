@@ -12,11 +12,12 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxcontact import tolerances
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import general_factor
 from jaxcontact.arguments import check_count, check_positive
@@ -31,20 +32,16 @@ from jaxcontact.solvers.friction_law import (
     Linearised,
     ScaledFriction,
     apply_blocks,
-    assemble,
+    assemble_law,
     linearise,
     linearise_associated,
     natural_residual,
     split,
 )
 from jaxcontact.solvers.friction_tolerances import (
-    FIRST_LEVEL_POWER,
     HALF,
     LARGEST_SHIFT,
-    LOWER_LEVEL_POWER,
-    MIN_SHIFT_POWER,
     SHIFT_FACTOR,
-    SUCCESS_POWER,
 )
 
 NEWTON, INTERIOR = 0, 1
@@ -53,7 +50,7 @@ PATIENCE = 4
 LENGTHS = 8  # of steps that a line search tries, each half of the last
 GOAL = 256.0  # eps; a residual of round-off, at which the search ends at once
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
-FARTHER = 30.0  # size of the next start inside the cones, relative to the last
+RESTART_FACTOR = 30.0  # size of the next start inside the cones, relative to the last
 MAX_ITERS = 200  # iterations of traced code
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
 
@@ -92,7 +89,7 @@ COULOMB = FrictionLaw(linearise, friction_interior, False)
 ASSOCIATED = FrictionLaw(linearise_associated, friction_convex, True)
 
 
-class _Search(NamedTuple):
+class _ScaledSearch(NamedTuple):
     """The state of one search.
 
     `point` (n,) are Newton's impulses and `inside` the interior ones; `phase` selects the one that the
@@ -118,12 +115,12 @@ class _Search(NamedTuple):
 
 def _first_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the scaled complementarity at which Newton's method is tried first: 5e-7, in float32 2e-3."""
-    return float(jnp.finfo(dtype).eps) ** FIRST_LEVEL_POWER
+    return tolerances.rounding(dtype, tolerances.FIRST_LEVEL)
 
 
 def _lower_level(dtype: jax.typing.DTypeLike) -> float:
     """Compute the fraction of the complementarity for the next try: 7e-4, in float32 4e-2."""
-    return float(jnp.finfo(dtype).eps) ** LOWER_LEVEL_POWER
+    return tolerances.rounding(dtype, tolerances.LOWER_LEVEL)
 
 
 def _min_shift(dtype: jax.typing.DTypeLike) -> float:
@@ -131,19 +128,19 @@ def _min_shift(dtype: jax.typing.DTypeLike) -> float:
 
     With it redundant contacts share loads.
     """
-    return float(jnp.finfo(dtype).eps) ** MIN_SHIFT_POWER
+    return tolerances.rounding(dtype, tolerances.SHIFT)
 
 
 def success_tolerance(dtype: jax.typing.DTypeLike) -> float:
     """Compute the residual of a success: eps^0.6, 4e-10, in float32 7e-5."""
-    return float(jnp.finfo(dtype).eps) ** SUCCESS_POWER
+    return tolerances.rounding(dtype, tolerances.RESIDUAL)
 
 
-def _begin(law: FrictionLaw, problem: ScaledFriction, start: jax.Array) -> _Search:
+def _begin_search(law: FrictionLaw, problem: ScaledFriction, start: jax.Array) -> _ScaledSearch:
     """Start with Newton's method from scaled impulses (n,)."""
     dtype = start.dtype
     size = natural_residual(problem, start, problem.W @ start + problem.q, law.lifts)
-    return _Search(
+    return _ScaledSearch(
         point=start,
         inside=begin(problem),
         best=start,
@@ -160,11 +157,11 @@ def _begin(law: FrictionLaw, problem: ScaledFriction, start: jax.Array) -> _Sear
 
 
 def _iterate(
-    law: FrictionLaw, problem: ScaledFriction, now: _Search, *, tolerance: float, max_iters: int
-) -> _Search:
+    law: FrictionLaw, problem: ScaledFriction, now: _ScaledSearch, *, tolerance: float, max_iters: int
+) -> _ScaledSearch:
     """Do one iteration of either method, and choose the next."""
     newton = now.phase == NEWTON
-    point, inside, step, merit = _step(law, problem, now, newton)
+    point, inside, step, merit = _take_search_step(law, problem, now, newton)
     eps = float(jnp.finfo(point.dtype).eps)
     candidate = jnp.where(newton, point, inside.impulse)
     rate = problem.W @ candidate + problem.q
@@ -180,13 +177,13 @@ def _iterate(
     broken = ~jnp.isfinite(measure) | (~newton & ((step < SHORT_STEP) | (left < eps * eps)))
     lost = broken | (misses >= PATIENCE * (1 + now.restarts))
     restarts = ~newton & lost
-    again = begin(problem, FARTHER ** (1.0 + now.restarts))
+    again = begin(problem, RESTART_FACTOR ** (1.0 + now.restarts))
     interior = jax.tree.map(lambda new, old: jnp.where(restarts, new, old), again, inside)
     lower = jnp.minimum(left, now.level) * _lower_level(point.dtype)
     turns = shows | lost
     shift = jnp.where(measure <= HALF * now.last, now.shift / SHIFT_FACTOR, now.shift * SHIFT_FACTOR)
     min_shift = _min_shift(point.dtype)
-    then = _Search(
+    then = _ScaledSearch(
         point=jnp.where(newton, point, jnp.where(jnp.isfinite(inside.impulse), inside.impulse, 0.0)),
         inside=interior,
         best=best,
@@ -226,8 +223,8 @@ def _shorten(
     return point + lengths[chosen] * change, merits[chosen]
 
 
-def _step(
-    law: FrictionLaw, problem: ScaledFriction, now: _Search, newton: jax.Array
+def _take_search_step(
+    law: FrictionLaw, problem: ScaledFriction, now: _ScaledSearch, newton: jax.Array
 ) -> tuple[jax.Array, Interior, jax.Array, jax.Array]:
     """Move Newton's point or the interior point.
 
@@ -236,18 +233,20 @@ def _step(
     inside, nc, interior = now.inside, problem.mu.shape[0], law.interior
     rate = problem.W @ now.point + problem.q
     equations = law.linearise(problem, now.point, rate, 0.0)
-    by_impulse, by_velocity, weights = interior.blocks(problem, inside)
+    by_impulse, by_velocity, weights = interior.linearise_law(problem, inside)
 
     def choose(ours: PyTree, theirs: PyTree) -> PyTree:
         return jax.tree.map(lambda x, y: jnp.where(newton, x, y), ours, theirs)
 
     by_impulse, by_velocity = choose((equations.by_impulse, equations.by_velocity), (by_impulse, by_velocity))
-    matrix = assemble(
+    matrix = assemble_law(
         by_impulse, by_velocity, problem.W + now.shift * jnp.eye(problem.q.shape[0], dtype=problem.W.dtype)
     )
     solve = functools.partial(general_factor.solve_factored, general_factor.factorise(matrix))
     misfit = problem.W @ inside.impulse + problem.q - inside.velocity
-    aim = functools.partial(interior.aim, problem, inside, (by_impulse, by_velocity, weights), misfit)
+    aim = functools.partial(
+        interior.right_hand_sides, problem, inside, (by_impulse, by_velocity, weights), misfit
+    )
     rhs, cone = aim(0.0, None)
     rhs = jnp.where(newton, -jnp.concatenate(equations.value), rhs)
     change = solve(rhs)
@@ -268,7 +267,7 @@ def _step(
     return jnp.where(newton, point, now.point), inside, step, merit
 
 
-def _search(
+def _search_scaled(
     problem: ScaledFriction,
     start: jax.Array,
     *,
@@ -276,11 +275,11 @@ def _search(
     tolerance: float,
     max_iters: int,
     early_exit: bool,
-) -> _Search:
-    found: _Search = bounded_loop(
+) -> _ScaledSearch:
+    found: _ScaledSearch = bounded_loop(
         lambda now: ~now.done & (now.steps < max_iters),
         functools.partial(_iterate, law, problem, tolerance=tolerance, max_iters=max_iters),
-        _begin(law, problem, start),
+        _begin_search(law, problem, start),
         max_iters=max_iters,
         early_exit=early_exit,
     )
@@ -289,29 +288,32 @@ def _search(
 
 def _search_many(
     problem: ScaledFriction, start: jax.Array, *, law: FrictionLaw, tolerance: float, max_iters: int
-) -> _Search:
-    found: _Search = compacting_loop.while_lanes(
+) -> _ScaledSearch:
+    found: _ScaledSearch = compacting_loop.while_lanes(
         lambda now: ~now.done & (now.steps < max_iters),
         jax.vmap(functools.partial(_iterate, law, tolerance=tolerance, max_iters=max_iters)),
         lambda _, now: now,
         problem,
-        jax.vmap(functools.partial(_begin, law))(problem, start),
+        jax.vmap(functools.partial(_begin_search, law))(problem, start),
         wide=TILE,
     )
     return found
 
 
 @functools.partial(jit, static_argnames=("settings", "law"))
-def search(problem: ScaledFriction, start: jax.Array, settings: CoulombNewton, law: FrictionLaw) -> _Search:
+def search(
+    problem: ScaledFriction, start: jax.Array, settings: CoulombNewton, law: FrictionLaw
+) -> _ScaledSearch:
     """Search for the scaled impulses (n,) of a scaled problem; return the last state.
 
     Derivative: none.
     """
     tolerance = success_tolerance(start.dtype) if settings.tolerance is None else settings.tolerance
     limit = settings.max_iters or MAX_ITERS
-    limits: dict[str, Any] = {"law": law, "tolerance": tolerance, "max_iters": limit}
-    search_lane = functools.partial(_search, **limits, early_exit=settings.early_exit)
-    in_tiles = functools.partial(_search_many, **limits)
+    in_tiles = functools.partial(_search_many, law=law, tolerance=tolerance, max_iters=limit)
+    search_lane = functools.partial(
+        _search_scaled, law=law, tolerance=tolerance, max_iters=limit, early_exit=settings.early_exit
+    )
     search_lanes = in_tiles if ends_early(settings.early_exit) else jax.vmap(search_lane)
-    found: _Search = batch_first(search_lane, search_lanes, problem, start)
+    found: _ScaledSearch = batch_first(search_lane, search_lanes, problem, start)
     return found

@@ -1,6 +1,6 @@
 """Newton's method for a friction problem, in machine code (numba): plain, and with a proximal weight.
 
-Owns the steps on Alart and Curnier's equations; entries `newton` and `proximal`. Page:
+Owns the steps on Alart and Curnier's equations; entries `iterate_newton` and `proximal`. Page:
 docs/methods/friction.md.
 """
 
@@ -10,13 +10,13 @@ import math
 
 from numba import njit
 
+from jaxcontact import tolerances
 from jaxcontact.solvers.compiled import EPS, PLAIN, dot
-from jaxcontact.solvers.friction_sweeps import GOAL, DenseFriction, copy, misfit, respond
+from jaxcontact.solvers.friction_sweeps import GOAL, DenseFriction, apply_delassus, copy, law_misfit
 from jaxcontact.solvers.friction_tolerances import (
     EXTRAPOLATION,
     HALF,
     LARGEST_SHIFT,
-    MIN_SHIFT_POWER,
     PROXIMAL_LIMIT,
     PROXIMAL_SHARE,
     PROXIMAL_STEPS,
@@ -27,8 +27,8 @@ from jaxcontact.solvers.friction_tolerances import (
 
 NEWTON_STEPS = 24  # of a try
 LENGTHS = 6  # of steps that a try halves
-LEAST_SHIFT = EPS**MIN_SHIFT_POWER  # of the diagonal of W
-NEARLY = 1e-6  # merit from which Newton's method finishes a proximal search, and its square
+LEAST_SHIFT = EPS**tolerances.SHIFT  # of the diagonal of W
+FINISHING_MERIT = 1e-6  # merit from which Newton's method finishes a proximal search, and its square
 
 
 @njit(**PLAIN)
@@ -126,11 +126,11 @@ def _newton_step(problem, r, u, shift, space):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def newton(problem, r, u, space, patience, limit, goal):  # type: ignore[no-untyped-def]
+def iterate_newton(problem, r, u, space, patience, limit, goal):  # type: ignore[no-untyped-def]
     """Do Newton's method from (r, u) in place, until the merit is the goal; return steps and merit."""
     W, q, mu, dim, rows, n = problem.W, problem.q, problem.mu, problem.dim, space.rows, r.shape[0]
     value, trial, rate, after, change = rows[0], rows[1], rows[2], rows[3], rows[4]
-    merit = misfit(mu, dim, r, u, value)
+    merit = law_misfit(mu, dim, r, u, value)
     smallest, misses, steps, shift = merit, 0, 0, LEAST_SHIFT
     while steps < limit and misses < patience and merit > goal:
         steps += 1
@@ -139,8 +139,8 @@ def newton(problem, r, u, space, patience, limit, goal):  # type: ignore[no-unty
         for _ in range(LENGTHS if patience > 1 else 1):
             for i in range(n):
                 trial[i] = r[i] + length * change[i]
-            respond(W, q, trial, rate)
-            size = misfit(mu, dim, trial, rate, after)
+            apply_delassus(W, q, trial, rate)
+            size = law_misfit(mu, dim, trial, rate, after)
             if size < best:
                 best, best_length = size, length
             if size <= HALF * merit:
@@ -156,8 +156,8 @@ def newton(problem, r, u, space, patience, limit, goal):  # type: ignore[no-unty
         else:
             for i in range(n):
                 r[i] += best_length * change[i]
-            respond(W, q, r, u)
-            merit = misfit(mu, dim, r, u, value)
+            apply_delassus(W, q, r, u)
+            merit = law_misfit(mu, dim, r, u, value)
         good = merit <= HALF * smallest
         misses = 0 if good else misses + 1
         shift = min(max(shift / SHIFT_FACTOR if good else shift * SHIFT_FACTOR, LEAST_SHIFT), LARGEST_SHIFT)
@@ -172,29 +172,29 @@ def proximal(problem, r, u, space):  # type: ignore[no-untyped-def]
     Newton's method without a weight finishes near the end, and once more at the end where it did not.
     """
     W, q, mu, dim, rows = problem.W, problem.q, problem.mu, problem.dim, space.rows
-    n, weight, steps, level = r.shape[0], 1.0, 0, NEARLY
+    n, weight, steps, level = r.shape[0], 1.0, 0, FINISHING_MERIT
     move, before, rate, diagonal = rows[7], rows[8], rows[15], rows[16]
     for i in range(n):
         move[i], diagonal[i] = 0.0, W[i, i]
     while True:
-        respond(W, q, r, u)
-        merit = misfit(mu, dim, r, u, rows[0])
+        apply_delassus(W, q, r, u)
+        merit = law_misfit(mu, dim, r, u, rows[0])
         if steps >= PROXIMAL_LIMIT or not merit < math.inf:
             return steps, merit
         copy(r, before)
         if not merit > level:
-            count, after = newton(problem, r, u, space, 4, NEWTON_STEPS, GOAL)
+            count, after = iterate_newton(problem, r, u, space, 4, NEWTON_STEPS, GOAL)
             steps += count
             if after <= GOAL:
                 return steps, after
-            level *= NEARLY
+            level *= FINISHING_MERIT
             copy(before, r)
         aim = PROXIMAL_SHARE * min(weight, 1.0) * merit
         for i in range(n):
             rate[i] = q[i] - weight * (r[i] + EXTRAPOLATION * move[i])
             W[i, i] = diagonal[i] + weight
-        respond(W, rate, r, u)
-        count, after = newton(DenseFriction(W, rate, mu, dim), r, u, space, 4, PROXIMAL_STEPS, aim)
+        apply_delassus(W, rate, r, u)
+        count, after = iterate_newton(DenseFriction(W, rate, mu, dim), r, u, space, 4, PROXIMAL_STEPS, aim)
         steps += max(count, 1)
         for i in range(n):
             move[i], W[i, i] = r[i] - before[i], diagonal[i]

@@ -1,7 +1,7 @@
 """One contact at a time, in machine code (numba): the law of one contact, and sweeps of Gauss-Seidel.
 
 Owns the records of a problem and its space, and how far impulses are from Coulomb's law; entries
-`sweep_often` and `misfit`. Page: docs/methods/friction.md.
+`sweep_often` and `law_misfit`. Page: docs/methods/friction.md.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from jaxcontact.solvers.compiled import EPS, PLAIN, dot
 
 SWEEPS = np.array([8, 8, 48, 0, 96, 192])  # before each try of Newton's method
 STICKS = 4  # the first try after sweeps that prefer sticking
-STILL = 2  # sweeps in a row without a change of mode, after which Newton's method is tried first
+STILL_SWEEPS = 2  # sweeps in a row without a change of mode, after which Newton's method is tried first
 SLOPE_STEPS = 60  # of the search for the ratio of sliding velocity and friction
 ROOT = 1e-6  # of friction; a ratio that is nearer than that is improved once in a sweep
 RATIOS = np.array([8.0, 2.0, 0.5, 0.1, 0.0])  # of sliding velocity and friction, over the mobility; 0 sticks
 GOAL = 1e-12  # merit of scaled equations, and residual, at which the search ends
-SLOW = 0.7  # of the change of impulses; where a round of sweeps leaves more, Newton's method is tried
+SLOW_FRACTION = 0.7  # of the change of impulses; after sweeps that leave more, Newton's method is tried
 CHECK = 8  # sweeps in a round
 
 
@@ -130,7 +130,7 @@ def _has_one_answer(block, mu):  # type: ignore[no-untyped-def]
 
 
 @njit(**PLAIN)
-def respond(W, q, r, u):  # type: ignore[no-untyped-def]
+def apply_delassus(W, q, r, u):  # type: ignore[no-untyped-def]
     """Compute u = W r + q in place."""
     for i in range(q.shape[0]):
         u[i] = dot(W, i, r) + q[i]
@@ -164,7 +164,7 @@ def _sweep(W, q, mu, dim, blocks, sticks, r, ratios):  # type: ignore[no-untyped
 
 
 @njit(**PLAIN)
-def misfit(mu, dim, r, u, value):  # type: ignore[no-untyped-def]
+def law_misfit(mu, dim, r, u, value):  # type: ignore[no-untyped-def]
     """Compute Alart and Curnier's equations (n,) in place; return their norm."""
     total = 0.0
     for k in range(mu.shape[0]):
@@ -192,13 +192,13 @@ def sweep_often(problem, attempt, r, u, space):  # type: ignore[no-untyped-def]
         change, turns = _sweep(W, q, mu, dim, space.blocks, attempt >= STICKS, r, space.ratios)
         still = 0 if turns else still + 1
         if attempt == 0:
-            respond(W, q, r, u)
-            if still >= STILL or misfit(mu, dim, r, u, space.rows[0]) <= GOAL:
+            apply_delassus(W, q, r, u)
+            if still >= STILL_SWEEPS or law_misfit(mu, dim, r, u, space.rows[0]) <= GOAL:
                 return
         if change <= 0.25 * GOAL:
             break
         if count % CHECK == CHECK - 1:
-            if change > SLOW * before:
+            if change > SLOW_FRACTION * before:
                 break
             before = change
-    respond(W, q, r, u)
+    apply_delassus(W, q, r, u)

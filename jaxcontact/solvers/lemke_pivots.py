@@ -11,8 +11,9 @@ import math
 from numba import njit
 
 from jaxcontact.solvers.compiled import EPS, PLAIN, dot
+from jaxcontact.tolerances import PIVOT
 
-TIE = EPS**0.7  # of scaled rows; ratios that are nearer tie
+TIE = EPS**PIVOT  # of scaled rows; ratios that are nearer tie
 NOISE = 16.0 * EPS  # of two numbers whose difference is round-off
 FLIPS = 3  # variables at most that change sides before a search begins
 SPREAD = 5.0  # covering vectors of a search lie in exp(-SPREAD)..exp(SPREAD)
@@ -64,7 +65,7 @@ def _choose_row(table, basic, column):  # type: ignore[no-untyped-def]
 
 @njit(**PLAIN)
 def pivot_to_the_end(matrix, w, cover, perturbation, space):  # type: ignore[no-untyped-def]
-    """Pivot until the artificial variable leaves; return whether it did."""
+    """Write the table of W z + w with a covering vector and pivot to a solution; return whether it came."""
     n, table, basic, nonbasic = w.shape[0], space[0], space[1], space[2]
     deepest, best, row = math.inf, math.inf, 0
     for i in range(n):
@@ -82,7 +83,7 @@ def pivot_to_the_end(matrix, w, cover, perturbation, space):  # type: ignore[no-
 
 @njit(**PLAIN)
 def _pivot_on(space, row):  # type: ignore[no-untyped-def]
-    """Pivot until the artificial variable leaves, at first in column n; return whether it did."""
+    """Pivot, on `row` and column n first, until the artificial variable leaves; return whether it did."""
     table, basic, nonbasic, new_row = space[0], space[1], space[2], space[9]
     n = table.shape[0]
     column = n

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.batching.bounded_loop import bounded_loop
-from jaxcontact.solvers.cone_program import ConeProgram, Response, along, respond
+from jaxcontact.solvers.cone_program import ConeProgram, Response, along, project_impulses
 from jaxcontact.solvers.roots import safeguarded_newton
 
 SEARCH_STEPS = 12  # largest number of steps of the safeguarded Newton method
@@ -47,7 +47,7 @@ def line_search(
     fall = program.slope * du
 
     def respond_at(a: jax.Array) -> Response:
-        return respond(program, z - a * fall, u + a * du)
+        return project_impulses(program, z - a * fall, u + a * du)
 
     def slope_at(a: jax.Array) -> tuple[jax.Array, jax.Array]:
         pushed, bend = along(respond_at(a), du)

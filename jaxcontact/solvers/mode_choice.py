@@ -1,7 +1,7 @@
 """The choice among the outcomes of many contact modes: distinct ones, in the order of their score.
 
 Redundant modes have one outcome. Owns the tolerance of one outcome, and the mode that represents it.
-Entries: `choose`, `over_outcomes`, `distinct`.
+Entries: `choose`, `fold_over_outcomes`, `distinct`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def choose(
     return jnp.min(jnp.where(member, iota, number), axis=0), count
 
 
-def over_outcomes(
+def fold_over_outcomes(
     valid: jax.Array,
     score: jax.Array,
     scale: jax.Array,

@@ -8,14 +8,13 @@ evaluates them; they exclude only modes invalid beyond its rounding. Entries: `p
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.batching.bounded_loop import bounded_count
 from jaxcontact.solvers import contact_modes
 
@@ -89,7 +88,7 @@ def sieve(table: contact_modes.ModeMaps, rows: np.ndarray) -> Sieve:
     telling = np.take_along_axis(margin, rows[:, None], axis=0)
     telling = np.concatenate([telling, np.abs(telling).sum(axis=1, keepdims=True)], axis=1)
     used = np.flatnonzero(regular)
-    arrays: dict[str, Any] = {
+    arrays: dict[str, PyTree] = {
         "telling": _blocks(telling.astype(np.float32)),
         "blocks": _blocks(regular),
         "count": np.int32(used[-1] // BLOCK + 1 if used.size else 0),
@@ -100,7 +99,7 @@ def sieve(table: contact_modes.ModeMaps, rows: np.ndarray) -> Sieve:
 def rows_of(table: contact_modes.ModeMaps) -> Rows:
     """Order the forms of a table by modes, in NumPy."""
     margin, score = np.asarray(table.margin), np.asarray(table.score)
-    arrays: dict[str, Any] = {
+    arrays: dict[str, PyTree] = {
         "forms": np.ascontiguousarray(np.moveaxis(margin, -1, 0)),
         "score": np.ascontiguousarray(score.T),
     }

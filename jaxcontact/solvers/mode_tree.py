@@ -7,14 +7,12 @@ the others change by G l: a quarter of the arithmetic of independent linear maps
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 from jaxcontact.solvers import contact_modes
 
 _BLOCK = 49  # stems evaluated together
@@ -62,7 +60,7 @@ def leaves(table: contact_modes.ModeMaps, delassus: jax.Array, mu: jax.Array) ->
     loose = np.flatnonzero((regular & ~regular[:1]).T)
     place = np.concatenate([loose, np.zeros(-loose.size % _LOOSE, loose.dtype)])
     rest = table.take(place)
-    arrays: dict[str, Any] = {
+    arrays: dict[str, PyTree] = {
         "forms": _blocks(forms),
         "gain": _blocks(change[2:]),
         "response": _blocks(change[:2]),

@@ -28,7 +28,7 @@ from jaxcontact.solvers.contact_modes import (
 
 _REDUNDANT = 3  # contacts; from this number on, ends of segments are tabulated
 _WRENCH = 6  # numbers in the impulse on one body
-MOST = 2**17  # modes that are tabulated: four contacts with four sides, three with eight
+MAX_TABULATED = 2**17  # modes that are tabulated: four contacts with four sides, three with eight
 _TILE = 64  # modes tabulated together
 
 
@@ -39,7 +39,7 @@ def num_kinds(num_directions: int, capped: bool) -> int:
 
 def most_contacts(num_directions: int) -> int:
     """Compute the largest number of contacts of which all modes of a step are tabulated."""
-    return int(np.log(MOST) / np.log(num_kinds(num_directions, True)))
+    return int(np.log(MAX_TABULATED) / np.log(num_kinds(num_directions, True)))
 
 
 class _Kinds(NamedTuple):
@@ -68,7 +68,7 @@ class _Kinds(NamedTuple):
 
 
 @functools.cache
-def _kinds(fan: tuple[tuple[float, float], ...], capped: bool) -> _Kinds:
+def _tabulate_constants(fan: tuple[tuple[float, float], ...], capped: bool) -> _Kinds:
     """Tabulate constants of the modes of one contact, for friction directions in order of their angles."""
     corners = np.array(fan)
     k = len(corners)
@@ -147,13 +147,15 @@ def mode_table(
     """
     m, k, dtype = mu.shape[0], len(directions), delassus.dtype
     fan = tuple(map(tuple, np.asarray(directions).tolist()))
-    kinds = jax.tree.map(lambda a: jnp.asarray(a, a.dtype if a.dtype == bool else dtype), _kinds(fan, capped))
+    kinds = jax.tree.map(
+        lambda a: jnp.asarray(a, a.dtype if a.dtype == bool else dtype), _tabulate_constants(fan, capped)
+    )
     tabulate = functools.partial(_tabulate, delassus, mu, active, kinds, capped)
     codes = jnp.asarray(mode_codes(m, k, capped))
     every, free = _in_tiles(tabulate, codes)
     max_ends = _count_possible_ends(m, k)
     segments = free == 1
-    ends, vanishing, count = _ends(fan, capped, segments, delassus, max_ends)
+    ends, vanishing, count = _list_segment_ends(fan, capped, segments, delassus, max_ends)
     lost = (free > 1) | (segments & (count > max_ends))
     table = (jnp.pad(codes, [(0, 1), (0, 0)]), *every, lost)
     if max_ends:
@@ -187,7 +189,7 @@ def _count_possible_ends(num_contacts: int, num_directions: int) -> int:
     return number
 
 
-def _ends(
+def _list_segment_ends(
     fan: tuple[tuple[float, float], ...],
     capped: bool,
     segments: jax.Array,
@@ -200,7 +202,7 @@ def _ends(
     least as many impulses as the contacts have independent velocities; or -1 in an unused entry.
     """
     m = delassus.shape[0] // 3
-    kinds, codes = _kinds(fan, capped), mode_codes(m, len(fan), capped)
+    kinds, codes = _tabulate_constants(fan, capped), mode_codes(m, len(fan), capped)
     moves = np.any(kinds.velocity[:, :3] != 0, axis=2)[codes.T].reshape(-1, 3 * m)
     impulses = np.sum((kinds.rest + np.trace(kinds.free, axis1=1, axis2=2))[codes], axis=0)
     vanish_together = jnp.asarray(impulses + 0.5) > small_dense.generalized_inverse(delassus)[1]

@@ -92,7 +92,7 @@ def certify(
         if method == "return_map":
             return _by_return_map(exact, blank)
         every = conditions(exact, "full" if method in PAPER else method)
-        return _search(exact, every, blank, degree, solve)
+        return _search_functions(exact, every, blank, degree, solve)
     except Unprovable as reason:
         return blank.replace(report=str(reason))
 
@@ -103,13 +103,15 @@ def _by_return_map(body: Exact, blank: Certificate) -> Certificate:
         return blank.replace(report="no function was found that falls from each landing to the next")
     return blank.replace(
         verdict="stable",
-        residuals={"margin": chatter_proof.FALL},
+        residuals={"margin": chatter_proof.MIN_FALL},
         report="a function of the velocity before landings falls from each to the next",
         levels=levels,
     )
 
 
-def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, solver: Solver) -> Certificate:
+def _search_functions(
+    body: Exact, every: Conditions, blank: Certificate, degree: int, solver: Solver
+) -> Certificate:
     """Search functions V for the geometry of the body, with multipliers; return the checked certificate."""
     nv, has_one_function = body.nv, blank.method != "homogeneous"
     candidates: list[Candidate] = []

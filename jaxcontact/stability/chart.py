@@ -22,7 +22,7 @@ from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
-from jaxcontact.io.run_store import load_state, open_state, save_state
+from jaxcontact.io.state_file import load_state, open_state, save_state
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.falsify import check_starts, run_many
@@ -100,7 +100,7 @@ def chart(
     (first, x), (second, y) = _axes_of(grid)
     check_starts(num_samples, seed, max_events)
 
-    compute = _Rows(make_body, (first, x), (second, y), (num_samples, seed, max_events))
+    compute = _ChartRows(make_body, (first, x), (second, y), (num_samples, seed, max_events))
     check_run(run, unused=("chunk", "devices", "about"))
     path, about, rows = None if run.checkpoint is None else Path(run.checkpoint), {}, []
     with open_state(path):
@@ -118,7 +118,7 @@ def chart(
             rows = [] if stored is None else list(stored["rows"])
         left = [(k,) for k in range(len(rows), len(y))]
         computed = run_blocks(
-            run, _Rows, compute.arguments, left, count=len(left), num_threads=THREADS, compiles=True
+            run, _ChartRows, compute.arguments, left, count=len(left), num_threads=THREADS, compiles=True
         )
         with contextlib.closing(computed):
             for values in computed:
@@ -140,7 +140,7 @@ def chart(
     )
 
 
-class _Rows:
+class _ChartRows:
     """Function of a row's number: region, margin and share of diverging motions of its points (3, nx)."""
 
     def __init__(

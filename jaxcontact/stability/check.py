@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import jax
 import numpy as np
@@ -140,8 +139,14 @@ def _proved(certificate: Certificate) -> bool:
     return proves(body, certificate, conditions(body, method))
 
 
+Supply = Callable[[Rational], np.ndarray | None]  # the multipliers of a form, None if there are none
+
+
 def proves(
-    body: Exact, certificate: Certificate, every: Conditions, supply: Callable[[Rational], Any] | None = None
+    body: Exact,
+    certificate: Certificate,
+    every: Conditions,
+    supply: Supply | None = None,
 ) -> bool:
     """Return whether the functions of a certificate satisfy the conditions of their method and are positive.
 
@@ -162,7 +167,7 @@ def proves(
     candidates = [_function(body, V) for V in certificate.V]
     if certificate.method == "single" and any(any(map(any, V.turns)) for V in certificate.V):
         return False
-    if not _positive(body, candidates, [exact(V.weights) for V in certificate.V]):
+    if not _maximum_is_positive(body, candidates, [exact(V.weights) for V in certificate.V]):
         return False
     elastic = any(body.e.num)  # without restitution the energy never rises
     functions = [energy(body), *candidates] if elastic else candidates
@@ -189,9 +194,9 @@ def energy(body: Exact) -> RationalFunction:
 def _never_rises(
     every: Conditions,
     function: RationalFunction,
-    gram: dict[tuple[int, str], Any],
+    gram: dict[tuple[int, str], PyTree],  # matrices, None where none was found
     number: int,
-    supply: Callable[[Rational], Any] | None,
+    supply: Supply | None,
 ) -> bool:
     rates, jumps = every
     for rate in rates:
@@ -249,7 +254,7 @@ def _copositive(form: Rational, multipliers: PyTree) -> bool:
     return is_positive_semidefinite((form - shift).num)
 
 
-def _positive(body: Exact, functions: list[RationalFunction], weights: list[Rational]) -> bool:
+def _maximum_is_positive(body: Exact, functions: list[RationalFunction], weights: list[Rational]) -> bool:
     """Return whether the maximum of the energy and the functions is positive at every state but rest."""
     nv, normal = body.nv, body.normal.num
     if not functions:

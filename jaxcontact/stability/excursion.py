@@ -19,7 +19,7 @@ from jaxcontact.stability.check import Certificate, check
 from jaxcontact.stability.modes import mode_words
 from jaxcontact.stability.rational_modes import Exact, exact_terms, mode_accelerations, mode_cone
 
-FARTHEST = 1.0  # |x| up to which the bounds hold, as in the paper
+MAX_STATE = 1.0  # |x| up to which the bounds hold, as in the paper
 STEPS = 100  # bisections, more than a float resolves
 
 
@@ -69,9 +69,9 @@ class ExcursionBounds(Record):
             ValueError: epsilon is not positive.
         """
         check_positive("epsilon", epsilon)
-        end = min(float(epsilon), FARTHEST)
-        level = _largest(self._farthest, end, self._landed(end))
-        return _largest(self._landed, level, end)
+        end = min(float(epsilon), MAX_STATE)
+        level = _largest_argument(self._farthest, end, self._landed(end))
+        return _largest_argument(self._landed, level, end)
 
     def _farthest(self, level: float) -> float:
         """Bound |x| until the next event, after one at which every function is <= level."""
@@ -96,7 +96,7 @@ def _landing_time(slope: np.ndarray | float, q: float, v: float) -> np.ndarray:
     return slope * v + np.sqrt((slope * v) ** 2 + 2.0 * slope * q)
 
 
-def _largest(function: Callable[[float], float], value: float, high: float) -> float:
+def _largest_argument(function: Callable[[float], float], value: float, high: float) -> float:
     """Find the largest argument up to `high`, to rounding, at which a growing function is <= `value`."""
     low = 0.0
     for _ in range(STEPS):
@@ -145,8 +145,8 @@ def excursion_bounds(certificate: Certificate) -> ExcursionBounds:
         )
     body = exact_terms(terms)
     linear, quadratic = _functions(certificate, terms)
-    speed, place = _reach(certificate, terms, linear, quadratic)
-    landing, stopping, fastest = _events(body)
+    speed, place = _bound_reach(certificate, terms, linear, quadratic)
+    landing, stopping, fastest = _list_events(body)
     white = np.linalg.inv(np.linalg.cholesky(terms.M))
     return ExcursionBounds(
         landing=landing,
@@ -154,7 +154,7 @@ def excursion_bounds(certificate: Certificate) -> ExcursionBounds:
         acceleration=fastest,
         falling=(landing[0], float(np.linalg.norm(body.pull.floats()))),
         mass=float(np.linalg.eigvalsh(terms.M)[-1]),
-        hit=_hit(body),
+        hit=_bound_impact_growth(body),
         speed=speed,
         place=place,
         linear=np.linalg.norm(linear, axis=1),
@@ -176,7 +176,7 @@ def _functions(certificate: Certificate, terms: LocalTerms) -> tuple[np.ndarray,
     return np.array(linear), np.array(quadratic)
 
 
-def _reach(
+def _bound_reach(
     certificate: Certificate, terms: LocalTerms, linear: np.ndarray, quadratic: np.ndarray
 ) -> tuple[float, float]:
     """Compute (speed, place): |v|^2 <= speed c and |q| <= place c where all functions are <= c.
@@ -207,7 +207,7 @@ def _reach(
     return speed, float(np.linalg.norm(np.abs(np.linalg.pinv(rows)) @ np.concatenate([gaps, far])))
 
 
-def _events(body: Exact) -> tuple[np.ndarray, np.ndarray, float]:
+def _list_events(body: Exact) -> tuple[np.ndarray, np.ndarray, float]:
     """Compute `landing` and `stopping` of every mode that can move, and the largest acceleration."""
     normal, tangent = body.normal.floats(), body.tangent.floats()
     landing, stopping, fastest = [], [], 0.0
@@ -228,7 +228,7 @@ def _events(body: Exact) -> tuple[np.ndarray, np.ndarray, float]:
     return np.array(landing), np.array(stopping), fastest
 
 
-def _hit(body: Exact) -> float:
+def _bound_impact_growth(body: Exact) -> float:
     """Bound the growth of |v|_M over an impact by a factor.
 
     With the impulse L, Coulomb's law for the slip after the impact, and det = g_nn g_tt - g_nt^2, the kinetic

@@ -23,14 +23,14 @@ from jaxcontact.stability.body import IMPACT_LAW, Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, mode_words
 from jaxcontact.stability.motion import (
     ACTIVE,
-    CLOSED,
+    CLOSED_SPEED,
     DIVERGED,
     GROWTH,
     RESTED,
     STUCK,
     Motion,
     ZeroOrderDynamics,
-    settle,
+    settle_contacts,
     step,
     zero_order_dynamics,
 )
@@ -95,7 +95,7 @@ def falsify(
         raise ValueError("body: not an equilibrium; no contact forces within Coulomb's law hold it at rest")
     keys = jax.random.key(seed), jax.random.key(seed + 1)
     law = None if law is None else law_as_pytree(law)
-    runs = _run(terms, *keys, jnp.asarray(max_events), num_samples, law)
+    runs = _run_motions(terms, *keys, jnp.asarray(max_events), num_samples, law)
     start, end, growth = jax.tree.map(np.asarray, runs)
     return summarise(start, end, growth, IMPACT_LAW if law is None else repr(law))
 
@@ -127,7 +127,9 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
     keys = jax.random.key(seed), jax.random.key(seed + 1)
     count = jnp.shape(terms.mu)[0]
     runs = [
-        _run(jax.tree.map(lambda x, i=i: x[i], terms), *keys, jnp.asarray(max_events), num_samples, None)[:2]
+        _run_motions(
+            jax.tree.map(lambda x, i=i: x[i], terms), *keys, jnp.asarray(max_events), num_samples, None
+        )[:2]
         for i in range(count)
     ]
     starts, ends = (jax.tree.map(lambda *x: jnp.stack(x), *motions) for motions in zip(*runs, strict=True))
@@ -135,7 +137,7 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
 
 
 @functools.partial(jit, static_argnums=4)
-def _run(
+def _run_motions(
     terms: LocalTerms,
     key: jax.Array,
     preference: jax.Array,
@@ -192,14 +194,14 @@ def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
         jax.random.bernoulli(keys[2], 0.5, (number,)), jax.random.exponential(keys[3], (number,), dtype), 0.0
     )
     gaps = jnp.maximum(q + height[:, None] * speed[None], 0.0)
-    gaps = jnp.where(jnp.abs(gaps) < CLOSED, 0.0, gaps) * (jnp.arange(number) % 4 > 0)[:, None]
+    gaps = jnp.where(jnp.abs(gaps) < CLOSED_SPEED, 0.0, gaps) * (jnp.arange(number) % 4 > 0)[:, None]
     few = min(len(words), number)
     v = v.at[:few].set(dynamics.acceleration[:few])
     opened = jnp.asarray(words[:few] == 0)
     away = jnp.where(opened, 0.5 * dynamics.lift[:few], 0.0)
     gaps = gaps.at[:few].set(jnp.where(jnp.all(away >= 0, axis=1)[:, None], away, 0.0))
     closed = jnp.zeros((number, nc), bool).at[:few].set(~opened & dynamics.possible[:few, None])
-    still = jnp.sum(jnp.abs(v), axis=1) <= CLOSED * dynamics.fall
+    still = jnp.sum(jnp.abs(v), axis=1) <= CLOSED_SPEED * dynamics.fall
     v = jnp.where(still[:, None], jnp.ones_like(v), v)
     closed = closed & ~still[:, None]
     size = jnp.sqrt(jnp.sum((v @ terms.M) * v, axis=1) + dynamics.fall * jnp.max(gaps, axis=1))
@@ -213,4 +215,6 @@ def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
         events=jnp.zeros(number, jnp.int32),
         outcome=jnp.zeros(number, jnp.int32),
     )
-    return jax.vmap(lambda motion: settle(dynamics, motion, motion.v, motion.gaps, motion.closed))(start)
+    return jax.vmap(lambda motion: settle_contacts(dynamics, motion, motion.v, motion.gaps, motion.closed))(
+        start
+    )

@@ -20,12 +20,12 @@ from jaxcontact.arguments import check_array, check_integer
 from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
+from jaxcontact.tolerances import HALF_DIGITS, ZERO_NUMBER
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
 LETTERS = "FSPN"  # free, stick, slip in the positive and in the negative direction
-TOLERANCE = 0.9  # power of the machine epsilon below which a relative number counts as zero
 
 
 class ModeTable(Record):
@@ -188,17 +188,17 @@ def contact_modes(body: Body) -> ModeTable:
 
     Derivative: of forces and accelerations, exact away from changes of feasibility and singular modes.
     """
-    return _modes(as_terms(body))
+    return _list_modes(as_terms(body))
 
 
 @jit
-def _modes(terms: LocalTerms) -> ModeTable:
+def _list_modes(terms: LocalTerms) -> ModeTable:
     metric = _whiten(terms)
     nc = terms.mu.shape[0]
     words = mode_words(nc)
     codes = jnp.asarray([[LETTERS.index(letter) for letter in word] for word in words])
     eps = float(jnp.finfo(metric.pull.dtype).eps)
-    tolerance = eps**TOLERANCE * 100.0
+    tolerance = eps**ZERO_NUMBER * 100.0
     pull = jnp.sqrt(jnp.sum(metric.pull**2))
     pull = jnp.where(pull > 0, pull, 1.0)
     idle = [np.ones(nc, bool)] + ([~np.eye(nc, dtype=bool)[i] for i in range(nc)] if nc > 2 else [])
@@ -229,7 +229,7 @@ def _modes(terms: LocalTerms) -> ModeTable:
     at_rest = consistent & jnp.all(starts, axis=1) & (moving | (jnp.arange(len(words)) == still))
     return ModeTable(
         words=words,
-        admissible=jax.vmap(lambda word: _kinematics(metric, word, eps**0.5))(codes),
+        admissible=jax.vmap(lambda word: _kinematics(metric, word, eps**HALF_DIGITS))(codes),
         consistent=consistent,
         at_rest=at_rest,
         forces=forces,

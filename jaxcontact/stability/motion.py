@@ -23,10 +23,11 @@ from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
+from jaxcontact.tolerances import DEPENDENT, rounding
 
-CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
+CLOSED_SPEED = 1e-10  # of the size of the state; a contact that is slower is closed or sticks
 GROWTH = math.log(1e6)  # change of log(size), either way, that decides a motion
-FLAT = 1e-9  # gap relative to the size of the state that counts as closed
+CLOSED_GAP = 1e-9  # gap relative to the size of the state that counts as closed
 ACTIVE, RESTED, DIVERGED, STUCK = range(4)  # outcomes, see `Motion.outcome`
 
 
@@ -95,7 +96,7 @@ def _ties(rows: jax.Array) -> jax.Array:
     unit = rows / jnp.sqrt(jnp.sum(rows**2, axis=1))[:, None]
     inverse, _ = small_dense.generalized_inverse(unit @ unit.T)
     dependences = jnp.eye(rows.shape[0], dtype=rows.dtype) - unit @ unit.T @ inverse
-    among = jnp.any(jnp.abs(dependences) > float(jnp.finfo(rows.dtype).eps) ** 0.4, axis=0)
+    among = jnp.any(jnp.abs(dependences) > rounding(rows.dtype, DEPENDENT), axis=0)
     return among[:, None] & among[None]
 
 
@@ -143,14 +144,14 @@ def step(
     rate = terms.J_n @ motion.v
     hits = (motion.gaps <= 0) & ~motion.closed & (rate < 0)
     struck = jnp.argmax(jnp.where(hits, 1.0 + priority[: hits.shape[0]], 0.0))
-    after_hit, impact_note = _hit(dynamics, motion, struck)
-    after_move, move_note = _move(dynamics, motion, priority)
+    after_hit, impact_note = _strike(dynamics, motion, struck)
+    after_move, move_note = _move_in_mode(dynamics, motion, priority)
     hit = jnp.any(hits)
     after, note = _choose(hit, (after_hit, impact_note), (after_move, move_note))
     grown = jnp.where(after.log_size > GROWTH, DIVERGED, jnp.where(after.log_size < -GROWTH, RESTED, ACTIVE))
     outcome = jnp.where(after.outcome == ACTIVE, grown, after.outcome)
     after = _scaled(dynamics, after)
-    shrunk = after.log_size - motion.log_size < math.log(10.0 * CLOSED)
+    shrunk = after.log_size - motion.log_size < math.log(10.0 * CLOSED_SPEED)
     outcome = jnp.where(shrunk | (motion.log_size < -GROWTH), RESTED, outcome)  # a smaller state is rounding
     after = after.replace(outcome=outcome.astype(jnp.int32), events=motion.events + 1)
     going = motion.outcome == ACTIVE
@@ -166,27 +167,27 @@ def _scaled(dynamics: ZeroOrderDynamics, motion: Motion) -> Motion:
     )
 
 
-def settle(
+def settle_contacts(
     dynamics: ZeroOrderDynamics, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.Array
 ) -> Motion:
     """Close contacts that touch without normal speed, and open closed ones that separate or approach."""
     rate, slip = dynamics.terms.J_n @ v, dynamics.terms.J_t @ v
     scale = jnp.sqrt(jnp.sum(dynamics.terms.J_n**2, axis=1))
-    touching = (gaps <= FLAT) | closed
+    touching = (gaps <= CLOSED_GAP) | closed
     others = ~dynamics.tied | touching[None] | jnp.eye(touching.shape[0], dtype=bool)
     # Three feet in a line: rounding in a gap must not exceed the size of a state that shrinks.
     touching = touching | (jnp.all(others, axis=1) & jnp.diagonal(dynamics.tied))
-    slow = jnp.abs(rate) <= CLOSED * scale
+    slow = jnp.abs(rate) <= CLOSED_SPEED * scale
     closed = touching & slow
     return motion.replace(
         v=v,
         gaps=jnp.where(touching, 0.0, gaps),
         closed=closed,
-        sticks=closed & (jnp.abs(slip) <= CLOSED * scale),
+        sticks=closed & (jnp.abs(slip) <= CLOSED_SPEED * scale),
     )
 
 
-def _hit(
+def _strike(
     dynamics: ZeroOrderDynamics, motion: Motion, contact: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
     if dynamics.law is not None:
@@ -218,7 +219,7 @@ def _struck(
     dynamics: ZeroOrderDynamics, motion: Motion, v: jax.Array, good: jax.Array, contact: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
     """Return the motion at velocity v after an impulse at a contact, and its note; STUCK without one."""
-    after = settle(dynamics, motion, v, motion.gaps, motion.closed)
+    after = settle_contacts(dynamics, motion, v, motion.gaps, motion.closed)
     after = after.replace(outcome=jnp.where(good, motion.outcome, STUCK).astype(jnp.int32))
     note = {
         "duration": jnp.zeros((), v.dtype),
@@ -230,7 +231,7 @@ def _struck(
     return after, note
 
 
-def _move(
+def _move_in_mode(
     dynamics: ZeroOrderDynamics, motion: Motion, priority: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
     terms = dynamics.terms
@@ -241,15 +242,15 @@ def _move(
     plus, minus = (slip > 0)[None] & ~still, (slip < 0)[None] & ~still
     fits = jnp.where(
         codes == 0,
-        ~closed | (dynamics.lift > CLOSED),
+        ~closed | (dynamics.lift > CLOSED_SPEED),
         closed
         & jnp.where(
             codes == 1,
             still,
             jnp.where(
                 codes == 2,
-                plus | (still & (dynamics.slide > CLOSED)),
-                minus | (still & (dynamics.slide < -CLOSED)),
+                plus | (still & (dynamics.slide > CLOSED_SPEED)),
+                minus | (still & (dynamics.slide < -CLOSED_SPEED)),
             ),
         ),
     )
@@ -265,15 +266,15 @@ def _move(
     v = motion.v + a * t
     gaps = motion.gaps + rate * t + 0.5 * lift * t**2
     gaps = jnp.where(lands <= t, 0.0, jnp.where(word == 0, jnp.maximum(gaps, 0.0), 0.0))
-    after = settle(dynamics, motion, v, gaps, motion.closed & (word > 0))
+    after = settle_contacts(dynamics, motion, v, gaps, motion.closed & (word > 0))
     stopped = (stops <= t) | (word == 1)
     after = after.replace(sticks=after.closed & (after.sticks | stopped))
     any_fit = jnp.any(fits)
     resting = jnp.all(word == 1)
-    moving = jnp.sum(jnp.abs(a)) > CLOSED * dynamics.fall
+    moving = jnp.sum(jnp.abs(a)) > CLOSED_SPEED * dynamics.fall
     outcome = jnp.where(endless, jnp.where(moving, DIVERGED, STUCK), ACTIVE)
     outcome = jnp.where(resting, RESTED, outcome)
-    jammed, jammed_note = _jam(dynamics, motion)
+    jammed, jammed_note = _stop_sliding(dynamics, motion)
     after = after.replace(outcome=jnp.where(any_fit, outcome, STUCK).astype(jnp.int32))
     note = {
         "duration": t,
@@ -293,7 +294,7 @@ def _next_events(
     slip = dynamics.terms.J_t @ motion.v
     rate = dynamics.terms.J_n @ motion.v
     root = jnp.sqrt(jnp.maximum(rate**2 - 2.0 * lift * motion.gaps, 0.0))
-    falls = lift < -CLOSED
+    falls = lift < -CLOSED_SPEED
     # The later root of gap + rate t + lift t^2 / 2 for lift < 0, in the form that does not cancel.
     down = jnp.where(
         rate > 0,
@@ -305,7 +306,7 @@ def _next_events(
     up = jnp.where(
         (rate < 0) & real, 2.0 * motion.gaps / jnp.where(root - rate > 0, root - rate, 1.0), jnp.inf
     )
-    lands = jnp.where(falls, down, jnp.where(lift > CLOSED, up, straight))
+    lands = jnp.where(falls, down, jnp.where(lift > CLOSED_SPEED, up, straight))
     lands = jnp.where((word == 0) & ((motion.gaps > 0) | (rate > 0)), lands, jnp.inf)
     slowing = (word >= 2) & (slip * slide < 0) & ~motion.sticks
     stops = jnp.where(slowing, -slip / jnp.where(slowing, slide, 1.0), jnp.inf)
@@ -316,7 +317,7 @@ def _choose(condition: jax.Array, first: PyTree, second: PyTree) -> PyTree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
 
 
-def _jam(dynamics: ZeroOrderDynamics, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
+def _stop_sliding(dynamics: ZeroOrderDynamics, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
     """Stop a sliding contact by an impulse without approach, for states without a consistent mode."""
     g, slip, mu = dynamics.delassus, dynamics.terms.J_t @ motion.v, dynamics.terms.mu
     det = g[:, 0, 0] * g[:, 1, 1] - g[:, 0, 1] ** 2

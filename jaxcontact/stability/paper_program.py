@@ -65,7 +65,7 @@ def _compose(monomial: tuple[int, ...], forms: list[Poly], size: int) -> Poly:
     return product
 
 
-class _Program:
+class _PaperProgram:
     """Coefficients of V first, then the Gram matrices; each condition is an identity of polynomials."""
 
     def __init__(self, num_coefficients: int, table: np.ndarray, num_light: int, printed: bool) -> None:
@@ -166,7 +166,7 @@ def paper_function(body: Exact, space: Ints, degree: int, solver: Solver, *, pri
     for k, vector in enumerate(directions(space)):
         table[k, :3] = vector[0] * body.force.floats() + vector[1:3] @ body.normal.floats()
         table[k, 3:] = vector[3:] * np.array([0.5 if max(m) == 2 else 1.0 for m in light[2:]])
-    program = _Program(len(space) + len(heavy), table, len(light), printed)
+    program = _PaperProgram(len(space) + len(heavy), table, len(light), printed)
     program.fix({k: slope * value for k, value in enumerate(table[:, 0])}, -1.0)
     monomials = light + heavy
     _positivity(program, body, monomials)
@@ -174,7 +174,7 @@ def paper_function(body: Exact, space: Ints, degree: int, solver: Solver, *, pri
         if ("F" in word and word != "FF") or word in ("PP", "NN"):
             _mode(program, body, word, monomials)
     for contact in range(2):
-        (_flight if any(body.e.num) else _impact)(program, body, contact, monomials)
+        (_flight if any(body.e.num) else _require_decrease)(program, body, contact, monomials)
     return program.solve(solver)
 
 
@@ -182,7 +182,7 @@ def _ball(size: int) -> Poly:
     return {(0,) * size: 1.0, **{tuple(2 * int(i == k) for k in range(size)): -1.0 for i in range(size)}}
 
 
-def _positivity(program: _Program, body: Exact, monomials: list[tuple[int, ...]]) -> None:
+def _positivity(program: _PaperProgram, body: Exact, monomials: list[tuple[int, ...]]) -> None:
     """Require (54) for gaps >= 0: V_2 - x, or s V_0 + V_2 without x, >= u^4 + v^4 + omega^4."""
     parts: list[Poly] = [{m: 1.0} for m in monomials]
     f, mass = body.force.floats(), body.M.floats()
@@ -198,7 +198,7 @@ def _positivity(program: _Program, body: Exact, monomials: list[tuple[int, ...]]
     program.require({}, parts, constant, [*gaps, _ball(5)], _bases(5))
 
 
-def _mode(program: _Program, body: Exact, word: str, monomials: list[tuple[int, ...]]) -> None:
+def _mode(program: _PaperProgram, body: Exact, word: str, monomials: list[tuple[int, ...]]) -> None:
     """Require -dV/dt >= 0 along a mode, over the positions and velocities that satisfy its equalities."""
     rays, lines = mode_cone(body, word)
     if not len(rays) and not len(lines):
@@ -234,7 +234,9 @@ def _mode(program: _Program, body: Exact, word: str, monomials: list[tuple[int, 
         )
 
 
-def _impact(program: _Program, body: Exact, contact: int, monomials: list[tuple[int, ...]]) -> None:
+def _require_decrease(
+    program: _PaperProgram, body: Exact, contact: int, monomials: list[tuple[int, ...]]
+) -> None:
     """Require V before - V after >= 0 over every impact at a contact, in the angle and the velocity."""
     n, t, back = (x.floats() for x in (body.normal[contact], body.tangent[contact], body.M_inv))
     place = directions(null_space(body.normal.num[contact][None, 1:]))[0]
@@ -250,7 +252,7 @@ def _impact(program: _Program, body: Exact, contact: int, monomials: list[tuple[
         program.require({}, parts, {}, [*(_linear(row) for row in rows), _ball(4)], _bases(4))
 
 
-def _flight(program: _Program, body: Exact, contact: int, monomials: list[tuple[int, ...]]) -> None:
+def _flight(program: _PaperProgram, body: Exact, contact: int, monomials: list[tuple[int, ...]]) -> None:
     """Require V at a time Delta before an impact - V after it >= 0, in angle, velocity before, and Delta.
 
     By weight (q 2, v and Delta 1) the condition has terms up to twice the degree of V_2 only.

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.stability.lyapunov_basis import ConditionFamily, Numbers, Reduced, reduced
 from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
 from jaxcontact.stability.rational_modes import Exact
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # SciPy is imported when it is used, because the import takes
 
 SETTLED = 1e-7  # margin of the scaled program above which a solution is rounded and checked
 PRECISION = 1e-10  # tolerance of the solver, absolute and relative
-SIMPLE = 1e-6  # smallest eigenvalue of a scaled form minus simple multipliers for which they are enough
+SIMPLE_EIGENVALUE = 1e-6  # of a scaled form minus simple multipliers, which are enough above it
 BITS = 40  # of the free coefficients of a certificate after rounding
 
 
@@ -95,7 +96,7 @@ class ConicSolution:
 # (cost c, A, b, cones, tolerance) -> ConicSolution of: minimise c x, b - A x in a product of cones, which
 # are named "zero", "nonnegative" or "semidefinite" (upper triangle by columns, off-diagonals times sqrt 2).
 Kinds = list[tuple[str, int]]
-Solver = Callable[[np.ndarray, Any, np.ndarray, Kinds, float], ConicSolution]
+Solver = Callable[[np.ndarray, PyTree, np.ndarray, Kinds, float], ConicSolution]
 
 
 def clarabel(
@@ -199,7 +200,7 @@ def cone_program(
 
     Both are analytic, so that imaginary parts of numbers are tangents.
     """
-    unit, whitened = _units(condition_family, numbers)
+    unit, whitened = _natural_sizes(condition_family, numbers)
     base, to_w = _orthonormal(numbers.space.T / unit[:, None])  # of coefficients in natural units
     free = base.shape[1]
     over = condition_family.rows(numbers) @ numbers.space.T @ to_w
@@ -271,7 +272,7 @@ def rounded_candidate(
     )
 
 
-def _units(condition_family: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _natural_sizes(condition_family: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """Compute the natural size of each coefficient, and the whitened Q of each, (1 + nc, n, nv, nv)."""
     back = np.linalg.inv(np.linalg.cholesky(condition_family.basis.body.M.floats()))
     linear, quadratic = condition_family.basis.functions(numbers.lead)
@@ -325,7 +326,7 @@ def form_multipliers(solver: Solver, form: Rational) -> np.ndarray | None:
     weight = 1.0 / np.sqrt(np.diag(values))
     values = values * weight[:, None] * weight[None]
     for simple in (np.zeros((size, size)), np.maximum(np.triu(values, 1), 0.0)):
-        if np.linalg.eigvalsh(values - simple - simple.T)[0] > SIMPLE:
+        if np.linalg.eigvalsh(values - simple - simple.T)[0] > SIMPLE_EIGENVALUE:
             simple /= np.outer(weight, weight)
             return simple + simple.T
     i, k = np.triu_indices(size, 1)

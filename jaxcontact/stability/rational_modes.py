@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
 
 import numpy as np
 
@@ -151,7 +150,7 @@ def _accelerations(body: Exact, word: str) -> list[Rational]:
         unbounded, free = cone_generators(matrix, identity(len(pushes)))
         if len(free) or np.any(unbounded @ accelerations):
             raise Unprovable(f"in mode {word} the contact forces are not determined")
-    corners: dict[tuple[Any, ...], Rational] = {}
+    corners: dict[tuple[int, ...], Rational] = {}
     for chosen in itertools.combinations(range(len(pushes)), rank(matrix)):
         part = solve(matrix[:, chosen], rhs)
         if part is not None and all(c >= 0 for c in part.num):

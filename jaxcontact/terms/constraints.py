@@ -19,16 +19,17 @@ from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.algebra.selection import smallest
 from jaxcontact.arguments import check_count
 from jaxcontact.batching.once import computed_once
-from jaxcontact.front_door import check_record, checked
+from jaxcontact.front_door import checked
 from jaxcontact.geometry.cores import extents
 from jaxcontact.geometry.frames import owners
-from jaxcontact.geometry.pairs import searched_shapes
+from jaxcontact.geometry.pair_kinds import searched_shapes
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
+from jaxcontact.shape_rules import check_record
 from jaxcontact.terms import contacts, free_bodies
 from jaxcontact.terms.closed_loops import project_rows
 from jaxcontact.terms.contacts import Places
@@ -192,7 +193,7 @@ def constraint_terms_at(
         moving_contacts, found = contacts_in_motion(model, state, kinematics, max_contacts, coming)
         mu = contacts.friction(model, dtype)
         if max_contacts is not None:
-            nearest, moving_contacts = _nearest(moving_contacts, found, max_contacts)
+            nearest, moving_contacts = _select_nearest(moving_contacts, found, max_contacts)
             mu = mu[nearest.index]
         rows = contacts.rows_of(model, state.q, moving_contacts.bodies, moving_contacts.places, kinematics)
         if model.params.spin_friction is not None:
@@ -253,7 +254,7 @@ def contacts_in_motion(
     motion, motion_rate = computed_once(motions, in_batches=False)
     near_pairs = None
     if max_contacts is not None:
-        reach = None if coming is None else _reach(model, state, coming)
+        reach = None if coming is None else _bound_approach(model, state, coming)
         near_pairs = geometry.NearPairs((max_contacts + 1) // 2, reach)
     place = functools.partial(contacts.place, model, near_pairs=near_pairs)
     places, place_rates, found = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
@@ -261,7 +262,7 @@ def contacts_in_motion(
     return _Moving(contacts.bodies_of(model.system), places, place_rates, motion, motion_rate), found
 
 
-def _reach(model: Model, state: State, coming: Coming) -> jax.Array | None:
+def _bound_approach(model: Model, state: State, coming: Coming) -> jax.Array | None:
     """Bound by how much the distance of two bodies falls in a step, m; None if forces act across open gaps.
 
     Both move as fast as the fastest point does at its start or, without contacts, at its end, or twice so.
@@ -286,14 +287,16 @@ def fastest(model: Model, q: jax.Array, v: jax.Array) -> jax.Array | None:
     if not np.any(owner != geometry.WORLD):
         return None
     lengths = extents(shapes, model.params.constants, q.dtype)
-    motion = contacts.motion(model, q, v)
+    motion = contacts.body_motion(model, q, v)
     moved, _ = frames_moved(model, (motion, motion))
     turning = jnp.sqrt(jnp.sum(moved.turning**2, axis=(1, 2)))
     speeds = jnp.sqrt(jnp.sum(moved.velocity**2, axis=1))[owner] + lengths * turning[owner]
     return lax.stop_gradient(jnp.max(jnp.where(owner == geometry.WORLD, 0.0, speeds)))
 
 
-def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:
+def _select_nearest(
+    moving_contacts: _Moving, found: geometry.Candidates, count: int
+) -> tuple[Nearest, _Moving]:
     """Select the candidates with the smallest gaps, nearest first."""
     phi = moving_contacts.places.phi
     count = min(count, phi.shape[0])
@@ -333,7 +336,7 @@ def rows_by_body(model: Model, state: State) -> ConstraintTerms:
     moving_contacts, _ = contacts_in_motion(model, state, kinematics_of(model, state.q))
     bodies, places = moving_contacts.bodies, moving_contacts.places
     frames = moving_contacts.motion.position, moving_contacts.motion.rotation
-    blocks = jnp.stack(free_bodies.blocks(structure.dim, bodies, places, *frames), axis=1)
+    blocks = jnp.stack(free_bodies.row_blocks(structure.dim, bodies, places, *frames), axis=1)
     return ConstraintTerms(
         G=BodyRows(values=blocks, first=bodies[0], second=bodies[1], count=len(structure.bodies)),
         mu=contacts.friction(model, places.phi.dtype),

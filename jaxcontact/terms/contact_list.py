@@ -15,7 +15,7 @@ from jaxcontact.arguments import check_number
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import jit
-from jaxcontact.terms.contacts import bodies_of, motion, place, slip
+from jaxcontact.terms.contacts import bodies_of, body_motion, place, slip
 from jaxcontact.terms.records import touch_tolerance
 from jaxcontact.terms.surfaces import surface_velocities
 
@@ -122,7 +122,7 @@ def contacts(
 @jit
 def _contacts(model: Model, state: State, force: jax.Array | None) -> Contacts:
     structure, table = model.structure, model.structure.shape_table
-    frames = motion(model, state.q, state.v)
+    frames = body_motion(model, state.q, state.v)
     places, _ = place(model, *frames[:2])
     relative = slip(bodies_of(model.system), places, frames)  # along normal and tangents
     counts = [geometry.num_contacts(structure.dim, table, (pair,)) for pair in structure.pairs]

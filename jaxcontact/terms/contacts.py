@@ -69,7 +69,7 @@ def place(
     return Places(candidates.point, candidates.point_b, candidates.phi, candidates.normal), candidates
 
 
-def motion(model: Model, q: jax.Array, v: jax.Array) -> FrameMotion:
+def body_motion(model: Model, q: jax.Array, v: jax.Array) -> FrameMotion:
     """Compute the frames of the bodies and their rates."""
     if model.system.mechanics is not None:
         return model.system.mechanics.motion(model.structure, kinematics_of(model, q), v)[0]
@@ -84,11 +84,11 @@ def motion(model: Model, q: jax.Array, v: jax.Array) -> FrameMotion:
 def motion_and_rate(
     model: Model, q: jax.Array, v: jax.Array, kinematics: object
 ) -> tuple[FrameMotion, FrameMotion]:
-    """Compute `motion`, and its rate of change at constant v."""
+    """Compute `body_motion`, and its rate of change at constant v."""
     if model.system.mechanics is not None:
         return model.system.mechanics.motion(model.structure, kinematics, v)
     qdot = position_rate(model.system, q, v)
-    return jax.jvp(lambda x: motion(model, x, v), (q,), (qdot,))
+    return jax.jvp(lambda x: body_motion(model, x, v), (q,), (qdot,))
 
 
 def slip(bodies: tuple[Bodies, Bodies], places: Places, frame_motion: FrameMotion) -> jax.Array:
@@ -142,7 +142,7 @@ def rows_of(
         ]
         return sum(moving[1:], moving[0])
     basis = jnp.eye(model.structure.num_velocities, dtype=q.dtype)
-    return jax.vmap(lambda v: slip(bodies, places, motion(model, q, v)), out_axes=-1)(basis)
+    return jax.vmap(lambda v: slip(bodies, places, body_motion(model, q, v)), out_axes=-1)(basis)
 
 
 def spin_rows(
@@ -180,5 +180,5 @@ def contact_gaps(model: Model, q: Float[jax.Array, " nq"]) -> jax.Array:
 @checked()
 def contact_velocities(model: Model, q: Float[jax.Array, " nq"], v: Float[jax.Array, " nv"]) -> jax.Array:
     """Compute velocities (nc, dim) of a's material point in contact relative to b's, along n, t1[, t2]."""
-    frame_motion = motion(model, q, v)
+    frame_motion = body_motion(model, q, v)
     return slip(bodies_of(model.system), place(model, *frame_motion[:2])[0], frame_motion)

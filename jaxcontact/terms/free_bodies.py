@@ -25,7 +25,7 @@ def contact_rows(
     nb, dim = len(system.structure.bodies), system.structure.dim
     nc, width = places.phi.shape[0], 3 * dim - 3
     rows = jnp.zeros((nb, width, dim, nc), places.phi.dtype)
-    for owner, block in zip(bodies, blocks(dim, bodies, places, positions, orientations), strict=True):
+    for owner, block in zip(bodies, row_blocks(dim, bodies, places, positions, orientations), strict=True):
         columns = jnp.swapaxes(block, 0, 1)  # (width, dim, nc), the order of axes that a step uses
         if nb == 1:
             rows = rows + columns[None]
@@ -39,7 +39,7 @@ def contact_rows(
     return jnp.transpose(rows.reshape(nb * width, dim, nc), (2, 1, 0))
 
 
-def blocks(
+def row_blocks(
     dim: int, bodies: tuple[PyTree, PyTree], places: PyTree, positions: jax.Array, orientations: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Compute entries (dim, 3 or 6, nc) of the contact rows for first and second body, zero for the world."""

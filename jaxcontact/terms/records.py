@@ -59,7 +59,7 @@ class ContactTerms(Record):
     def touching(self, contacts: PyTree, system: PyTree = None) -> ContactTerms:
         """Return the terms with only these contacts active, at any gap; name them as for `take`."""
         nc = self.phi.shape[0]
-        index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, self, system)
+        index = contacts if not is_concrete(contacts) else _number_contacts(contacts, self, system)
         return self.replace(active=jnp.zeros(nc, bool).at[index].set(True))
 
     def take(self, contacts: PyTree, system: PyTree = None) -> ContactTerms:
@@ -73,7 +73,7 @@ class ContactTerms(Record):
         Raises:
             ValueError: numbers or names of no contact, names without a system.
         """
-        index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, self, system)
+        index = contacts if not is_concrete(contacts) else _number_contacts(contacts, self, system)
         rows = {name: getattr(self, name) for name in ("J_n", "J_t", "phi", "mu", "active")}
         if is_concrete((rows, index)):  # one by one, JAX would compile a program for each row
             return self.replace(
@@ -82,7 +82,7 @@ class ContactTerms(Record):
         return self.replace(**{name: row[index] for name, row in rows.items()})
 
 
-def _contact_numbers(contacts: PyTree, terms: ContactTerms, system: PyTree) -> np.ndarray:
+def _number_contacts(contacts: PyTree, terms: ContactTerms, system: PyTree) -> np.ndarray:
     """Return the numbers of contacts from numbers, a mask or names."""
     if isinstance(contacts, str):
         contacts = [contacts]

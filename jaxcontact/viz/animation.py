@@ -7,7 +7,7 @@ import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from jaxcontact.viz.palette import ARROW, PUSH, arrow
 from jaxcontact.viz.web_page import web_page
 
 if TYPE_CHECKING:
+    from matplotlib.animation import AbstractMovieWriter
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -140,7 +141,7 @@ def _name_shares(figure: Figure, groups: Sequence[Group]) -> None:
     figure.legend(handles=shares, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
-def _writer(target: Path, fps: Any) -> Any:
+def _writer(target: Path, fps: float) -> AbstractMovieWriter:
     """Make the writer of the pictures.
 
     Raises:
@@ -151,12 +152,12 @@ def _writer(target: Path, fps: Any) -> Any:
     if target.suffix.lower() == ".gif":
         if not PillowWriter.isAvailable():
             raise ImportError("a .gif needs the package pillow: pip install pillow; an .html needs nothing")
-        return PillowWriter(fps=fps)
+        return PillowWriter(fps=fps)  # type: ignore[arg-type]  # it takes any number
     if not FFMpegWriter.isAvailable():
         raise ImportError(
             "a .mp4 needs the program ffmpeg, which is not on the path; a .gif or an .html needs none"
         )
-    return FFMpegWriter(fps=fps)
+    return FFMpegWriter(fps=fps)  # type: ignore[arg-type]
 
 
 def _extent(film: Film, view: spatial.View) -> np.ndarray:

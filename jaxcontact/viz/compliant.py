@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +12,12 @@ from jaxcontact.arguments import check_choice, check_number
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.viz.palette import label_curves
+from jaxcontact.viz.palette import LINES, label_curves
 from jaxcontact.viz.spatial import View, draw_bodies, look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 STYLES = ("-", "--", "-.", ":")
 
 
@@ -93,7 +92,7 @@ def plot_pressure(
 
 @checked(xscale=check_choice("linear", "log"), yscale=check_choice("linear", "log"))
 def plot_curves(
-    curves: Mapping[str, tuple[Any, PyTree]],
+    curves: Mapping[str, tuple[PyTree, PyTree]],
     *,
     xlabel: str,
     ylabel: str,

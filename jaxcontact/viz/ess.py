@@ -15,6 +15,7 @@ from jaxcontact.ess import EventTrajectory, Settings, integrate
 from jaxcontact.ess.inputs import system_of
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model
+from jaxcontact.viz.palette import LINES
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from jaxtyping import Float, Real
@@ -22,7 +23,6 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.figure import Figure
 
 # Okabe & Ito's colours, distinguishable with the common kinds of colour blindness.
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 INK, PALE = "#4d4d4d", "#b5b5b5"
 DASHES = ("-", "--", "-.", ":")
 GRID = 160  # points along an axis of the picture of a corner; limits the evaluations of the guards
@@ -89,8 +89,8 @@ def plot_trajectory(
         axes.plot(t, x[:, i], color=INK, lw=1.2, zorder=2)
         for k in np.unique(order):
             hits = at[order == k]
-            style = {"color": COLORS[k % len(COLORS)], "zorder": 3}
-            marker = "o^svDP"[(k // len(COLORS)) % 6]
+            style = {"color": LINES[k % len(LINES)], "zorder": 3}
+            marker = "o^svDP"[(k // len(LINES)) % 6]
             axes.plot(t[hits], x[hits, i], marker, ms=5, mec="white", mew=0.6, **style)
         axes.set_ylabel(label, fontsize=9)
         _clean(axes)
@@ -111,7 +111,7 @@ def _legend_of_guards(figure: Figure, order: np.ndarray, marks: Sequence[str]) -
     met = [int(k) for k in np.unique(order)][:MAX_LABELS]
     handles = [
         Line2D(
-            [], [], ls="", marker="o^svDP"[(k // len(COLORS)) % 6], color=COLORS[k % len(COLORS)],
+            [], [], ls="", marker="o^svDP"[(k // len(LINES)) % 6], color=LINES[k % len(LINES)],
             mec="white", label=marks[k],
         )
         for k in met
@@ -194,7 +194,7 @@ def _draw_run(axes: Axes, run: EventTrajectory, colors: dict[tuple[int, ...], st
     x, at = np.asarray(run.x)[:rows], np.asarray(run.event_rows)[:count]
     order = tuple(int(k) for k in np.asarray(run.order)[:count])
     fresh = order not in colors
-    color = colors.setdefault(order, COLORS[len(colors) % len(COLORS)])
+    color = colors.setdefault(order, LINES[len(colors) % len(LINES)])
     label = ", ".join(map(str, order)) if fresh else None
     axes.plot(*x.T, color=color, lw=0.9, zorder=2, label=label)
     axes.plot(*x.T, ".", color=color, ms=3, zorder=2)
@@ -231,9 +231,9 @@ def plot_order(
     axes = figure.add_subplot()
     axes.axvspan(1 / high, 1 / low, color=PALE, alpha=0.25, lw=0, label="fitted")
     axes.loglog(
-        1 / eps, np.exp(offset) * eps**order, "--", color=COLORS[0], lw=1.2, label=f"order {order:.3f}"
+        1 / eps, np.exp(offset) * eps**order, "--", color=LINES[0], lw=1.2, label=f"order {order:.3f}"
     )
-    axes.loglog(1 / eps, error, "o", color=COLORS[1], ms=4, label="error")
+    axes.loglog(1 / eps, error, "o", color=LINES[1], ms=4, label="error")
     axes.set_xlabel("1 / eps", fontsize=9)
     axes.set_ylabel("error at the end", fontsize=9)
     _clean(axes)

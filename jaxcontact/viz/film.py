@@ -17,10 +17,10 @@ from jaxcontact.mechanics.mocap import MocapPoses, still_poses
 from jaxcontact.mechanics.system import Model, System
 from jaxcontact.simulate import Trajectory
 from jaxcontact.viz.palette import OUTCOMES
-from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
+from jaxcontact.viz.scene import Frames, Scene, extent, scene_frames, scene_of
 
-ALIKE = 0.05  # of the size of the mechanism; worlds whose ends are nearer have one outcome
-FULL = 95  # percentile of the impulses; its arrow has full length, larger ones at most twice that
+SAME_END = 0.05  # of the size of the mechanism; worlds whose ends are nearer have one outcome
+FULL_PERCENTILE = 95  # percentile of the impulses; its arrow has full length, larger ones at most twice that
 
 
 class Group(NamedTuple):
@@ -82,7 +82,7 @@ def film_of(
     count = min(last, max(1, math.ceil(float(t[-1] - t[0]) * rate - 1e-9)))
     rows = np.unique(np.round(np.linspace(0, last, count + 1)).astype(int))
     scene = scene_of(model)
-    frames = frames_of(model, q[rows], mocap=_map(poses, lambda x: x[rows]))
+    frames = scene_frames(model, q[rows], mocap=_map(poses, lambda x: x[rows]))
     along = _sum_impulses(trajectory, t, rows, scene)
     impulse = np.einsum("tcf,tcfd->tcd", along, frames.axes)
     strong = np.linalg.norm(impulse, axis=-1)
@@ -96,7 +96,7 @@ def film_of(
     if others is not None and others.groups:
         wide = extent(scene, others.frames)
         low, high = np.minimum(low, wide[0]), np.maximum(high, wide[1])
-    full = float(np.percentile(shown, FULL)) if shown.size else 0.0
+    full = float(np.percentile(shown, FULL_PERCENTILE)) if shown.size else 0.0
     return Film(scene, t[rows], frames, touching, impulse, full, others, low, high, size)
 
 
@@ -145,7 +145,7 @@ def _select_ghosts(
         every, times = _check_states(f"ghosts[{name!r}]" if name else "ghosts", motion, model.system)
         shown.append(_select_times((every, _mocap_poses(motion, model, every)), times, t))
     (q, poses), finite = jax.tree.map(lambda *parts: np.concatenate(parts), *shown)
-    frames = frames_of(model, q[finite], contacts=False, mocap=_map(poses, lambda x: x[finite]))
+    frames = scene_frames(model, q[finite], contacts=False, mocap=_map(poses, lambda x: x[finite]))
     is_named = isinstance(ghosts, Mapping)
     if is_named:
         number = np.repeat(np.arange(len(shown)), [len(good) for _, good in shown])[finite]
@@ -204,7 +204,7 @@ def _group_by_end(ends: np.ndarray, size: float) -> tuple[Group, ...]:
     """Group rows (worlds, n) by nearest centre; each new centre is the row farthest from all centres."""
     centres = [0]
     distance = np.linalg.norm(ends - ends[0], axis=1)
-    while len(centres) < len(OUTCOMES) and distance.max() > ALIKE * size:
+    while len(centres) < len(OUTCOMES) and distance.max() > SAME_END * size:
         centres.append(int(np.argmax(distance)))
         distance = np.minimum(distance, np.linalg.norm(ends - ends[centres[-1]], axis=1))
     nearest = np.argmin(np.linalg.norm(ends[:, None] - ends[centres][None], axis=2), axis=1)

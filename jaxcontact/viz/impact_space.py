@@ -7,7 +7,7 @@ frequency of each combination of contact modes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is made
 
 MOST_SHARES = 10  # combinations of modes with a bar of their own; the others share one
 MOST_CONTACTS = 6  # columns of a figure; limits its width
-LEAST = 0.02  # of the fastest contact before; minimum half width of a window, so that round-off stays small
+MIN_HALF_WIDTH = 0.02  # of a window, relative to the fastest contact before; round-off stays small
 COLUMN, NARROWEST = 2.1, 5.6  # width of a panel and of the figure, inches
 
 
@@ -122,11 +122,11 @@ def _draw_contacts(
     for column, i in enumerate(map(int, shown)):
         axes = figure.add_subplot(grid[0, column])
         along = f"{labels[i]} tangential speed (m/s)", "" if column else "normal (m/s)"
-        _draw(axes, speed[:last, i], None, speed[last, i] if last else None, along, of_speeds)
+        _draw_panel(axes, speed[:last, i], None, speed[last, i] if last else None, along, of_speeds)
         axes = figure.add_subplot(grid[1, column])
         along = f"{labels[i]} tangential 1 (m/s)", "" if column else "tangential 2 (m/s)"
         plane = after[:, i, 1:]
-        _draw(axes, plane[:last], before[i, 1:], plane[last] if last else None, along, of_planes)
+        _draw_panel(axes, plane[:last], before[i, 1:], plane[last] if last else None, along, of_planes)
         axes.set_box_aspect(1.0)
     return axes
 
@@ -135,10 +135,10 @@ def _window(values: np.ndarray, fastest: float, square: bool) -> np.ndarray:
     """Compute limits [[x0, x1], [y0, y1]] around values (n, nc, 2) and rest; round-off stays small."""
     low = np.minimum(values.min(axis=(0, 1)), 0.0)
     high = np.maximum(values.max(axis=(0, 1)), 0.0)
-    half = np.maximum(0.55 * (high - low), LEAST * fastest)
+    half = np.maximum(0.55 * (high - low), MIN_HALF_WIDTH * fastest)
     if square:
         half[:] = half.max()
-    middle = np.where(high - low < LEAST * fastest, 0.0, (low + high) / 2.0)
+    middle = np.where(high - low < MIN_HALF_WIDTH * fastest, 0.0, (low + high) / 2.0)
     return np.stack([middle - half, middle + half], axis=1)
 
 
@@ -149,10 +149,10 @@ def _velocities(terms: ContactTerms, v: PyTree) -> np.ndarray:
     return velocities
 
 
-def _draw(
+def _draw_panel(
     axes: Axes,
     points: np.ndarray,
-    before: Any,
+    before: np.ndarray | None,
     star: np.ndarray | None,
     labels: tuple[str, str],
     window: np.ndarray,

@@ -20,9 +20,9 @@ from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.terms import contact_velocities
-from jaxcontact.viz.palette import AFTER, ARROW, BEFORE, STILL, outcomes_of
+from jaxcontact.viz.palette import AFTER, ARROW, BEFORE, MIN_SPEED, outcomes_of
 from jaxcontact.viz.planar import draw_planar, draw_planar_contacts, draw_scale, margin_of
-from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
+from jaxcontact.viz.scene import Frames, Scene, extent, scene_frames, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_contacts, look
 
 MOST_NAMED = 26  # contacts in space; more names would hide the mechanism
@@ -66,7 +66,7 @@ def plot_mechanism(
     """
     structure = model.structure
     outcomes = outcomes_of(v, structure.num_velocities)
-    scene, frame = scene_of(model), frames_of(model, state.q)
+    scene, frame = scene_of(model), scene_frames(model, state.q)
     labels = _labels(scene, names)
     panels = {"before": np.asarray(state.v, float), **outcomes}
     moving = {label: _world_velocities(model, state, frame, w) for label, w in panels.items()}
@@ -106,7 +106,7 @@ def _planar_panels(
     drawn = []
     for k, (u, scale) in enumerate(zip(moving.values(), scales, strict=True)):
         axes = figure.add_subplot(rows, columns, k + 1)
-        _draw(axes, scene, frame, labels, u, scale, AFTER if k else BEFORE)
+        _draw_frame(axes, scene, frame, labels, u, scale, AFTER if k else BEFORE)
         if k + columns < count:
             axes.set_xlabel("")
         if k % columns:
@@ -170,15 +170,15 @@ def draw_mechanism(
     """
     if model.structure.dim != 2:
         raise ValueError("system: only planar mechanisms (dim = 2); draw_bodies draws spatial ones")
-    scene, frame = scene_of(model), frames_of(model, state.q)
+    scene, frame = scene_of(model), scene_frames(model, state.q)
     shown = {"after": state.v} if v is None else v
     (velocity, *_) = outcomes_of(shown, model.structure.num_velocities).values()
     u = _world_velocities(model, state, frame, velocity)
     scale = _arrow_scale(*_extent(scene, frame), u) if arrow_scale is None else arrow_scale
-    _draw(axes, scene, frame, _labels(scene, names), u, scale, color)
+    _draw_frame(axes, scene, frame, _labels(scene, names), u, scale, color)
 
 
-def _draw(
+def _draw_frame(
     axes: Axes,
     scene: Scene,
     frame: Frames,
@@ -219,7 +219,7 @@ def _world_velocities(model: Model, state: State, frame: Frames, v: np.ndarray) 
 def _arrow_scale(low: np.ndarray, high: np.ndarray, *velocities: np.ndarray) -> float:
     """Return the length of arrows, m per m/s; 0 if nothing moves."""
     fastest = max((float(np.max(np.linalg.norm(u, axis=1), initial=0.0)) for u in velocities), default=0.0)
-    return ARROW * float(np.max(high - low)) / fastest if fastest > STILL else 0.0
+    return ARROW * float(np.max(high - low)) / fastest if fastest > MIN_SPEED else 0.0
 
 
 def _columns(count: int, aspect: float) -> int:

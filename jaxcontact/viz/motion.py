@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +20,8 @@ MARKS = ("o", "s", "^", "D")
 
 @checked()
 def plot_cradle_energy(
-    single: Mapping[str, tuple[Any, PyTree]],
-    repeated: Mapping[str, tuple[Any, PyTree]],
+    single: Mapping[str, tuple[PyTree, PyTree]],
+    repeated: Mapping[str, tuple[PyTree, PyTree]],
     *,
     title: str | None = None,
 ) -> Figure:
@@ -72,7 +72,7 @@ def plot_cradle_energy(
 
 @checked(floor=POSITIVE)
 def plot_order_difference(
-    curves: Mapping[str, tuple[Any, PyTree]], *, floor: float = 1e-17, title: str | None = None
+    curves: Mapping[str, tuple[PyTree, PyTree]], *, floor: float = 1e-17, title: str | None = None
 ) -> Figure:
     """Plot the distance between the motions of two orders of single impacts, after Seghete & Murphey, Fig. 8.
 

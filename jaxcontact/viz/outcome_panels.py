@@ -24,9 +24,9 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 from jaxcontact.terms.contact_list import Contacts, contacts
-from jaxcontact.viz.palette import OUTCOMES, OUTLINE, STILL, Style, arrow
+from jaxcontact.viz.palette import MIN_SPEED, OUTCOMES, OUTLINE, Style, arrow
 from jaxcontact.viz.planar import draw_planar, draw_planar_bodies
-from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
+from jaxcontact.viz.scene import Frames, Scene, extent, scene_frames, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_bodies, look
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_KINDS = 5  # panels of outcomes; rarer kinds are counted below the panels
-RARE = 0.05  # share of the samples; a rarer kind has no panel if three others have one
+RARE_SHARE = 0.05  # share of the samples; a rarer kind has no panel if three others have one
 SILHOUETTE = "#b8b8b8"  # the robot at the impact
-ENOUGH = 0.8  # share of the samples; if the panels have less, sticking and sliding count as one kind
+SHOWN_SHARE = 0.8  # share of the samples; if the panels have less, sticking and sliding count as one kind
 REACH = 0.05  # of the size of the robot, which its fastest part moves, before the impact or after
-LONGEST = 0.15  # of the size of the robot, length of the longest arrow
-SHORTEST = 0.15  # of the longest arrow; shorter ones, which the mark of their contact covers, are not drawn
+ARROW_LENGTH = 0.15  # of the size of the robot, length of the longest arrow
+MIN_ARROW = 0.15  # of the longest arrow; shorter ones, which the mark of their contact covers, are not drawn
 MARGIN = 0.06  # of the size of the robot, around all that is drawn
-NARROWEST = 6.0  # inches, for the title beside the legend
+MIN_WIDTH = 6.0  # inches, for the title beside the legend
 PAD = 0.07  # inches, between title and panels
 LETTERS = 15  # per inch of a note below the panels
 PEER_STILL = 1e-2  # of the fastest contact before the impact; slower ones of a peer with springs are still
@@ -102,34 +102,34 @@ def plot_outcomes(
     """
     inputs.check(terms, state.v)
     listed = contacts(model, state)
-    rows = _rows(listed, terms)
+    rows = _contact_rows(listed, terms)
     names = _plain_names(body_names(listed, rows)) if names is None else list(names)
     if len(names) != len(rows):
         raise ValueError(f"names: expected one per contact, {len(rows)}, got {len(names)}")
     if not any(np.asarray(terms.active)[[bool(name) for name in names]]):
         raise ValueError("names: expected one of a contact that touches, got none")
-    kinds, labels, rest = _kinds(samples, terms, names)
+    kinds, labels, rest = _pick_kinds(samples, terms, names)
     shown, peer_still = [labels[member] for _, _, member in kinds], 0.0
     if mujoco is not None:
         kinds = [*kinds, ("MuJoCo\none outcome", np.asarray(mujoco, float), None)]
         does, peer_still = _labels_of_peer(kinds[-1][1], samples, terms)
         shown.append(does)
-    scene, frame = scene_of(model), frames_of(model, state.q, contacts=False)
+    scene, frame = scene_of(model), scene_frames(model, state.q, contacts=False)
     size = float(np.max(np.subtract(*extent(scene, frame)[::-1])))
     moment = _moment(model, state, [v for _, v, member in kinds if member is not None], size)
-    moved = [frames_of(model, _moved(model, state, v, moment), contacts=False) for _, v, _ in kinds]
+    moved = [scene_frames(model, _advance_pose(model, state, v, moment), contacts=False) for _, v, _ in kinds]
     velocities = [_velocities(model, state, v)[rows] for _, v, _ in kinds]
     fastest = max(float(np.linalg.norm(moving, axis=1).max()) for moving in velocities)
-    metres = LONGEST * size / fastest if fastest > STILL else 0.0  # per m/s
+    metres = ARROW_LENGTH * size / fastest if fastest > MIN_SPEED else 0.0  # per m/s
     points = np.asarray(listed.point)[rows]
     tips = np.concatenate([points + metres * moving for moving in velocities])
-    box = _box(scene, [frame, *moved], tips, MARGIN * size)
+    box = _frame_corners(scene, [frame, *moved], tips, MARGIN * size)
     lines = max(words.count("\n") + 1 for words, _, _ in kinds)
     figure, places = _panels(box, len(kinds), lines, width)
     for (words, _, _), does, after, moving, axes in zip(kinds, shown, moved, velocities, places, strict=True):
-        _draw(axes, scene, frame, after, box)
+        _draw_landing(axes, scene, frame, after, box)
         axes.set_title(words, fontsize=8.5, fontweight="bold")
-        _point(axes, scene, points, moving * metres, names, SHORTEST * LONGEST * size)
+        _draw_arrow(axes, scene, points, moving * metres, names, MIN_ARROW * ARROW_LENGTH * size)
         _mark(axes, scene, points, does)
     if len(set(names) - {""}) > 1:
         _name(places[0], scene, points, names)
@@ -186,7 +186,7 @@ def body_names(listed: Contacts, rows: np.ndarray) -> list[str]:
     return [str(bodies[listed.pair[k]]) for k in rows]
 
 
-def _rows(listed: Contacts, terms: ContactTerms) -> np.ndarray:
+def _contact_rows(listed: Contacts, terms: ContactTerms) -> np.ndarray:
     """Return the numbers of the contacts of the terms among those of the model."""
     count, touching = terms.phi.shape[0], np.flatnonzero(np.asarray(listed.touching))
     if count == len(listed.pair):
@@ -204,7 +204,7 @@ def _velocities(model: Model, state: State, v: np.ndarray) -> np.ndarray:
     return np.asarray(moving.velocity) * turned[list(moving.pair), None]
 
 
-def _kinds(
+def _pick_kinds(
     samples: ImpactSamples, terms: ContactTerms, names: Sequence[str]
 ) -> tuple[list[tuple[str, np.ndarray, PyTree]], np.ndarray, float]:
     """Return words, velocity and number of a sample per kind; all labels; the share of the other kinds."""
@@ -217,13 +217,13 @@ def _kinds(
     member = np.array([groups.index(name) if name in groups else -1 for name in names])
     states = np.stack([_state(labels[:, (member == k) & active]) for k in range(len(groups))], axis=1)
     kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
-    if np.sort(counts)[::-1][:MOST_KINDS].sum() < ENOUGH * len(states):
+    if np.sort(counts)[::-1][:MOST_KINDS].sum() < SHOWN_SHARE * len(states):
         states[states < LABELS.index("lifts")] = STAYS
         kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
     shown: list[tuple[str, np.ndarray, PyTree]] = []
     share = 0.0
     for kind in np.argsort(-counts, kind="stable")[:MOST_KINDS]:
-        if len(shown) >= 3 and counts[kind] < RARE * len(labels):
+        if len(shown) >= 3 and counts[kind] < RARE_SHARE * len(labels):
             break
         of_kind = np.flatnonzero(inverse.reshape(-1) == kind)
         offset = v_plus[of_kind] - v_plus[of_kind].mean(axis=0)
@@ -253,7 +253,7 @@ def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
     return "\n".join([f"{percent:g} % of impulse orders", *parts])
 
 
-def _moved(model: Model, state: State, v: np.ndarray, seconds: float) -> PyTree:
+def _advance_pose(model: Model, state: State, v: np.ndarray, seconds: float) -> PyTree:
     return retract(model.system, state.q, jnp.asarray(v * seconds, state.q.dtype))
 
 
@@ -262,10 +262,10 @@ def _moment(model: Model, state: State, outcomes: Sequence[np.ndarray], size: fl
 
     If all outcomes are slow it is the time in which it would have moved by the size, before the impact.
     """
-    centres = frames_of(model, state.q, contacts=False).centres
+    centres = scene_frames(model, state.q, contacts=False).centres
     speeds = []
     for v in (np.asarray(state.v), *outcomes):
-        after = frames_of(model, _moved(model, state, v, PROBE), contacts=False).centres
+        after = scene_frames(model, _advance_pose(model, state, v, PROBE), contacts=False).centres
         speeds.append(float(np.linalg.norm(after - centres, axis=1).max()) / PROBE)
     slowest = max(max(speeds[1:]) / REACH, speeds[0])
     return float(f"{size / slowest:.1g}") if slowest > 0.0 else 0.0
@@ -284,11 +284,11 @@ def _panels(
     side = min(width / columns, 3.6)
     height = min(side * tall / across, 1.2 * side if rows > 1 else 4.0) + 0.14 * lines + 0.1
     layout = ConstrainedLayoutEngine(h_pad=PAD)
-    figure = Figure(figsize=(max(side * columns, NARROWEST), height * rows + 0.5), layout=layout)
+    figure = Figure(figsize=(max(side * columns, MIN_WIDTH), height * rows + 0.5), layout=layout)
     return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(count)]
 
 
-def _box(
+def _frame_corners(
     scene: Scene, frames: Sequence[Frames], tips: np.ndarray, margin: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return lower left and upper right of the picture of frames and tips, m; the ground is seen below."""
@@ -301,7 +301,7 @@ def _box(
     return low - margin * np.array([1.0, 2.0]), high + margin
 
 
-def _draw(
+def _draw_landing(
     axes: Axes, scene: Scene, before: Frames, after: Frames, box: tuple[np.ndarray, np.ndarray]
 ) -> None:
     """Draw the robot after the impact over its silhouette at the impact, without axes."""
@@ -315,7 +315,7 @@ def _draw(
     axes.set(xlim=(box[0][0], box[1][0]), ylim=(box[0][1], box[1][1]))
 
 
-def _point(
+def _draw_arrow(
     axes: Axes, scene: Scene, points: np.ndarray, along: np.ndarray, names: Sequence[str], shortest: float
 ) -> None:
     """Draw an arrow at the fastest contact of each name, unless it is short."""

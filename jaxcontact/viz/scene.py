@@ -1,8 +1,8 @@
 """The drawable parts of a mechanism: solids on bodies, joints, ground; and their places over time.
 
-Owns the one reading of mechanisms for pictures; the entries are `scene_of` and `frames_of`. Bodies are drawn
-by their shapes, including bodies that touch nothing. A body whose centre of mass is in none of its shapes is
-drawn by a link between its shapes, its joint and those of its children, if the mechanism has a tree.
+Owns the one reading of mechanisms for pictures; the entries are `scene_of` and `scene_frames`. Bodies are
+drawn by their shapes, including bodies that touch nothing. A body whose centre of mass is in none of its
+shapes is drawn by a link between its shapes, its joint and those of its children, if there is a tree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jaxcontact.mechanics.tree import WORLD, Tree
 from jaxcontact.viz.solids import Plane, Solid, of_body, quaternion_matrix, solids_of
 
 THIN, THICK = 0.05, 0.11  # radius of a link between two places, or among more, relative to the longest link
-APART = 1e-6  # of the size of a link; places of it that are nearer count as one
+SAME_PLACE = 1e-6  # of the size of a link; places of it that are nearer count as one
 
 
 class Part(NamedTuple):
@@ -94,7 +94,9 @@ def scene_of(model: Model) -> Scene:
     return Scene(structure.dim, structure.bodies, tuple(parts), tuple(planes), joints, structure.num_contacts)
 
 
-def frames_of(model: Model, q: PyTree, *, contacts: bool = True, mocap: MocapPoses | None = None) -> Frames:
+def scene_frames(
+    model: Model, q: PyTree, *, contacts: bool = True, mocap: MocapPoses | None = None
+) -> Frames:
     """Compute frames at configurations q (..., nq), by one vmap of the kinematics, optionally of contacts.
 
     `mocap` are poses (..., nm, 3 or 4) of the mocap bodies; None is those of the file.
@@ -194,7 +196,7 @@ def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part
 def _distinct(hubs: list[np.ndarray], com: np.ndarray) -> np.ndarray:
     """Select the distinct places (k, dim) of a link; add the centre of mass if there are fewer than two."""
     distinct: list[np.ndarray] = []
-    apart = APART * max(float(np.linalg.norm(place)) for place in [*hubs, com])
+    apart = SAME_PLACE * max(float(np.linalg.norm(place)) for place in [*hubs, com])
     for place in hubs:
         if all(np.linalg.norm(place - other) > apart for other in distinct):
             distinct.append(place)

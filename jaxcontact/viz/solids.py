@@ -6,7 +6,7 @@ Owns the only place that looks at the class of a shape; a new shape registers wi
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -26,11 +26,12 @@ from jaxcontact.geometry import (
     Shape,
     Sphere,
 )
+from jaxcontact.geometry.frames import Posed
 from jaxcontact.geometry.shapes import Constants
 
 ROUND = 48  # points of a drawn circle
 CREASE = 0.8  # cosine between normals of neighbouring faces; below it their edge is visible
-FLAT = 1e-9  # relative thickness; points with less count as a line or a plane
+FLAT_THICKNESS = 1e-9  # relative thickness; points with less count as a line or a plane
 
 
 class Solid(NamedTuple):
@@ -62,7 +63,7 @@ class Mesh(NamedTuple):
 
 
 @functools.singledispatch
-def solids_of(shape: Any, dim: int, constants: Constants) -> list[Solid | Plane]:
+def solids_of(shape: object, dim: int, constants: Constants) -> list[Solid | Plane]:
     """List the solids and planes that draw a shape, in the axes of its body.
 
     Raises:
@@ -86,13 +87,13 @@ def _half_space(shape: HalfSpace, dim: int, constants: Constants) -> list[Solid 
 @solids_of.register(Point)
 @solids_of.register(Points)
 def _points(shape: Point | Points, dim: int, constants: Constants) -> list[Solid | Plane]:
-    return [Solid(point[None], 0.0) for point in _at(shape, dim, constants).reshape(-1, dim)]
+    return [Solid(point[None], 0.0) for point in _place(shape.at, dim, constants).reshape(-1, dim)]
 
 
 @solids_of.register(Disc)
 @solids_of.register(Sphere)
 def _ball(shape: Disc | Sphere, dim: int, constants: Constants) -> list[Solid | Plane]:
-    return [Solid(_at(shape, dim, constants)[None], float(constants[shape.radius]))]
+    return [Solid(_place(shape.at, dim, constants)[None], float(constants[shape.radius]))]
 
 
 @solids_of.register
@@ -101,7 +102,7 @@ def _capsule(shape: Capsule, dim: int, constants: Constants) -> list[Solid | Pla
 
 
 @solids_of.register
-def _box(shape: Box, dim: int, constants: Constants) -> list[Solid | Plane]:
+def _box_solid(shape: Box, dim: int, constants: Constants) -> list[Solid | Plane]:
     signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(dim)] for k in range(2**dim)])
     return _posed(shape, dim, constants, 0.5 * np.asarray(constants[shape.size], float) * signs)
 
@@ -124,20 +125,20 @@ def _vertices(shape: Polygon | ConvexMesh, dim: int, constants: Constants) -> li
     return [Solid(np.asarray(constants[shape.vertices], float), 0.0)]
 
 
-def _at(shape: Any, dim: int, constants: Constants) -> np.ndarray:
-    return np.zeros(dim) if shape.at is None else np.asarray(constants[shape.at], float)
+def _place(at: str | None, dim: int, constants: Constants) -> np.ndarray:
+    return np.zeros(dim) if at is None else np.asarray(constants[at], float)
 
 
 planar_matrix, quaternion_matrix = jax.jit(rotations.planar_matrix), jax.jit(rotations.quaternion_matrix)
 
 
-def _posed(shape: Any, dim: int, constants: Constants, points: np.ndarray) -> list[Solid | Plane]:
+def _posed(shape: Posed, dim: int, constants: Constants, points: np.ndarray) -> list[Solid | Plane]:
     """Make the hull of points in the axes of a shape with `at` and `rotation`."""
     turn = np.eye(dim)
     if shape.rotation is not None:
         number = constants[shape.rotation]
         turn = np.asarray(planar_matrix(number) if dim == 2 else quaternion_matrix(number))
-    return [Solid(points @ turn.T + _at(shape, dim, constants), 0.0)]
+    return [Solid(points @ turn.T + _place(shape.at, dim, constants), 0.0)]
 
 
 @functools.cache
@@ -163,13 +164,13 @@ def outline(points: np.ndarray, radius: float = 0.0) -> np.ndarray:
     if radius > 0.0:
         points = (points[:, None] + radius * ball_points(2)[None]).reshape(-1, 2)
     low, high = _thickness(points)
-    if low <= FLAT * high:  # seen from its edge
+    if low <= FLAT_THICKNESS * high:  # seen from its edge
         along = points @ (points[np.argmax(np.linalg.norm(points - points[0], axis=1))] - points[0])
         return points[[np.argmin(along), np.argmax(along)]]
-    return points[_corners(points, FLAT * high**2)]
+    return points[_hull_corners(points, FLAT_THICKNESS * high**2)]
 
 
-def _corners(points: np.ndarray, flat: float) -> list[int]:
+def _hull_corners(points: np.ndarray, flat: float) -> list[int]:
     """Find the corners of the hull of points (k, 2), counter-clockwise, by the monotone chain.
 
     A point is no corner if twice the area of its triangle with its neighbours is at most `flat`.
@@ -179,14 +180,14 @@ def _corners(points: np.ndarray, flat: float) -> list[int]:
     for way in (order, order[::-1]):
         chain: list[int] = []
         for k in way:
-            while len(chain) > 1 and _turn(points[chain[-2]], points[chain[-1]], points[k]) <= flat:
+            while len(chain) > 1 and _twice_area(points[chain[-2]], points[chain[-1]], points[k]) <= flat:
                 chain.pop()
             chain.append(int(k))
         chains.append(chain[:-1])
     return chains[0] + chains[1]
 
 
-def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+def _twice_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
     """Compute twice the area of the triangle a, b, c, positive counter-clockwise."""
     return float((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
 
@@ -199,7 +200,7 @@ def mesh_of(solid: Solid, around: int = 16) -> Mesh | None:
     if solid.radius > 0.0:
         points = (points[:, None] + solid.radius * ball_points(3, around)[None]).reshape(-1, 3)
     low, high = _thickness(points)
-    if low <= FLAT * high:
+    if low <= FLAT_THICKNESS * high:
         return None
     hull = ConvexHull(points)
     planes: dict[tuple[int, ...], list[int]] = {}

@@ -9,8 +9,8 @@ import numpy as np
 
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.viz.palette import BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
-from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
+from jaxcontact.viz.palette import BODIES, GROUND, HATCH, MIN_SPEED, OUTLINE, arrow
+from jaxcontact.viz.scene import Frames, Scene, extent, scene_frames, scene_of
 from jaxcontact.viz.solids import Solid, mesh_of, outline
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def draw_bodies(
     """
     if model.structure.dim != 3:
         raise ValueError("system: expected a spatial mechanism (dim = 3), got a planar one")
-    scene, frame = scene_of(model), frames_of(model, state.q, contacts=False)
+    scene, frame = scene_of(model), scene_frames(model, state.q, contacts=False)
     if not ground:
         scene = scene._replace(planes=())
     draw_spatial(axes, scene, frame, look() if view is None else view, *extent(scene, frame))
@@ -140,7 +140,7 @@ def draw_spatial_contacts(
                 fontsize=8,
                 zorder=10,
             )
-        if metres > 0.0 and np.linalg.norm(view.flat(u)) > STILL:
+        if metres > 0.0 and np.linalg.norm(view.flat(u)) > MIN_SPEED:
             arrow(axes, flat, metres * view.flat(u), colour)
 
 

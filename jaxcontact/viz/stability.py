@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.stability import Chart, Region
+from jaxcontact.viz.palette import Style
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.artist import Artist
@@ -62,7 +63,7 @@ def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float
     ]
     if np.any(certified):
         for area, margin in ((min_area, "barely"), (max_area, f"with a wide margin, {largest:.2g}")):
-            dot: dict[str, Any] = {"marker": "o", "linestyle": "none", "color": DOTS, "markeredgewidth": 0}
+            dot: Style = {"marker": "o", "linestyle": "none", "color": DOTS, "markeredgewidth": 0}
             handles.append(Line2D([], [], markersize=area**0.5, label=f"proven {margin}", **dot))
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     if title:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from jaxcontact.arguments import check_mapping, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.impact import Paradox
 from jaxcontact.simulate import AugmentedPath, PieceKind
-from jaxcontact.viz.compliant import LINES
-from jaxcontact.viz.palette import label_axes
+from jaxcontact.viz.palette import LINES, label_axes
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from jaxtyping import Int, Real
@@ -153,7 +152,7 @@ def plot_snapshots(
 @checked(x=check_number, y=check_number)
 def plot_paradox(
     x: Real[np.ndarray, " n"], y: Real[np.ndarray, " m"], kind: Int[np.ndarray, "m n"], *,
-    names: tuple[str, str] = ("", ""), boundaries: dict[str, tuple[Any, PyTree]] | None = None,
+    names: tuple[str, str] = ("", ""), boundaries: dict[str, tuple[PyTree, PyTree]] | None = None,
     title: str | None = None,
 ) -> Figure:  # fmt: skip
     """Plot a chart of `impact.paradox`: one solution, indeterminate, inconsistent.

@@ -184,7 +184,9 @@ def test_blocks_are_as_long_as_the_overhead_asks():
 def test_a_function_is_built_once_a_process(monkeypatch):
     built = []
     remote_blocks._programs.clear()
-    monkeypatch.setattr(remote_blocks._Program, "__init__", _counting(remote_blocks._Program.__init__, built))
+    monkeypatch.setattr(
+        remote_blocks._BlockProgram, "__init__", _counting(remote_blocks._BlockProgram.__init__, built)
+    )
     assert results(ThreadPoolExecutor(3), numbers=range(12))[:2] == [0.5, 1.5]
     assert len(built) == 1
 

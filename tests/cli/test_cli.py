@@ -17,7 +17,7 @@ from jaxcontact.cli import impact as impact_command
 from jaxcontact.cli.main import main
 from jaxcontact.cli.progress import bar, describe_search, rate_of_samples
 from jaxcontact.cli.report import as_text
-from jaxcontact.impact.analysis.coverage import LEAST
+from jaxcontact.impact.analysis.coverage import MIN_SAMPLES
 from jaxcontact.impact.laws import routh_law
 from jaxcontact.impact.sampling import lemke_on_host
 from jaxcontact.mechanics.system import Model, System
@@ -327,7 +327,7 @@ def test_the_catalogue_knows_the_models(name: str) -> None:
 
 def test_the_catalogue_knows_the_choices_of_the_options() -> None:
     assert catalogue.SELECTIONS == routh_law.SELECTIONS
-    assert catalogue.LEAST_COVERED == 2 * LEAST
+    assert catalogue.LEAST_COVERED == 2 * MIN_SAMPLES
     assert tuple(gait.MODELS) == catalogue.GAITS
     assert catalogue.METHODS == stability.METHODS
     assert tuple(FIGURES) == catalogue.CHARTS

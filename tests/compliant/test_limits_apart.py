@@ -11,7 +11,7 @@ import jaxcontact as jc
 from jaxcontact.compliant.solve import program_of
 from jaxcontact.compliant.step import assemble
 from jaxcontact.mechanics.tree import Tendon
-from jaxcontact.solvers.cone_program import hessian, respond
+from jaxcontact.solvers.cone_program import hessian, project_impulses
 
 
 @pytest.mark.long
@@ -24,7 +24,7 @@ def test_the_hessian_is_that_of_all_rows(rng):
     program = program_of(problem, "associated")
     assert program.limits_apart and program.num_limits == 12
     z = jnp.asarray(rng.normal(size=program.slope.shape))
-    response = respond(program, z, jnp.zeros_like(z))
+    response = project_impulses(program, z, jnp.zeros_like(z))
     assert 0 < np.sum(np.asarray(response.scalar) > 0) < program.num_limits
     np.testing.assert_allclose(
         hessian(program, response), hessian(program.replace(limits_apart=False), response), rtol=1e-13

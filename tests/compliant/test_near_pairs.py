@@ -9,7 +9,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact import geometry
-from jaxcontact.geometry.cores import _bounds, _Boxes, boxes_around
+from jaxcontact.geometry.cores import _bound_distances, _Boxes, boxes_around
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.terms import nearest_terms
 
@@ -83,7 +83,7 @@ def test_a_bound_is_never_above_the_distance(model, rng):
             jnp.einsum("nij,nkj->nki", turns[owner], boxes[1]),
             boxes[2],
         )
-        bound, _ = _bounds(*(_Boxes(*(leaf[k] for leaf in placed)) for k in (first, second)))
+        bound, _ = _bound_distances(*(_Boxes(*(leaf[k] for leaf in placed)) for k in (first, second)))
         gaps = geometry.candidates(
             3, structure.bodies, structure.shape_table, structure.pairs, positions, turns, constants
         ).gaps

@@ -8,7 +8,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.terms import constraint_terms
-from jaxcontact.terms.contacts import bodies_of, motion, place
+from jaxcontact.terms.contacts import bodies_of, body_motion, place
 from jaxcontact.terms.surfaces import surface_velocities
 
 pytestmark = pytest.mark.skipif(
@@ -91,7 +91,7 @@ def test_surfaces_run_as_in_mujoco():
     mujoco.mj_forward(mj, data)
     model = jc.load_mjcf(PARTS)
     state = model.initial_state()
-    frames, bodies = motion(model, state.q, state.v), bodies_of(model.system)
+    frames, bodies = body_motion(model, state.q, state.v), bodies_of(model.system)
     places, _ = place(model, *frames[:2])
     names = jc.contacts(model, state).names
     met = set()

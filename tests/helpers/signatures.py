@@ -11,6 +11,7 @@ import types
 import numpy as np
 
 import jaxcontact
+from jaxcontact._pytree import Record
 
 PRIVATE = {"cli", "__main__"}  # commands, whose options tests/cli holds
 
@@ -82,7 +83,7 @@ def parameter_lines(path, function):
 
 
 def class_lines(path, record):
-    """Its members if it is an enumeration, else its fields; then its own methods and properties."""
+    """Its members if it is an enumeration, else its fields; then its methods and properties, without Record's."""
     lines = [f"{path} is a class"]
     if issubclass(record, enum.Enum):
         return lines + [f"{path}.{name} = {int(each)}" for name, each in record.__members__.items()]
@@ -90,7 +91,10 @@ def class_lines(path, record):
         lines += [field_line(path, each) for each in dataclasses.fields(record)]
     elif "__init__" in vars(record) and not getattr(record, "_is_protocol", False):
         lines += parameter_lines(path, record)
-    for name, value in vars(record).items():
+    ours = [
+        base for base in record.__mro__ if base.__module__.startswith("jaxcontact.") and base is not Record
+    ]
+    for name, value in {name: value for base in reversed(ours) for name, value in vars(base).items()}.items():
         if name.startswith("_") and name != "__call__":
             continue
         value = value.__func__ if isinstance(value, classmethod | staticmethod) else value

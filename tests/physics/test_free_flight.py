@@ -80,7 +80,7 @@ def momenta(model, states):
     structure = model.structure
 
     def total(state):
-        at_q = kinematics.solve(structure, state.q, model.params)
+        at_q = kinematics.compute_kinematics(structure, state.q, model.params)
         velocities, _ = kinematics.body_motions(structure.tree, at_q, state.v)
         angular, linear = (
             jnp.stack([jnp.sum(x) for x in part]) for part in momentum(at_q.inertias, velocities)

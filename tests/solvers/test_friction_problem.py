@@ -285,7 +285,7 @@ def test_dense_problems_of_arbitrary_numbers():
 def test_a_heap_of_spheres(jams, monkeypatch):
     """400 contacts of spheres with their neighbours, without a dense matrix; also by proximal steps alone."""
     if jams:
-        monkeypatch.setattr(friction_host._Search, "interior", lambda _, now, *limits: (now, 1.0, False))
+        monkeypatch.setattr(friction_host._HostSearch, "interior", lambda _, now, *limits: (now, 1.0, False))
     rng = np.random.default_rng(12)
     spheres, contacts = 200, 400
     mass = np.repeat(rng.uniform(0.5, 2.0, spheres), 6) * np.tile([1, 1, 1, 0.4, 0.4, 0.4], spheres)

@@ -9,11 +9,12 @@ from jaxcontact.solvers import compiled
 from jaxcontact.solvers.machine_code import load_machine_code
 
 
-@pytest.mark.parametrize("name", ["friction_sweeps", "compiled"])
+@pytest.mark.parametrize("name", ["solvers/friction_sweeps", "solvers/compiled", "tolerances"])
 def test_the_digest_changes_with_each_file(name, tmp_path, monkeypatch):
-    for path in Path(compiled.__file__).parent.glob("*.py"):
-        shutil.copy(path, tmp_path)
-    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "compiled.py"))
+    room = Path(compiled.__file__).parent
+    shutil.copytree(room, tmp_path / "solvers", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(room.with_name("tolerances.py"), tmp_path)
+    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "solvers" / "compiled.py"))
     before = compiled.digest_sources("friction_sweeps", "friction_steps")
     assert before == compiled.digest_sources("friction_sweeps", "friction_steps") < 2**60
     path = tmp_path / f"{name}.py"

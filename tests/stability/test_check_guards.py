@@ -8,7 +8,7 @@ from helpers.stability_bodies import fig3
 
 import jaxcontact as jc
 from jaxcontact.stability import Certificate, LocalTerms, LyapunovFunction, certify, check, local_terms
-from jaxcontact.stability.check import _copositive, _positive, gaps_hold
+from jaxcontact.stability.check import _copositive, _maximum_is_positive, gaps_hold
 from jaxcontact.stability.rational import Rational, exact, rank, zeros
 from jaxcontact.stability.rational_modes import exact_terms, make_function
 
@@ -31,7 +31,7 @@ def function_with(body, weights):
 
 
 def positive(body, weights):
-    return _positive(body, [function_with(body, weights)], [exact([Fraction(w) for w in weights])])
+    return _maximum_is_positive(body, [function_with(body, weights)], [exact([Fraction(w) for w in weights])])
 
 
 @pytest.mark.parametrize("weights", [(0, 2, 2), (1, 0, 2), (1, 2, 0), (0, 0, 2)])

@@ -6,7 +6,7 @@ import numpy as np
 from helpers.stability_bodies import particle
 
 from jaxcontact.stability import certify, check
-from jaxcontact.stability.check import _copositive, _never_rises, _positive, energy
+from jaxcontact.stability.check import _copositive, _maximum_is_positive, _never_rises, energy
 from jaxcontact.stability.impact_conditions import conditions
 from jaxcontact.stability.rational import Rational, exact, identity, whole, zeros
 from jaxcontact.stability.rational_modes import exact_terms, make_function
@@ -42,20 +42,20 @@ def test_one_function_beside_the_energy():
     body, weights = exact_terms(particle(0.25, 0.5, 0.0)), [exact((Fraction(1), Fraction(2)))]
     linear = body.force + body.normal[0] * Rational(2)
     good = make_function(body, linear, body.M, Rational(zeros(1, 2)))
-    assert _positive(body, [good], weights)
+    assert _maximum_is_positive(body, [good], weights)
     bent = linear + Rational(whole([1, 0]), 2**80)
-    assert not _positive(body, [make_function(body, bent, body.M, Rational(zeros(1, 2)))], weights)
+    assert not _maximum_is_positive(body, [make_function(body, bent, body.M, Rational(zeros(1, 2)))], weights)
     for times in (-1, -2):  # Q + M is zero, or negative
         other = make_function(body, linear, body.M * Rational(times), Rational(zeros(1, 2)))
-        assert not _positive(body, [other], weights)
+        assert not _maximum_is_positive(body, [other], weights)
 
 
 def test_two_functions_bound_the_drift_to_both_sides():
     """On level ground a point mass may drift along; one function counts each way."""
     body = exact_terms(particle(0.0, 0.5, 0.0))
     left, right, far = (function(body, (a, 0), np.eye(2, dtype=int)) for a in (-1, 1, 2))
-    assert _positive(body, [left, right], [])
-    assert not _positive(body, [right, far], [])
+    assert _maximum_is_positive(body, [left, right], [])
+    assert not _maximum_is_positive(body, [right, far], [])
 
 
 def test_every_kind_of_condition_is_looked_at():

@@ -8,7 +8,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.impact.sampling.outcomes import outcome_shares
-from jaxcontact.viz.outcome_panels import _kinds, _plain_names
+from jaxcontact.viz.outcome_panels import _pick_kinds, _plain_names
 from jaxcontact.viz.scene import scene_of
 
 MODEL = jc.models.rocking_block()
@@ -64,10 +64,10 @@ def test_rare_kinds_have_no_panel_beside_three_others():
     lifts = np.zeros((100, 3))
     lifts[:30, 0] = lifts[30:60, 1] = lifts[60:97, 2] = 1.0  # the last 3 % stick
     few = SAMPLES.replace(v_plus=jnp.asarray(lifts), status=jnp.zeros(100, jnp.uint32))
-    kinds, _, rest = _kinds(few, terms, ["a", "b", "c"])
+    kinds, _, rest = _pick_kinds(few, terms, ["a", "b", "c"])
     assert len(kinds) == 3 and abs(rest - 0.03) < 1e-9
     lifts[60:92, 2], lifts[92:97, 2] = 1.0, 0.0  # now 8 % do
-    kinds, _, rest = _kinds(few.replace(v_plus=jnp.asarray(lifts)), terms, ["a", "b", "c"])
+    kinds, _, rest = _pick_kinds(few.replace(v_plus=jnp.asarray(lifts)), terms, ["a", "b", "c"])
     assert len(kinds) == 4 and rest == 0.0
 
 
@@ -114,9 +114,9 @@ def test_many_kinds_are_told_apart_by_what_lifts():
     many = SAMPLES.replace(
         v_plus=jnp.asarray(np.where(labels == 2, 1.0, 0.0)), status=jnp.zeros(400, jnp.uint32)
     )
-    kinds, _, rest = _kinds(many, terms, ["a", "b", "c"])
+    kinds, _, rest = _pick_kinds(many, terms, ["a", "b", "c"])
     assert len(kinds) == 5 and rest < 1 - 5 / 9
-    same = _kinds(many.replace(v_plus=jnp.zeros((400, 3))), terms, ["a", "b", "c"])[0]
+    same = _pick_kinds(many.replace(v_plus=jnp.zeros((400, 3))), terms, ["a", "b", "c"])[0]
     assert [words for words, _, _ in same] == ["100 % of impulse orders\nall stick"]
 
 

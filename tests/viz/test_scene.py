@@ -9,14 +9,14 @@ import pytest
 from scipy.spatial import ConvexHull
 
 import jaxcontact as jc
-from jaxcontact.viz.scene import extent, frames_of, scene_of
+from jaxcontact.viz.scene import extent, scene_frames, scene_of
 from jaxcontact.viz.solids import Solid, mesh_of, outline, solids_of
 
 
 def test_frames_are_those_of_the_kinematics_at_every_time():
     model = jc.models.tossed_cube()
     q = np.stack([model.initial_state().q, model.initial_state().q + 0.1])
-    frames = frames_of(model, q)
+    frames = scene_frames(model, q)
     for k in range(2):
         places, turns = jc.forward_kinematics(model, jnp.asarray(q[k]))
         np.testing.assert_allclose(frames.positions[k], places, atol=1e-14)
@@ -25,7 +25,7 @@ def test_frames_are_those_of_the_kinematics_at_every_time():
     np.testing.assert_allclose(
         frames.axes @ np.swapaxes(frames.axes, -1, -2), np.tile(np.eye(3), (2, 8, 1, 1)), atol=1e-12
     )
-    np.testing.assert_array_equal(frames_of(model, q[None]).positions[0], frames.positions)
+    np.testing.assert_array_equal(scene_frames(model, q[None]).positions[0], frames.positions)
 
 
 def test_a_quadruped_has_a_trunk_and_legs_from_hip_to_foot():
@@ -41,7 +41,7 @@ def test_a_quadruped_has_a_trunk_and_legs_from_hip_to_foot():
     np.testing.assert_allclose(links["RR_hip"].points, [[0, 0, 0], [0, -0.08, 0]], atol=1e-9)
     assert links["trunk"].radius > 1.5 * links["FL_calf"].radius
     assert len(scene.joints) == 12 and not any(joint.on_world for joint in scene.joints)
-    low, high = extent(scene, frames_of(model, model.initial_state().q))
+    low, high = extent(scene, scene_frames(model, model.initial_state().q))
     assert low[2] == pytest.approx(0.0, abs=1e-6)  # it stands
     assert high[0] - low[0] > 0.4
 
@@ -68,7 +68,7 @@ def test_links_join_the_places_of_joints_in_turned_frames():
     """Every place of a link in the world is where a joint is: asked of MuJoCo."""
     mujoco = pytest.importorskip("mujoco")
     model = jc.load_mjcf(POLE)
-    frames = frames_of(model, model.initial_state().q)
+    frames = scene_frames(model, model.initial_state().q)
     scene = scene_of(model)
     (link,) = [
         part for part in scene.parts if part.is_link
@@ -84,7 +84,7 @@ def test_links_join_the_places_of_joints_in_turned_frames():
 def test_a_mechanism_without_a_tree_is_drawn_by_its_shapes():
     model = jc.models.compass_gait()
     scene = scene_of(model)
-    frame = frames_of(model, model.initial_state().q)
+    frame = scene_frames(model, model.initial_state().q)
     assert not any(part.is_link for part in scene.parts) and scene.joints == ()
     legs = [part for part in scene.parts if len(part.solid.points) == 2]
     ends = [frame.placed(part.body, part.solid.points) for part in legs]

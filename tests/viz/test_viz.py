@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import jaxcontact as jc
-from jaxcontact.viz.scene import frames_of
+from jaxcontact.viz.scene import scene_frames
 
 MODELS = ("rocking_block", "compass_gait", "box_and_wall", "ramone", "disk_stack")
 SEQUENCES = ["one at a time, A first", "one at a time, B first"]
@@ -366,7 +366,7 @@ def test_links_of_a_robot_end_at_its_centres_of_mass():
     pytest.importorskip("mujoco")
     model = jc.models.planar_walker()
     params = model.params
-    frame = frames_of(model.replace(params=params), model.initial_state().q)
+    frame = scene_frames(model.replace(params=params), model.initial_state().q)
     energy = jc.potential_energy(
         model.replace(params=params), model.initial_state()
     )  # of gravity: it has no springs

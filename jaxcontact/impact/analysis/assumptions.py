@@ -30,8 +30,8 @@ from jaxcontact.terms import ContactTerms
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-TOGETHER = 32  # steps that are searched together
-DISTINCT = 1e-7  # difference of outcomes, relative to |v|_M, above which they count as two; as `outcomes`
+BATCH = 32  # steps that are searched together
+DISTINCT_DIFFERENCE = 1e-7  # of |v|_M, above which outcomes count as two; as `outcomes`
 CELLS = 2**21  # largest number of modes times steps that are evaluated together; bounds the memory
 
 
@@ -127,7 +127,7 @@ def unique_steps(
     nc, nt, _ = terms.J_t.shape
     searches = fitted.selection == "lemke" or not enumerable(nc, nt, law.num_directions)
     law = law.replace(selection="lemke" if searches else "all")
-    velocities, caps = _drawn_steps(terms, v, law, num_samples, seed)
+    velocities, caps = _draw_steps(terms, v, law, num_samples, seed)
     if searches:
         count = _count_by_search(terms, velocities, caps, law.num_directions, num_covers)
     else:
@@ -148,7 +148,7 @@ def unique_steps(
     )
 
 
-def _drawn_steps(
+def _draw_steps(
     terms: ContactTerms, v: jax.Array, law: Routh, num_samples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw impacts, and of each one step at random: its velocities (n, nv) and largest impulses (n, nc)."""
@@ -188,8 +188,8 @@ def _count_by_search(
     picks = np.random.default_rng(0).uniform(size=(len(velocities), num_covers))
     picks[:, 0] = 0.0  # the covering vector of ones
     counts = []
-    for begin in range(0, len(velocities), TOGETHER):
-        rows = np.resize(np.arange(begin, min(begin + TOGETHER, len(velocities))), TOGETHER)
+    for begin in range(0, len(velocities), BATCH):
+        rows = np.resize(np.arange(begin, min(begin + BATCH, len(velocities))), BATCH)
         v_next, good = _solve_from_covers(
             terms, *(jnp.asarray(a[rows]) for a in (velocities, caps, picks)), num_directions
         )
@@ -197,7 +197,9 @@ def _count_by_search(
         counts.append(
             [
                 _count_distinct(np.asarray(terms.M), *answer)
-                for answer in zip(np.asarray(v_next), np.asarray(good), DISTINCT * speeds, strict=True)
+                for answer in zip(
+                    np.asarray(v_next), np.asarray(good), DISTINCT_DIFFERENCE * speeds, strict=True
+                )
             ][: len(velocities) - begin]
         )
     return np.concatenate(counts).astype(np.int32)
@@ -239,7 +241,7 @@ def _example(
 def _count_outcomes(
     space: ContactSpace, table: contact_modes.ModeMaps, v: jax.Array, caps: jax.Array
 ) -> jax.Array:
-    """Count the outcomes (n,) of each step, from v (n, nv) and impulse_max (n, nc)."""
+    """Count the outcomes (n,) of a block of steps from v (n, nv) with caps (n, nc), by the maps of modes."""
     u = contact_modes.apply(space.jacobian.T, v.T)
     cap = jnp.where(space.active[:, None], caps.T / space.scale[:: 1 + space.num_tangents, None], 0.0)
     x = jnp.concatenate([u, cap])

@@ -19,6 +19,7 @@ from jaxcontact.impact.analysis.assumptions import unique_steps
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
 from jaxcontact.impact.sampling.by_modes import tabulate
+from jaxcontact.solvers.strict_inequalities import has_interior
 from jaxcontact.terms import ContactTerms
 
 if TYPE_CHECKING:
@@ -292,7 +293,7 @@ def _step_lipschitz(terms: ContactTerms) -> tuple[float, float]:
     push = R @ response
     scale = np.asarray(space.scale, float)[:: 1 + space.num_tangents]
     if len(modes) <= FEW_MODES:
-        modes = np.array([k for k in modes if _has_interior(margin[..., k], jacobian)])
+        modes = np.array([k for k in modes if _is_regular(margin[..., k], jacobian)])
     per_v = [
         np.linalg.norm(np.eye(len(R)) + push @ impulse[:, :rows, k] @ jacobian @ np.linalg.inv(R), 2)
         for k in modes
@@ -301,10 +302,8 @@ def _step_lipschitz(terms: ContactTerms) -> tuple[float, float]:
     return float(max(per_v)), float(max(per_cap))
 
 
-def _has_interior(forms: np.ndarray, jacobian: np.ndarray) -> bool:
+def _is_regular(forms: np.ndarray, jacobian: np.ndarray) -> bool:
     """Tell whether some v and cap > 0 satisfy all inequalities `forms` (3m, L) strictly."""
-    from scipy.optimize import linprog
-
     rows = jacobian.shape[0]
     nv, caps = jacobian.shape[1], forms.shape[1] - rows
     lift = np.block(
@@ -312,12 +311,4 @@ def _has_interior(forms: np.ndarray, jacobian: np.ndarray) -> bool:
     )  # x = lift (v, cap)
     inequality = np.concatenate([forms @ lift, lift[rows:]])
     size = np.linalg.norm(inequality, axis=1)
-    inequality = inequality[size > 1e-12] / size[size > 1e-12, None]
-    result = linprog(
-        c=np.append(np.zeros(nv + caps), -1.0),
-        A_ub=np.hstack([-inequality, np.ones((len(inequality), 1))]),
-        b_ub=np.zeros(len(inequality)),
-        bounds=[(-1.0, 1.0)] * (nv + caps) + [(0.0, 1.0)],
-        method="highs",
-    )
-    return bool(result.status == 0 and -result.fun > 1e-9)
+    return has_interior(inequality[size > 1e-12] / size[size > 1e-12, None])

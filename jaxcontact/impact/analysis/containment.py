@@ -90,7 +90,7 @@ def contains(
 
     Derivative: none; a host-level function.
     """
-    v_plus, good, measured = _checked(samples, v_measured)
+    v_plus, good, measured = _check_measured(samples, v_measured)
     if law is not None and terms is None:
         raise ValueError("law: expected the terms of the samples with it, got terms=None")
     root = mass_root(terms, v_plus.shape[1])
@@ -128,7 +128,7 @@ def contains(
     )  # fmt: skip
 
 
-def _checked(
+def _check_measured(
     samples: ImpactSamples, v_measured: jax.typing.ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Check; return outcomes (n, nv), indices of samples without failure, and velocities (nv,) or (k, nv)."""

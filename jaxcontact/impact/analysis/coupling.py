@@ -155,7 +155,7 @@ def invariant_subspace(
     else:
         if not friction:
             raise ValueError("friction: expected True with samples, whose law has decided on it, got False")
-        outcomes = _outcomes(samples, len(root)) @ root.T
+        outcomes = _read_outcomes(samples, len(root)) @ root.T
         changes = outcomes - outcomes.mean(axis=0)
         scale = np.max(np.linalg.norm(outcomes, axis=1))
     reduced = np.linalg.qr(changes, mode="r") if len(changes) else np.zeros((1, len(root)))
@@ -180,7 +180,7 @@ def _impulse_rows(terms: ContactTerms, friction: bool) -> np.ndarray:
     return np.concatenate([normals[active], tangents[rubs].reshape(-1, normals.shape[1])])
 
 
-def _outcomes(samples: PyTree, nv: int) -> np.ndarray:
+def _read_outcomes(samples: PyTree, nv: int) -> np.ndarray:
     """Read the velocities (n, nv) of outcomes without a failure."""
     velocities = np.asarray(getattr(samples, "v_plus", samples), float)
     if velocities.ndim != 2 or velocities.shape[1] != nv:

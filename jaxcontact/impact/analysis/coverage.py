@@ -21,7 +21,7 @@ from jaxcontact.mechanics.system import Symmetry
 from jaxcontact.terms import ContactTerms
 
 SIZES = 10  # number of sets: 1, 1/2, 1/4, ... of the first half
-LEAST = 8  # minimum number of samples in a set
+MIN_SAMPLES = 8  # minimum number of samples in a set
 REACH, PER_DECADE = 1e-6, 10  # default distances: from 1e-6 to 1 of the speed before, ten per decade
 
 
@@ -105,14 +105,14 @@ def coverage(
     chosen = _levels(confidence, shares)
     succeeded = np.asarray(samples.status) == 0
     half = int(np.sum(succeeded)) // 2
-    if half < LEAST:
+    if half < MIN_SAMPLES:
         raise ValueError(
-            f"samples: expected at least {2 * LEAST} with status 0, got {int(np.sum(succeeded))}"
+            f"samples: expected at least {2 * MIN_SAMPLES} with status 0, got {int(np.sum(succeeded))}"
         )
     points, images, speed = _as_points(samples, succeeded, half, terms, symmetry)
     distances = _distances(r, speed)
     test = points[half:]
-    sizes = np.unique([max(LEAST, half >> k) for k in range(SIZES)])
+    sizes = np.unique([max(MIN_SAMPLES, half >> k) for k in range(SIZES)])
     nearest_distances = np.sort(_nested_distances(images, test, sizes), axis=1)
     num_far = len(test) - np.stack(
         [np.searchsorted(row, distances, side="right") for row in nearest_distances]

@@ -110,7 +110,7 @@ def extreme(
     groups = [(begin, min(begin + GROUP, num_starts)) for begin in range(0, num_starts, GROUP)]
     arguments = terms, v, direction, fitted.replace(density=None), int(num_iters), int(seed)
     parts = []
-    for part in run_blocks(run, _Group, arguments, groups, count=len(groups), num_threads=1):
+    for part in run_blocks(run, _GroupSearch, arguments, groups, count=len(groups), num_threads=1):
         parts.append(part)
         if run.progress is not None:
             run.progress(groups[len(parts) - 1][1], num_starts)
@@ -123,8 +123,8 @@ def extreme(
     return best.replace(impulse_max=caps)
 
 
-class _Group:
-    """Function of the numbers of the starts begin, ..., end - 1: the result of their search."""
+class _GroupSearch:
+    """A block of work: called with begin and end, it searches from the starts begin, ..., end - 1."""
 
     def __init__(
         self, terms: ContactTerms, v: jax.Array, direction: jax.Array, law: FittedRouth, num_iters: int,
@@ -138,12 +138,12 @@ class _Group:
         if begin:  # other groups draw from other seeds
             seed = int(np.random.SeedSequence([seed, begin]).generate_state(1)[0])
         starts = draw_starts(self.problem[3], end - begin, seed, self.problem[1].dtype)
-        result: Extreme = jax.tree.map(np.asarray, _search(*self.problem, starts, self.num_iters))
+        result: Extreme = jax.tree.map(np.asarray, _search_starts(*self.problem, starts, self.num_iters))
         return result
 
 
 @functools.partial(jit, static_argnums=5)
-def _search(
+def _search_starts(
     terms: ContactTerms,
     v: jax.Array,
     direction: jax.Array,

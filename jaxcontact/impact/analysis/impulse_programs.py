@@ -6,10 +6,11 @@ The unknowns are the total impulses of the corners of the friction cones; docs/m
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.impact.analysis.integer_program import IntegerProgram, solve_apart
 from jaxcontact.impact.laws.contact_space import friction_directions
 from jaxcontact.impact.laws.routh_law import FittedRouth
@@ -179,7 +180,7 @@ class ImpulsePrograms:
         """Bound row . y at any time."""
         return max(0.0, float(row @ self.start) + self._maximise_impulse(row @ self.pushes))
 
-    def _steps(self, num_steps: int) -> tuple[tuple[Any, np.ndarray], np.ndarray]:
+    def _steps(self, num_steps: int) -> tuple[tuple[PyTree, np.ndarray], np.ndarray]:
         """Make the constraints (matrix, high) of impacts of these steps, and bounds of the unknowns."""
         from scipy.sparse import csr_matrix, eye, kron, vstack
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.terms import ContactTerms
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 NEIGHBOURS = 8  # number of neighbours that determine the spacing near a member
 FEW_MEMBERS = 16  # a family of at most so many members, not all at one place, does not show its width
@@ -82,7 +82,7 @@ def end_modes(terms: ContactTerms, v_minus: np.ndarray, v_plus: np.ndarray) -> n
     below the square root of the rounding, relative to |v_minus|_M.
     """
     M, J_n, J_t = (np.asarray(a, float) for a in (terms.M, terms.J_n, terms.J_t))
-    small = float(jnp.finfo(v_plus.dtype).eps) ** 0.5 * np.sqrt(v_minus @ M @ v_minus)
+    small = rounding(v_plus.dtype, HALF_DIGITS) * np.sqrt(v_minus @ M @ v_minus)
     rows = np.concatenate([J_n[:, None], J_t], axis=1)  # (nc, 1 + nt, nv)
     sizes = np.sqrt(np.einsum("crv,crv->cr", rows, np.linalg.solve(M, rows.swapaxes(1, 2)).swapaxes(1, 2)))
     rates = np.einsum("crv,nv->ncr", rows, v_plus)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -127,7 +127,7 @@ def refine(
     )
 
 
-def _summary(terms: ContactTerms, samples: PyTree) -> dict[str, Any]:
+def _summary(terms: ContactTerms, samples: PyTree) -> dict[str, PyTree]:
     """Collect counts of kinds, ends of ranges and mean number of steps of the samples that ended."""
     good = (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
     v_plus = np.asarray(samples.v_plus)[good]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -89,10 +88,10 @@ class Sequential(Record):
     ) -> tuple[jax.Array, ImpactInfo]:
         """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
         order = tuple(range(terms.phi.shape[0])) if self.order is None else self.order
-        options: dict[str, Any] = {
-            "max_impacts": self.max_impacts, "num_directions": self.num_directions, "corner": self.corner,
-        }  # fmt: skip
-        return sequential(terms, v, order, clearance=clearance, **options)
+        return sequential(
+            terms, v, order, max_impacts=self.max_impacts, num_directions=self.num_directions,
+            clearance=clearance, corner=self.corner,
+        )  # fmt: skip
 
 
 @checked(restitution=check_fraction, num_directions=check_sides, corner=check_corner)
@@ -113,8 +112,8 @@ class Newton(Record):
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, ImpactInfo]:
         """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
-        options: dict[str, Any] = {"num_directions": self.num_directions, "corner": self.corner}
-        return newton(terms, v, restitution=self.restitution, **options)
+        e, sides = self.restitution, self.num_directions
+        return newton(terms, v, restitution=e, num_directions=sides, corner=self.corner)
 
 
 @checked(restitution=check_fraction, num_directions=check_sides, corner=check_corner)
@@ -135,8 +134,8 @@ class Poisson(Record):
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, ImpactInfo]:
         """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
-        options: dict[str, Any] = {"num_directions": self.num_directions, "corner": self.corner}
-        return poisson(terms, v, restitution=self.restitution, **options)
+        e, sides = self.restitution, self.num_directions
+        return poisson(terms, v, restitution=e, num_directions=sides, corner=self.corner)
 
 
 @checked(restitution=check_fraction, rates=check_not_negative, max_events=check_rows)
@@ -173,8 +172,8 @@ class Chain(Record):
         corner: derivative where a contact just touches, "smooth" or "one_sided".
     """
 
-    stiffness: Any
-    restitution: Any = 1.0
+    stiffness: float | jax.Array
+    restitution: float | jax.Array = 1.0
     max_steps: int = static(default=8192)
     corner: str = static(default="smooth")
 
@@ -182,8 +181,10 @@ class Chain(Record):
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, ImpactInfo]:
         """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
-        options: dict[str, Any] = {"max_steps": self.max_steps, "corner": self.corner}
-        return chain(terms, v, stiffness=self.stiffness, restitution=self.restitution, **options)
+        return chain(
+            terms, v, stiffness=self.stiffness, restitution=self.restitution, max_steps=self.max_steps,
+            corner=self.corner,
+        )  # fmt: skip
 
 
 @checked(order=check_order_word, restitution=check_fraction, max_reflections=check_rows, corner=check_corner)
@@ -206,8 +207,10 @@ class Propagative(Record):
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, PropagateInfo]:
         """Resolve the impact; return v_plus (nv,) and PropagateInfo. `key` is not used."""
-        options: dict[str, Any] = {"max_reflections": self.max_reflections, "corner": self.corner}
-        return propagate(terms, v, order=self.order, restitution=self.restitution, **options)
+        return propagate(
+            terms, v, order=self.order, restitution=self.restitution, max_reflections=self.max_reflections,
+            corner=self.corner,
+        )  # fmt: skip
 
 
 @checked(corner=check_corner)

@@ -19,6 +19,7 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
+from jaxcontact.tolerances import SQUARE, rounding
 
 NO_MOTION = 2.0**16  # of eps^2: a mobility below this fraction of the largest of its contact is zero
 
@@ -92,7 +93,7 @@ def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> Co
     response = implicit.solve_spd(terms.M, jacobian.T)
     diagonal = lax.stop_gradient(jnp.sum(jacobian.T * response, axis=0)).reshape(nc, 1 + nt)
     # A direction without motion is set to exact zero against round-off; its derivative stays.
-    share = NO_MOTION * float(jnp.finfo(diagonal.dtype).eps) ** 2
+    share = NO_MOTION * rounding(diagonal.dtype, SQUARE)
     moves = diagonal > share * jnp.max(diagonal, axis=1, keepdims=True)
     jacobian, response = (
         x - jnp.where(moves.reshape(shape), 0.0, lax.stop_gradient(x))

@@ -54,6 +54,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
+from jaxcontact.tolerances import MODE_VIOLATION, ZERO_FORCE, rounding
 
 
 def check(terms: ContactTerms, restitution: jax.typing.ArrayLike | None) -> jax.Array | None:
@@ -114,7 +115,7 @@ def give_back(compression: Compression) -> tuple[jax.Array, jax.Array]:
     """
     space, elastic, cap, u, u_next, change, stored, speed, slowest = compression
     m = stored.shape[0]
-    noise = float(jnp.finfo(u.dtype).eps) ** 0.575 * speed
+    noise = rounding(u.dtype, ZERO_FORCE) * speed
     slowest_column = _column(slowest, stored)
     ready = loaded(stored, slowest) & (u[0::2] >= -slowest_column)
     stored = stored + gain(elastic, u, u_next, change, noise, speed)
@@ -131,7 +132,7 @@ def give_back(compression: Compression) -> tuple[jax.Array, jax.Array]:
         columns = [_column(a, stored) for a in contact_numbers]
         numbers = [velocity[0::2], velocity[1::2], cap, stored, *columns]
         piece = _Push(*(_total(jnp.where(chosen, a, 0.0)) for a in numbers))
-        normal, tangent, rest = _push(piece, noise)
+        normal, tangent, rest = _push_once(piece, noise)
         push = jnp.stack([jnp.where(go, a, 0.0) for a in (normal[None], tangent[None])], axis=1)
         impulse = impulse + push.reshape(u.shape)
         stored = jnp.where(go, rest[None], stored)
@@ -152,7 +153,7 @@ class _Push(NamedTuple):
     elastic: jax.Array
 
 
-def _push(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _push_once(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute the impulses (n, t) of one push and the energy left in store; each (*batch)."""
     tt = jnp.where(p.tt > 0, p.tt, 1.0)
     slides = jnp.abs(p.u_t) > noise
@@ -172,7 +173,7 @@ def _push(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     sticks = jnp.abs(p.nt) <= p.mu * p.tt
     ratio = jnp.where(sticks, p.nt / tt, jnp.sign(p.nt) * p.mu)
     rate_n = p.nn - ratio * p.nt
-    wedged = rate_n <= float(jnp.finfo(left.dtype).eps) ** 0.65 * p.nn
+    wedged = rate_n <= rounding(left.dtype, MODE_VIOLATION) * p.nn
     goes_on = stops & ~empty & ~wedged & (u_n >= -noise)
     far, spends = reach(u_n, rate_n, left, noise)
     second = jnp.where(goes_on, least_of(p.cap - first, far), 0.0)

@@ -99,12 +99,12 @@ def outcomes(
         terms = terms.take(touching)
         impulse_max = None if impulse_max is None else jnp.asarray(impulse_max)[touching]
     check_enumeration(terms, sides, "outcomes")
-    velocities, valid, info = _outcomes(terms, v, impulse_max, sides)
+    velocities, valid, info = _list_outcomes(terms, v, impulse_max, sides)
     return (velocities, valid), info
 
 
 @functools.partial(jit, static_argnums=3)
-def _outcomes(
+def _list_outcomes(
     terms: ContactTerms, v: jax.Array, impulse_max: jax.Array | None, num_directions: int
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
     terms, v, status = inputs.prepare(terms, v)

@@ -37,7 +37,7 @@ from jaxcontact.terms import ContactTerms
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-SAME = 1e-9  # outcomes closer than this, relative to |v|_M, count as one
+SAME_OUTCOME = 1e-9  # outcomes closer than this, relative to |v|_M, count as one
 MAX_PERMUTED = 4  # largest number of contacts for which `indeterminacy` compares all orders
 _MINIMAL = 10  # largest length of a sequence that is compared with all its parts, 2^10 of them
 
@@ -112,7 +112,7 @@ def _propagate_all(
     terms, v, status = inputs.prepare(terms, v)
     unit_normals, speed = normals(terms, v), mass_norm(terms.M, v)
     fixed_normals = lax.stop_gradient(unit_normals)
-    front = _follow(fixed_normals, speed, k, length)
+    front = _follow_orders(fixed_normals, speed, k, length)
 
     def replay(order: jax.Array) -> jax.Array:
         return v + unit_normals.response @ repeat_reflections(unit_normals, order)
@@ -124,13 +124,13 @@ def _propagate_all(
         order=front.outcome_order,
         length=jnp.sum(front.outcome_order >= 0, axis=1, dtype=jnp.int32),
         minimal=front.valid
-        & jax.vmap(lambda order: _minimal(fixed_normals, speed, order))(front.outcome_order),
+        & jax.vmap(lambda order: _is_minimal(fixed_normals, speed, order))(front.outcome_order),
         status=status,
     )
     return jnp.where(unusable, v_in[None], v_plus), sequences, front.valid
 
 
-def _follow(unit_normals: Normals, speed: jax.Array, k: int, length: int) -> _Front:
+def _follow_orders(unit_normals: Normals, speed: jax.Array, k: int, length: int) -> _Front:
     """Follow all velocities stage by stage; a velocity without an approaching contact is an outcome."""
     nc = unit_normals.rate.shape[0]
     width = 4 * k
@@ -143,7 +143,7 @@ def _follow(unit_normals: Normals, speed: jax.Array, k: int, length: int) -> _Fr
         return unit_normals.active[None] & (rates(x) < -tolerance(x.dtype) * speed)
 
     def stage(front: _Front) -> _Front:
-        front = _harvest(front, approaching, rates, speed, k)
+        front = _collect_ended(front, approaching, rates, speed, k)
         # For the other velocities, every approaching contact has the next impact.
         step = jnp.eye(nc, dtype=front.x.dtype)[None] * (-2.0 * rates(front.x))[:, :, None]
         children = (front.x[:, None] + step).reshape(-1, nc)
@@ -168,13 +168,13 @@ def _follow(unit_normals: Normals, speed: jax.Array, k: int, length: int) -> _Fr
     last_front = bounded_loop(lambda f: jnp.any(f.alive) & (f.stage < length), stage, start, max_iters=length)
     return lax.cond(
         jnp.any(last_front.alive),
-        lambda f: _harvest(f, approaching, rates, speed, k),
+        lambda f: _collect_ended(f, approaching, rates, speed, k),
         lambda f: f,
         last_front,
     )
 
 
-def _harvest(
+def _collect_ended(
     front: _Front,
     approaching: Callable[..., jax.Array],
     rates: Callable[..., jax.Array],
@@ -208,7 +208,7 @@ def _first_distinct(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Select the first `size` distinct valid rows, and tell whether there were more."""
     s = rates(x)
-    limit = max(SAME, 10.0 * tolerance(x.dtype)) * speed
+    limit = max(SAME_OUTCOME, 10.0 * tolerance(x.dtype)) * speed
     distinct = jnp.max(jnp.abs(s[:, None] - s[None]), axis=2) > limit
     number = jnp.arange(x.shape[0], dtype=jnp.int32)
     earlier = valid[None] & (number[None] < number[:, None])
@@ -222,7 +222,7 @@ def _first_distinct(
     )
 
 
-def _minimal(unit_normals: Normals, speed: jax.Array, order: jax.Array) -> jax.Array:
+def _is_minimal(unit_normals: Normals, speed: jax.Array, order: jax.Array) -> jax.Array:
     """Tell whether no proper part of the sequence gives a feasible velocity."""
     stages = min(_MINIMAL, order.shape[0])
     length = jnp.sum(order >= 0)
@@ -357,7 +357,7 @@ def unique_order(terms: ContactTerms, tol: float = 1e-9) -> UniqueOrder:
     fits = pairs & (n >= 2) & (2.0 * n * jnp.abs(angle - jnp.pi / n) <= tol)
     active_gram = jnp.where(active[:, None] & active[None, :], gram, jnp.eye(gram.shape[0], dtype=gram.dtype))
     exact = jnp.where(fits, -jnp.cos(jnp.pi / n), jnp.eye(gram.shape[0], dtype=gram.dtype))
-    agree = _difference(active_gram, exact, jnp.sum(active)) <= tol
+    agree = _bound_difference(active_gram, exact, jnp.sum(active)) <= tol
     independent = jnp.linalg.eigvalsh(active_gram)[0] > 1e-9
     return UniqueOrder(
         unique=jnp.all(~pairs | fits) & agree & independent,
@@ -365,7 +365,7 @@ def unique_order(terms: ContactTerms, tol: float = 1e-9) -> UniqueOrder:
     )
 
 
-def _difference(gram: jax.Array, exact: jax.Array, count: jax.Array) -> jax.Array:
+def _bound_difference(gram: jax.Array, exact: jax.Array, count: jax.Array) -> jax.Array:
     """Bound the difference of the outcomes of two orders, relative to |v|_M; inf or NaN without a bound.
 
     Reflections by the exact normals fold a velocity into the chamber; the folded velocity is the same for

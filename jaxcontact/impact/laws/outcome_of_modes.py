@@ -15,6 +15,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import ContactSpace, mass_norm, residual, residual_limit
+from jaxcontact.tolerances import ZERO_FORCE
 
 AT_CAP = 1e-12  # distance of a load to its cap, relative to it, below which it is at its cap; rounding
 UNLOADED = 1.0 / 64.0  # relative size of columns of unloaded contacts, which are then eliminated last
@@ -56,7 +57,7 @@ def outcome(
     eps = float(jnp.finfo(dtype).eps)
     # Relative to |v|_M, and above the round-off of D lam: jammed contacts press with any impulse.
     noise = 64.0 * eps * jnp.max(jnp.abs(guess))
-    tolerance = jnp.maximum(eps**0.575 * mass_norm(space.mass, v), noise)
+    tolerance = jnp.maximum(eps**ZERO_FORCE * mass_norm(space.mass, v), noise)
 
     out = (lax.stop_gradient(u) + lax.stop_gradient(space.delassus) @ guess).reshape(nc, 1 + nt)
     separates = (out[:, 0] > tolerance) | ~space.active

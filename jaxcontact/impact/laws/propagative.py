@@ -196,7 +196,7 @@ def _propagate(
         unfinished &= restitution > 0
         status |= stop_status | flag(~((restitution >= 0) & (restitution <= 1)), Status.INVALID)
     status |= flag(unfinished, Status.UNTERMINATED)
-    return _outcome(terms, v_in, v, unit_normals, impulse, speed, status, sequence)
+    return _outcome_of_impulses(terms, v_in, v, unit_normals, impulse, speed, status, sequence)
 
 
 @checked(corner=check_corner)
@@ -244,10 +244,12 @@ def _plastic(
     if corner == "one_sided":
         impulse = one_sided_stop(unit_normals, speed, impulse)
     no_sequence = jnp.full(1, -1, jnp.int32)
-    return _outcome(terms, v_in, v, unit_normals, impulse, speed, status | stop_status, no_sequence)
+    return _outcome_of_impulses(
+        terms, v_in, v, unit_normals, impulse, speed, status | stop_status, no_sequence
+    )
 
 
-def _outcome(
+def _outcome_of_impulses(
     terms: ContactTerms, v_in: jax.Array, v: jax.Array, unit_normals: Normals, impulse: jax.Array,
     speed: jax.Array, status: jax.Array, sequence: jax.Array,
 ) -> tuple[Float[jax.Array, " nv"], PropagateInfo]:  # fmt: skip

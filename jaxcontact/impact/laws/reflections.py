@@ -22,11 +22,12 @@ from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
+from jaxcontact.tolerances import NO_APPROACH, SAME_RATE, rounding
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-TIE_DIGITS = 0.6  # power of eps; rates of approach closer than that, relative, have no order
+TIE_DIGITS = SAME_RATE  # power of eps; rates of approach closer than that, relative, have no order
 Order = str | tuple[int, ...]
 ORDERS = ("most_violated", "least_violated")
 
@@ -117,12 +118,12 @@ def normals(terms: ContactTerms, v: jax.Array) -> Normals:
 
 def tolerance(dtype: jnp.dtype) -> float:
     """Return the rate, relative to |v|_M, below which a contact does not approach: eps^0.7."""
-    return float(jnp.finfo(dtype).eps) ** 0.7
+    return rounding(dtype, NO_APPROACH)
 
 
 def tied(rate: jax.Array, k: jax.Array, active: jax.Array) -> jax.Array:
     """Find the contacts (nc,) that approach at the rate of contact k, within round-off."""
-    tie = float(jnp.finfo(rate.dtype).eps) ** TIE_DIGITS
+    tie = rounding(rate.dtype, TIE_DIGITS)
     return active & (jnp.abs(rate - rate[k]) <= tie * jnp.abs(rate[k]))
 
 

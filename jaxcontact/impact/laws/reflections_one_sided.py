@@ -25,7 +25,7 @@ from jaxcontact.solvers.contact_directions import (
     one_sided_impulse,
 )
 
-SAME = 4.0  # borders; velocities of two orders that differ less are the same
+SAME_BORDERS = 4.0  # borders; velocities of two orders that differ less are the same
 PROBES = 8  # directions per contact, to see whether an order matters
 
 
@@ -90,7 +90,7 @@ def _goes_on(rule: StrikeRule, at: _Sequence) -> jax.Array:
     return jnp.any(may_strike & _approaching(rule, at)[0])
 
 
-def _follow(length: int, rule: StrikeRule, grams: tuple[jax.Array, jax.Array], rate: jax.Array,
+def _reflect_in_order(length: int, rule: StrikeRule, grams: tuple[jax.Array, jax.Array], rate: jax.Array,
     rate_change: jax.Array) -> _Sequence:  # fmt: skip
     """Reflect at most `length` times, in the order of the direction; `grams` is the matrix and its change."""
     gram, gram_change = grams
@@ -130,7 +130,7 @@ def one_sided_reflections(length: int, gram: jax.Array, rate: jax.Array, rule: S
 @all_digits
 def _reflections_jvp(length: int, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     gram, rate, rule = primals
-    end = _follow(length, rule, (gram, tangents[0]), rate, tangents[1])
+    end = _reflect_in_order(length, rule, (gram, tangents[0]), rate, tangents[1])
     exists = ~rule.jumps & ~_goes_on(rule, end) & _is_same(gram, end.impulse, rule)
     change = jnp.where(exists, end.change, jnp.nan)
     return one_sided_reflections(length, *primals), forward_only(change, reverse=REVERSE, second=SECOND)
@@ -139,7 +139,7 @@ def _reflections_jvp(length: int, primals: tuple, tangents: tuple) -> tuple[jax.
 def _is_same(gram: jax.Array, impulse: jax.Array, rule: StrikeRule) -> jax.Array:
     """Decide whether impulses (nc,) end at the velocity of the impact."""
     difference = impulse - rule.impulse
-    return difference @ gram @ difference <= (SAME * rule.border) ** 2
+    return difference @ gram @ difference <= (SAME_BORDERS * rule.border) ** 2
 
 
 def order_matters(length: int, gram: jax.Array, rate: jax.Array, rule: StrikeRule) -> jax.Array:
@@ -152,7 +152,7 @@ def order_matters(length: int, gram: jax.Array, rate: jax.Array, rule: StrikeRul
     pushes = np.random.default_rng(0).normal(size=(PROBES * nc, nc))
 
     def differs(push: jax.Array) -> jax.Array:
-        end = _follow(length, rule, (gram, jnp.zeros_like(gram)), rate, gram @ push)
+        end = _reflect_in_order(length, rule, (gram, jnp.zeros_like(gram)), rate, gram @ push)
         return ~_is_same(gram, end.impulse, rule)
 
     return (rule.sign != 0) & jnp.any(lax.map(differs, jnp.asarray(pushes, rate.dtype)))

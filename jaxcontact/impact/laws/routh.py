@@ -275,7 +275,7 @@ def resolve_until_all_end(
             asked.status,
             settings,
         )
-        return *_answer(terms, v, asked, resolved), None
+        return *_resolve_question(terms, v, asked, resolved), None
 
     return jax.vmap(one)(v, draws)
 
@@ -292,7 +292,7 @@ def _resolve(
     """Resolve an impact without checks; return v_plus, its info and the path (N + 1, nv) of velocities."""
     question = _question(terms, v, draws, restitution, clearance)
     resolved, path = all_steps(*question, settings)
-    return *_answer(terms, v, question, resolved), path
+    return *_resolve_question(terms, v, question, resolved), path
 
 
 @functools.partial(jit, static_argnums=(4,))
@@ -307,7 +307,7 @@ def _resolve_order(
     """Resolve an impact without checks, for batches whose lanes differ in their terms."""
     question = _question(terms, v, ImpactDraws(order.impulse_step, jnp.zeros(())), restitution, clearance)
     question = question._replace(draws=order._replace(impulse_step=question.draws.impulse_max))
-    return _answer(terms, v, question, resolve_touching(settings, question))
+    return _resolve_question(terms, v, question, resolve_touching(settings, question))
 
 
 def _question(
@@ -326,7 +326,7 @@ def _question(
     return ImpactQuestion(terms, v, draws, e, clearance, status)
 
 
-def _answer(
+def _resolve_question(
     terms: ContactTerms, v: jax.Array, question: ImpactQuestion, resolved: Resolved
 ) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     info = ImpactInfo(

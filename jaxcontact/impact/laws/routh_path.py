@@ -221,7 +221,7 @@ def _add_piece(path_data: _PathData, carry: _PathCarry, _: None) -> tuple[_PathC
     x = jnp.concatenate([jnp.zeros_like(u_fixed), lax.stop_gradient(cap)])
     mode, violation = _next_mode(table, u_fixed, x, near, tolerance, pushes)
     stuck = violation > tolerance
-    rate, hold = _moved(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
+    rate, hold = _impulse_rates(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
     u = u + space.delassus @ hold
     slope = space.delassus @ rate
     u_next, length, never = _next_event(u, slope, near, tolerance)
@@ -330,7 +330,7 @@ def _slides(codes: jax.Array, sign: int) -> jax.Array:
     return (codes == names[0]) | (codes == names[1])
 
 
-def _moved(
+def _impulse_rates(
     space: ContactSpace,
     table: contact_modes.ModeMaps,
     mode: jax.Array,

@@ -113,7 +113,7 @@ def _by_contacts(settings: TouchingSettings, question: ImpactQuestion) -> Resolv
     strikes = jnp.any(approaching(space, v, slowest_approach(space, v)))
     fits = jnp.searchsorted(jnp.asarray(sizes), jnp.sum(terms.active), side="left")
     branches = [functools.partial(_untouched, settings)]
-    branches += [functools.partial(_nearest, settings, size) for size in sizes]
+    branches += [functools.partial(_resolve_touching, settings, size) for size in sizes]
     case = jnp.where(strikes, 1 + fits, 0).astype(jnp.int32)
     return lanes_by_case.switch(case, branches, question, tile=64 if space.num_tangents == 1 else 16)
 
@@ -126,7 +126,7 @@ def _untouched(settings: TouchingSettings, question: ImpactQuestion) -> Resolved
     return Resolved(v, impulse, question.status, jnp.zeros((), v.dtype), none, complete)
 
 
-def _nearest(settings: TouchingSettings, size: int, question: ImpactQuestion) -> Resolved:
+def _resolve_touching(settings: TouchingSettings, size: int, question: ImpactQuestion) -> Resolved:
     """Resolve the impact of `size` contacts, which include the active ones."""
     terms, clearance = question.terms, question.clearance
     index = jnp.argsort(~terms.active, stable=True)[:size]

@@ -29,6 +29,7 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers.contact_directions import border_size, negative_part
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
+from jaxcontact.tolerances import ZERO_FORCE, rounding
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -69,7 +70,7 @@ def newton(
     """
     inputs.check(terms, v)
     check_restitution(terms, restitution)
-    return _newton(terms, v, jnp.asarray(restitution, v.dtype), num_directions, corner)
+    return _resolve_by_newton(terms, v, jnp.asarray(restitution, v.dtype), num_directions, corner)
 
 
 @checked(restitution=check_number, num_directions=check_sides, corner=check_corner)
@@ -118,7 +119,7 @@ def _prepare(
 
 
 @functools.partial(jit, static_argnums=(3, 4))
-def _newton(
+def _resolve_by_newton(
     terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None, corner: str
 ) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     v_in = v
@@ -129,7 +130,7 @@ def _newton(
     )
     space = contact_space(terms, e * approach)
     v_plus, impulse, worst, status = (settle_one_sided if one_sided else settle)(space, v, num_directions)
-    return _answer(terms, space, (v_in, v, v_plus), impulse, (bad | status, bad, worst))
+    return _make_outcome(terms, space, (v_in, v, v_plus), impulse, (bad | status, bad, worst))
 
 
 def _at_border(terms: ContactTerms, rate: jax.Array, v: jax.Array) -> jax.Array:
@@ -158,7 +159,7 @@ def _poisson(
     note = second_status & jnp.uint32(int(Status.JUMP))
     second_status = jnp.where(last <= residual_limit(v.dtype), note, second_status)
     status = bad | first_status | second_status
-    return _answer(terms, space, (v_in, v, v_plus), first + second, (status, bad, worst))
+    return _make_outcome(terms, space, (v_in, v, v_plus), first + second, (status, bad, worst))
 
 
 def _speed_unit(terms: ContactTerms, v: jax.Array) -> jax.Array:
@@ -167,7 +168,7 @@ def _speed_unit(terms: ContactTerms, v: jax.Array) -> jax.Array:
     return jnp.where(speed > 0, speed, 1.0)
 
 
-def _answer(
+def _make_outcome(
     terms: ContactTerms,
     space: ContactSpace,
     velocities: tuple[jax.Array, jax.Array, jax.Array],
@@ -178,9 +179,9 @@ def _answer(
     v_in, v, v_plus = velocities
     status, bad, worst = account
     ratio = energy_ratio(terms.M, v, v_plus)
-    rounding = float(jnp.finfo(v.dtype).eps) ** 0.575
+    round_off = rounding(v.dtype, ZERO_FORCE)
     info = ImpactInfo(
-        status=status | flag(ratio > 1.0 + rounding, Status.ENERGY),
+        status=status | flag(ratio > 1.0 + round_off, Status.ENERGY),
         residual=worst,
         impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
         energy_ratio=ratio,

@@ -32,6 +32,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.impact.laws.energetic_restitution import Compression, gain, least_of, loaded, reach
+from jaxcontact.tolerances import MODE_VIOLATION, ZERO_FORCE, rounding
 
 
 class _SpatialPush(NamedTuple):
@@ -69,7 +70,7 @@ def give_back_in_space(compression: Compression, directions: np.ndarray) -> tupl
     """
     space, elastic, cap, u, u_next, change, stored, speed, slowest = compression
     m = stored.shape[0]
-    noise = float(jnp.finfo(u.dtype).eps) ** 0.575 * speed
+    noise = rounding(u.dtype, ZERO_FORCE) * speed
     ready = loaded(stored, slowest) & (u[0::3] >= -slowest)
     stored = stored + gain(elastic, u, u_next, change, noise, speed)
     blocks = space.delassus.reshape(m, 3, m, 3)
@@ -83,7 +84,7 @@ def give_back_in_space(compression: Compression, directions: np.ndarray) -> tupl
         contact = _Contact(block[0, 0], block[0, 1:], block[1:, 1:], space.mu[c], elastic[c])
         goes = ready[c] & (velocity[0] >= -slowest[c])
         push = _SpatialPush(velocity[0], velocity[1:], cap[c], stored[c], jnp.zeros(3, u.dtype), goes)
-        end, _ = lax.scan(lambda p, _: (_piece(p, contact, fan, noise), None), push, length=pieces)
+        end, _ = lax.scan(lambda p, _: (_continue_push(p, contact, fan, noise), None), push, length=pieces)
         return (impulse.at[c].set(end.impulse), stored.at[c].set(end.stored)), None
 
     order = jnp.argsort(-lax.stop_gradient(cap), stable=True)  # the largest cap first
@@ -104,7 +105,7 @@ def give_back_in_lanes(compression: Compression, directions: np.ndarray) -> tupl
     return jax.vmap(give_back_in_lane, in_axes=-1, out_axes=-1)(*lanes)
 
 
-def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array) -> _SpatialPush:
+def _continue_push(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array) -> _SpatialPush:
     """Continue a push by its next straight piece, unless it has ended."""
     friction, first, tied, still, sticks = _friction(p.u_t, contact, fan, noise)
     rate_n, rate_t = contact.nn + contact.nt @ friction, contact.nt + contact.tt @ friction
@@ -115,14 +116,14 @@ def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array)
     waits = jnp.where(nears, gap / jnp.where(nears, closing, 1.0), jnp.inf)
     until = waits[jnp.argmin(waits)]  # the derivative of jnp.min may find no minimum, and be NaN
     far, spends = reach(p.u_n, rate_n, p.stored, noise)
-    wedged = sticks & (rate_n <= float(jnp.finfo(p.u_t.dtype).eps) ** 0.65 * contact.nn)
+    wedged = sticks & (rate_n <= rounding(p.u_t.dtype, MODE_VIOLATION) * contact.nn)
     moves = p.goes & ~wedged
     length = jnp.where(moves, least_of(p.cap_left, until, far), 0.0)
     work = length * (p.u_n + 0.5 * rate_n * length)
     stored = p.stored - jnp.where(work > 0, work, contact.elastic * work)
     empty = (p.goes & wedged) | (moves & spends & (length >= far))
     # A sticking contact has u_t within `noise` of 0: from now on it is 0.
-    hold = jnp.where(moves & sticks & (length > 0), _solve(contact.tt, p.u_t), 0.0)
+    hold = jnp.where(moves & sticks & (length > 0), _solve_tangents(contact.tt, p.u_t), 0.0)
     tangential = length * friction - hold
     return _SpatialPush(
         u_n=p.u_n + rate_n * length - contact.nt @ hold,
@@ -161,7 +162,7 @@ def _friction(
     between = jnp.where((first + 1) % k == second, first, second)
     at = jnp.where(still, jnp.argmin(cost), between)
     # Or, at u_t = 0, the point within mu P that keeps it there.
-    free = -_solve(contact.tt, contact.nt)
+    free = -_solve_tangents(contact.tt, contact.nt)
     inward = 0.5 * (fan + jnp.roll(fan, -1, axis=0))
     sticks = still & jnp.all(inward @ free <= contact.mu * jnp.sum(inward * inward, axis=1))
     friction = jnp.where(still | two, best[at], contact.mu * fan[first])
@@ -172,7 +173,7 @@ def _friction(
     return friction, jnp.where(two & ahead, second, first), tied, still, sticks
 
 
-def _solve(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
+def _solve_tangents(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
     """Solve a symmetric positive 2 x 2 system; components (2,) of tangents that cannot move are zero."""
     ridge = 4.0 * float(jnp.finfo(rhs.dtype).eps) * jnp.trace(matrix)
     a, b, c = matrix[0, 0] + ridge, matrix[0, 1], matrix[1, 1] + ridge

@@ -17,6 +17,7 @@ from jaxcontact.algebra.forward_only import forward_only
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.solvers.contact_directions import BORDER_DIGITS, REVERSE, SECOND
+from jaxcontact.tolerances import rounding
 
 FAINT_DIGITS = 0.5  # power of the slowest approach that counts; slower impacts tell of an accumulation
 
@@ -106,7 +107,7 @@ def end_turns(value: jax.Array, before: jax.Array, after: jax.Array, is_left: ja
 def _end_turns_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     change, before, after, _ = tangents
     size = jnp.maximum(jnp.max(jnp.abs(before)), jnp.max(jnp.abs(after)))
-    small = float(jnp.finfo(change.dtype).eps) ** BORDER_DIGITS
+    small = rounding(change.dtype, BORDER_DIGITS)
     goes_on = jnp.any(primals[3] & ~(after >= -small * size))
     return end_turns(*primals), forward_only(
         jnp.where(goes_on, jnp.nan, change), reverse=REVERSE, second=SECOND

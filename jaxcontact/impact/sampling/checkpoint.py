@@ -9,7 +9,6 @@ import contextlib
 import os
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +18,7 @@ from jaxcontact.front_door import checked
 from jaxcontact.impact.sampling.chunks import Chunk, ImpactSamples
 from jaxcontact.impact.sampling.stream import Stream
 from jaxcontact.io import fingerprint
-from jaxcontact.io.run_store import load_store, open_store
+from jaxcontact.io.run_store import Items, load_store, open_store
 
 FORMAT = "jaxcontact impact samples, 4"  # a new number when the same draws lead to other bits
 FIELDS = (
@@ -66,7 +65,7 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
 
 def describe(
     stream: Stream, num_samples: int, seed: int | jax.Array, about: Mapping[str, str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Describe the run: equal descriptions yield the same bits on one kind of machine."""
     names = ("M", "J_n", "J_t", "phi", "mu", "active")
     draws: PyTree = seed
@@ -98,7 +97,7 @@ def describe(
     return described
 
 
-def stored(folder: Path, described: Mapping[str, Any], stream: Stream, size: int) -> Generator[Chunk]:
+def stored(folder: Path, described: Items, stream: Stream, size: int) -> Generator[Chunk]:
     """Yield the stored chunks, verified, then the missing ones, each after it is safe on the disk.
 
     Raises:
@@ -110,7 +109,7 @@ def stored(folder: Path, described: Mapping[str, Any], stream: Stream, size: int
         done = []
         for entry in store.entries:
             facts = np.array(entry.facts, np.int64)
-            rows: dict[str, Any] = store.read(entry)
+            rows: dict[str, PyTree] = store.read(entry)
             yield Chunk(entry.begin, entry.end, empty.replace(**rows), facts)
             done.append((entry.end, facts))
         if store.num_finished == total:

@@ -66,7 +66,10 @@ class ImpactSamples(Record):
 
 
 class Knowledge(NamedTuple):
-    """Facts of "visited" that a block uses, the first ones of the run, and the capacity of the table."""
+    """What "visited" knows before a block: facts of the run's first table, those of its own, its capacity.
+
+    A fact is a contact mode that stood for an outcome, or a set of outcomes of a step; see `Chunk`.
+    """
 
     first: np.ndarray
     used: np.ndarray

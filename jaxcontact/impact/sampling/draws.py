@@ -8,13 +8,13 @@ Sample numbers have 32 bits: `epoch` gives the draws for the next 2^32 samples, 
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import PyTree, Record
 
 _BITS = 32  # of sample numbers and of coordinates
 _LEVELS = (12, 11, 10, 9, 8, 7)  # pairs of dimensions are compared as sets of 2^m points for these m
@@ -71,7 +71,7 @@ class Sobol(Record):
 
         Derivative: none; piecewise constant in integers.
         """
-        index, start, count, dtype = _checked(index, start, count, dtype)
+        index, start, count, dtype = _check_numbers(index, start, count, dtype)
         size = self.directions.shape[0]
         number = index + jnp.uint32(1)
         if isinstance(start, int):
@@ -151,7 +151,7 @@ class Iid(Record):
 
         Derivative: none; piecewise constant in integers.
         """
-        index, start, count, dtype = _checked(index, start, count, dtype)
+        index, start, count, dtype = _check_numbers(index, start, count, dtype)
         key = self.key
         if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             if key.shape != (2,) or key.dtype != jnp.uint32:
@@ -231,9 +231,9 @@ def _integer(name: str, value: object, minimum: int) -> int:
     return int(value)
 
 
-def _checked(
-    index: Any, start: Any, count: Any, dtype: jax.typing.DTypeLike
-) -> tuple[Any, Any, int, np.dtype]:
+def _check_numbers(
+    index: PyTree, start: PyTree, count: object, dtype: jax.typing.DTypeLike
+) -> tuple[jax.Array, int | jax.Array, int, np.dtype]:
     dtype = jax.dtypes.canonicalize_dtype(dtype)  # float64 means float32 if x64 is off
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"dtype: expected a floating dtype, got {dtype}")

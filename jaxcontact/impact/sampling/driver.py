@@ -11,7 +11,7 @@ import functools
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count, check_seed
-from jaxcontact.batching.reduction import Reduction, check_reduce, folder
+from jaxcontact.batching.reduction import Reduction, check_reduce, make_fold
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import check_memory
 from jaxcontact.front_door import checked
@@ -31,7 +31,7 @@ from jaxcontact.impact.sampling import processes
 from jaxcontact.impact.sampling.by_steps import searches_steps
 from jaxcontact.impact.sampling.chunks import Chunk, ImpactSamples
 from jaxcontact.impact.sampling.density import shaped
-from jaxcontact.impact.sampling.draws import Iid, sobol
+from jaxcontact.impact.sampling.draws import Iid, Sobol, sobol
 from jaxcontact.impact.sampling.stream import PIECE, Stream
 from jaxcontact.terms import ContactTerms
 
@@ -145,10 +145,10 @@ def sample(
     num_computed = sum(end - begin for begin, end in (block[share[0]] for block in rows))
     with contextlib.closing(_reported(chunks, num_computed, run.progress)) as reported:
         if reduce is not None:
-            fold = folder(reduce, has_parts=stream.part is not None)
+            fold = make_fold(reduce, has_parts=stream.part is not None)
             return functools.reduce(fold, (chunk.samples for chunk in reported), None)
         if run.checkpoint is None:
-            return _gather(reported, stream, total, rows)
+            return _gather_chunks(reported, stream, total, rows)
         for _ in reported:
             pass
     return checkpoints.load_samples(run.checkpoint)
@@ -216,13 +216,13 @@ def _stream(
     if law.selection != "lemke" and not searches_steps(terms, v, law, run.devices):
         check_enumeration(terms, law.num_directions, f'selection="{law.selection}"')
     if inputs.is_key(seed):
-        draws: Any = Iid(key=seed)
+        uniform: Iid | Sobol = Iid(key=seed)
     elif isinstance(seed, jax.Array | np.ndarray):
         raise TypeError(f"seed: expected an integer or a JAX random key, got {seed!r}")
     else:
         check_seed("seed", seed)
-        draws = sobol(law.max_steps * (nc + 1), seed)
-    draws = shaped(draws, law.density, nc)
+        uniform = sobol(law.max_steps * (nc + 1), seed)
+    draws = shaped(uniform, law.density, nc)
     return Stream(terms, v, draws, law, keep_path=keep_path, places=places, run=run)
 
 
@@ -237,7 +237,7 @@ def _reported(chunks: Generator[Chunk], total: int, progress: Callable[..., None
                 progress(done, total)
 
 
-def _gather(
+def _gather_chunks(
     chunks: Iterator[Chunk], stream: Stream, total: int, rows: list[list[tuple[int, int]]]
 ) -> ImpactSamples:
     """Gather all chunks in one record, written in place, with little memory beyond the result."""

@@ -7,12 +7,12 @@ docs/methods/impacts-in-space.md.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
@@ -24,7 +24,8 @@ from jaxcontact.impact.laws.contact_space import (
 from jaxcontact.impact.laws.pivoting import impact_lcp, random_cover
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.precision import jit
-from jaxcontact.solvers.lcp import Lemke, generic_vectors
+from jaxcontact.solvers.lcp import Lemke
+from jaxcontact.solvers.lemke_dictionary import generic_vectors
 from jaxcontact.solvers.machine_code import load_machine_code
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.terms import ContactTerms
@@ -97,7 +98,7 @@ class LemkeOnHost:
                 break
         v_plus = np.empty((count, nv))
         self.code.solve_ends(self.problem, self.space.mass, totals, v_plus, squares)
-        fields: Any = {
+        fields: dict[str, PyTree] = {
             "status": np.zeros(count, np.uint32),
             "residual": np.where(states == self.code.ENDED, residuals, np.inf),
             "impulse": (self.space.scale * totals).reshape(count, -1, rows),

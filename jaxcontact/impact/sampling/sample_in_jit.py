@@ -103,13 +103,13 @@ def sample_in_jit(
     if max_contacts is not None:
         inputs.check_count("max_contacts", max_contacts)
         if max_contacts < terms.phi.shape[0]:
-            return _of_active(terms, v, law, fitted, key, num_samples, max_contacts)
+            return _sample_active(terms, v, law, fitted, key, num_samples, max_contacts)
     routh.check_selection(terms, fitted.selection, routh.SELECTIONS, fitted.num_directions)
     random_draws(key, fitted)
     return _sample(terms, v, jnp.asarray(key), fitted, int(num_samples))
 
 
-def _of_active(
+def _sample_active(
     terms: ContactTerms, v: jax.Array, law: Routh, fitted: FittedRouth, key: jax.Array, num_samples: int,
     count: int,
 ) -> tuple[jax.Array, ImpactInfo]:  # fmt: skip
@@ -143,16 +143,18 @@ def _sample(
     drawn = random_draws(key, law).uniform(numbers, 0, max_steps * (nc + 1), v.dtype)
     data = terms, v, law, drawn.reshape(max_steps, nc + 1, num_samples)
     if law.selection == "lemke" or law.turn_polygon:
-        return _by_steps(data, None)
-    v_plus, info, changes = _by_modes(terms, v, key, law, num_samples)
-    v_plus, impulse = implicit.attach(_misfit, _unchanged, (data, changes), (v_plus, info.impulse))
+        return _resolve_by_steps(data, None)
+    v_plus, info, changes = _sample_by_modes(terms, v, key, law, num_samples)
+    v_plus, impulse = implicit.attach(
+        _misfit_of_steps, _solve_identity, (data, changes), (v_plus, info.impulse)
+    )
     return v_plus, info.replace(impulse=impulse)
 
 
 _Data = tuple[ContactTerms, jax.Array, FittedRouth, jax.Array]
 
 
-def _by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, ImpactInfo]:
+def _resolve_by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, ImpactInfo]:
     """Resolve the samples one step after the other, differentiably.
 
     `impulses` (N, r, n) are the impulses of the steps, if they are known.
@@ -168,17 +170,18 @@ def _by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, Impac
     return routh.resolve_many(terms, start, draws, law.steps, False, law.restitution)[:2]
 
 
-def _misfit(data: tuple[_Data, jax.Array], at: PyTree) -> PyTree:
+def _misfit_of_steps(data: tuple[_Data, jax.Array], at: PyTree) -> PyTree:
     """Compute outcomes and impulses minus those of repeated steps, which determine the derivative."""
-    v_plus, info = _by_steps(*data)
+    v_plus, info = _resolve_by_steps(*data)
     return at[0] - v_plus, at[1] - info.impulse
 
 
-def _unchanged(data: PyTree, at: PyTree, rhs: PyTree) -> PyTree:
+def _solve_identity(data: PyTree, at: PyTree, rhs: PyTree) -> PyTree:
+    """Solve the equations of a derivative whose matrix, of `_misfit_of_steps` by `at`, is the identity."""
     return rhs
 
 
-def _by_modes(
+def _sample_by_modes(
     terms: ContactTerms, v: jax.Array, key: jax.Array, law: FittedRouth, num_samples: int
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
     """Sample by contact modes; return outcomes (n, nv), info, step impulses (N, r, n). No derivative."""
@@ -191,10 +194,10 @@ def _by_modes(
     elastic = None if e is None else jnp.where(status == 0, e, 0.0) ** 2
     space = contact_space(terms)
     begins = jnp.any(approaching(space, v, slowest_approach(space, v))) & (status == 0)
-    run = functools.partial(_lanes, num_samples=num_samples)
+    run = functools.partial(_draw_lanes, num_samples=num_samples)
     # The kernel expects the squares of the coefficients in place of the coefficients.
     data = space, key, v, law.replace(impulse_step=step, restitution=elastic), begins
-    lanes, holds_all = batch_first(run, functools.partial(_worlds, run), *data)
+    lanes, holds_all = batch_first(run, functools.partial(_run_worlds, run), *data)
     v_plus = v[None] + jnp.einsum("rn,vr->nv", lanes.impulse, space.response)
     left = flag(lanes.collides, Status.UNTERMINATED) | residual_status(lanes.residual)
     info = ImpactInfo(
@@ -209,7 +212,7 @@ def _by_modes(
     return jnp.where(status == 0, v_plus, v_in[None]), info, lanes.changes
 
 
-def _lanes(
+def _draw_lanes(
     space: ContactSpace,
     key: jax.Array,
     v: jax.Array,
@@ -240,7 +243,7 @@ def _lanes(
     return lanes, ~jnp.any(table.unresolved)
 
 
-def _worlds(run: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
+def _run_worlds(run: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
     """Run many impacts: on a CPU one after the other, so that tiles stay in its cache, else together."""
     return platforms.choose(
         *arguments, cpu=lambda *worlds: lax.map(lambda world: run(*world), worlds), other=jax.vmap(run)

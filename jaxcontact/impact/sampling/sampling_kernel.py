@@ -140,7 +140,7 @@ class LaneSettings(NamedTuple):
     num_directions: int = 8
 
 
-class _Impact(NamedTuple):
+class _ImpactData(NamedTuple):
     """Data common to all samples; fields with names of fields of `LaneProblem` are these fields."""
 
     space: ContactSpace
@@ -164,7 +164,9 @@ def resolve_lanes(problem: LaneProblem, samples: SampleBatch, settings: LaneSett
     space, indices, size = problem.space, samples.indices, samples.size
     n = indices.shape[0]
     impact = _prepare(problem, settings.num_directions)
-    begin = functools.partial(_begin, space, space.jacobian @ problem.v, samples.begun, problem.elastic)
+    begin = functools.partial(
+        _begin_samples, space, space.jacobian @ problem.v, samples.begun, problem.elastic
+    )
     nowhere = n + jnp.arange(settings.tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
 
     def body(carry: tuple[_Lanes, jax.Array, LaneResults]) -> tuple[_Lanes, jax.Array, LaneResults]:
@@ -208,10 +210,10 @@ def _most_turns(n: int, settings: LaneSettings) -> int:
     return -(-n * steps // settings.tile) + steps
 
 
-def _prepare(problem: LaneProblem, num_directions: int) -> _Impact:
+def _prepare(problem: LaneProblem, num_directions: int) -> _ImpactData:
     """Compute the data common to all samples."""
     space, table = problem.space, problem.table
-    return _Impact(
+    return _ImpactData(
         space=space,
         table=table,
         pieces=mode_selection.in_blocks(table) if problem.pieces is None else problem.pieces,
@@ -226,7 +228,7 @@ def _prepare(problem: LaneProblem, num_directions: int) -> _Impact:
     )
 
 
-def _begin(
+def _begin_samples(
     space: ContactSpace, u_start: jax.Array, begun: Begun | None, elastic: jax.Array | None, slot: jax.Array
 ) -> _Lanes:
     """Start lanes on the samples at `slot`."""
@@ -250,7 +252,7 @@ def _begin(
 
 
 def _take_step(
-    impact: _Impact, lanes: _Lanes, index: jax.Array, live: jax.Array
+    impact: _ImpactData, lanes: _Lanes, index: jax.Array, live: jax.Array
 ) -> tuple[_Lanes, jax.Array, jax.Array, _SetData]:
     """Take one step of every lane; return lanes, the impulse of compression, and a mask of colliding lanes.
 
@@ -294,7 +296,7 @@ def _take_step(
 
 
 def _choose_mode(
-    impact: _Impact, x: jax.Array, pick: jax.Array, presses: jax.Array
+    impact: _ImpactData, x: jax.Array, pick: jax.Array, presses: jax.Array
 ) -> tuple[jax.Array, jax.Array, _SetData]:
     """Choose a mode for each lane; also tell whether its set of valid modes lacks some, and describe it."""
     table, complete = impact.table, impact.complete
@@ -350,7 +352,7 @@ def _keep_outcome(results: LaneResults, last: _Lanes, collides: jax.Array, where
     )
 
 
-run_lanes = jit(resolve_lanes, static_argnames="settings", compiler_options=all_cores.WIDE)
+run_lanes = jit(resolve_lanes, static_argnames="settings", compiler_options=all_cores.WIDE_VECTORS)
 
 
 @functools.partial(jit, static_argnames="num_contacts")

@@ -12,7 +12,6 @@ import itertools
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +45,7 @@ MANY_MODES = 512  # modes of a table above which each block is cut so that all w
 PILOT = 2048  # number of samples that fill the first table of "visited"
 HUGE, SHORT_PILOT = 2**15, 512  # above so many modes fewer samples fill it, because each takes long
 _NONE = np.empty(0, np.uint32)
-LONG = 2**19  # samples of a block from which on a larger table is compiled
+LONG_BLOCK = 2**19  # samples of a block from which on a larger table is compiled
 GROWTH = 1.5  # each block of "visited" ends at this multiple of the last sample number of the block before
 
 
@@ -118,7 +117,7 @@ class Stream:
                 # block after the pilot and long blocks enlarge the capacity, which needs a new compilation.
                 knowledge = None
                 if self.enumerates and self.learns and block_begin > 0:
-                    long = self.pilot * GROWTH**number - block_begin >= LONG
+                    long = self.pilot * GROWTH**number - block_begin >= LONG_BLOCK
                     if not fits_capacity(facts, capacity) and (long or number == 1):
                         capacity = self.by_modes.memory.choose_capacity(facts)
                     used = facts if fits_capacity(facts, capacity) else used
@@ -246,7 +245,7 @@ class Stream:
         nc, nt, nv = self.terms.J_t.shape
         nc = nc if self.places is None else self.places[1]
         v = np.asarray(self.v)
-        arrays: dict[str, Any] = {
+        arrays: dict[str, PyTree] = {
             "v_plus": np.broadcast_to(v, (n, nv)),
             "impulse": np.zeros((n, nc, 1 + nt), v.dtype),
             "status": np.zeros(n, np.uint32),

@@ -37,8 +37,9 @@ from jaxcontact.solvers.contact_problem import (
 from jaxcontact.terms import ContactTerms, moving_terms
 from jaxcontact.terms.closed_loops import project_velocity
 from jaxcontact.terms.motion import project_terms
+from jaxcontact.tolerances import SQUARE, ZERO_FORCE, rounding
 
-FORCE_TOLERANCE = 0.575  # power of eps; a smaller force, relative to the size of accelerations, is zero
+FORCE_TOLERANCE = ZERO_FORCE  # power of eps; a smaller force, relative to the size of accelerations, is zero
 SHARE_OF_FRICTION = 2.0**-6  # weight of friction that shares a load with normal forces; it carries the square
 NO_MOTION = 2.0**16  # of eps^2; a row whose square relative to the largest is smaller is round-off
 
@@ -77,7 +78,7 @@ def accelerations(
     drift = space.scale * jnp.where(closed[:, None], drift, 0.0).reshape(-1)
     size = acceleration_size(space, free, drift)
     if dt is not None:
-        round_off = float(jnp.finfo(drift.dtype).eps) ** (1.0 - FORCE_TOLERANCE)
+        round_off = rounding(drift.dtype, 1.0 - FORCE_TOLERANCE)
         size = jnp.maximum(size, round_off * mass_norm(terms.M, state.v) / dt)
     rate = small_dense.apply_matrix(space.jacobian, free) + drift
     if bound.shape[0]:
@@ -159,7 +160,7 @@ def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip:
     weight = jnp.concatenate([jnp.ones_like(share), jnp.broadcast_to(share, slip.shape)], axis=1).reshape(-1)
     rows = rows * weight[None]
     square = jnp.sum(rows**2, axis=1)
-    moves = square > NO_MOTION * float(jnp.finfo(rows.dtype).eps) ** 2 * jnp.max(square, initial=0.0)
+    moves = square > NO_MOTION * rounding(rows.dtype, SQUARE) * jnp.max(square, initial=0.0)
     per_length = lax.rsqrt(jnp.where(moves, square, 1.0)) * moves
     rows, rhs = rows * per_length[:, None], rhs * per_length
     fixed = lax.stop_gradient(rows)

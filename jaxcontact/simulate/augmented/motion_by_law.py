@@ -131,12 +131,12 @@ class _Found(NamedTuple):
 def _paired(system: System, max_pieces: int, rows: int) -> Callable[..., PyTree]:
     @all_digits
     def search(inputs: StepInputs, length: jax.Array, key: jax.Array | None) -> tuple[PyTree, _Found]:
-        return _search(system, max_pieces, rows, inputs, length, key)
+        return _search_pieces(system, max_pieces, rows, inputs, length, key)
 
     return differentiate_by_replay(search, functools.partial(_replay, system, rows))
 
 
-def _search(
+def _search_pieces(
     system: System, max_pieces: int, rows: int, inputs: StepInputs, length: jax.Array, key: jax.Array | None
 ) -> tuple[tuple[AugmentedPath, AugmentedInfo], _Found]:
     memory = EventMemory(key, no_chatter(inputs.state, rows), jnp.int32(0))

@@ -77,7 +77,7 @@ class SmoothPiece(NamedTuple):
     failed: jax.Array
 
 
-class _Trial(NamedTuple):
+class _PieceTrial(NamedTuple):
     h: jax.Array
     chosen: jax.Array  # step by its error, before an event cut it
     y: jax.Array  # end of the last trial
@@ -111,7 +111,7 @@ def smooth_piece(
         return jnp.concatenate([qdot, rates.free + rates.space.response @ force, (1.0 + normal)[None]])
 
     def look(t: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return _events(model, smooth, state_of(t, y), y[-1])
+        return _ending_values(model, smooth, state_of(t, y), y[-1])
 
     y0 = jnp.concatenate([start.q, start.v, smooth.s[None]])
     k0 = field(start.t, y0)
@@ -119,7 +119,7 @@ def smooth_piece(
     depth = _event_depths(smooth, eps)
     returns = jnp.full(3 * nc + 1, jnp.nan, dtype).at[: 3 * nc : 3].set(smooth.leaving)
 
-    def attempt(c: _Trial) -> _Trial:
+    def attempt(c: _PieceTrial) -> _PieceTrial:
         trial = ode.step(field, start.t, y0, c.h, k0)
         ys = jax.vmap(lambda share: ode.interpolate(trial, share))(shares)
         ys = ys.at[-1].set(trial.x1)
@@ -140,7 +140,7 @@ def smooth_piece(
 
     remaining = smooth.length - smooth.s
     zero, none = jnp.zeros((), dtype), jnp.zeros(3 * nc + 1, dtype)
-    first = _Trial(
+    first = _PieceTrial(
         h=jnp.minimum(jnp.minimum(step, smooth.longest), remaining), chosen=step, y=y0, tries=jnp.int32(0),
         searching=jnp.array(False), done=jnp.array(False), suspects=none > 0, size=none + 1.0,
         bracket=Bracket(zero, zero, zero, zero, jnp.array(True)), last=none,
@@ -150,7 +150,7 @@ def smooth_piece(
     worst = jnp.argmin(jnp.where(end.suspects, end.last / end.size, jnp.inf))
     ending = end.searching & (jnp.arange(nc) == worst // 3)
     over = end.searching & (worst == 3 * nc)
-    state = _settled(model, state_of(start.t + end.h, end.y), smooth.codes)
+    state = _remove_drift(model, state_of(start.t + end.h, end.y), smooth.codes)
     return SmoothPiece(
         state=state,
         s=jnp.where(over | (end.y[-1] >= smooth.length * (1.0 - 8.0 * eps)), smooth.length, end.y[-1]),
@@ -168,7 +168,9 @@ def _forces(model: Model, state: State, codes: jax.Array) -> tuple[Accelerations
     return rates, forces_in_modes(rates.space, rates.rate, codes)
 
 
-def _events(model: Model, smooth: SmoothMotion, state: State, s: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _ending_values(
+    model: Model, smooth: SmoothMotion, state: State, s: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Compute the values (3 nc + 1,) that end a piece when they fall below zero, and the forces (r,) in N.
 
     The values are three of each contact, then the rest of s. An open contact has its gap; a sticking one its
@@ -199,9 +201,9 @@ def _event_depths(smooth: SmoothMotion, eps: float) -> jax.Array:
 
 
 def _stepped(
-    c: _Trial, y: jax.Array, value: jax.Array, happened: jax.Array, ratio: jax.Array, shares: jax.Array,
+    c: _PieceTrial, y: jax.Array, value: jax.Array, happened: jax.Array, ratio: jax.Array, shares: jax.Array,
     force: jax.Array,
-) -> _Trial:  # fmt: skip
+) -> _PieceTrial:  # fmt: skip
     """Continue after a step: retry a shorter one if its error is too large, search an event, or finish."""
     good = ratio <= 1.0
     any_yet = jnp.any(happened, axis=1)
@@ -233,7 +235,7 @@ def _stepped(
     )
 
 
-def _narrowed(c: _Trial, y: jax.Array, value: jax.Array, eps: float) -> _Trial:
+def _narrowed(c: _PieceTrial, y: jax.Array, value: jax.Array, eps: float) -> _PieceTrial:
     """Narrow the bracket of the search by the Illinois rule; every eighth trial halves it."""
     lowest = jnp.min(jnp.where(c.suspects, value / c.size, jnp.inf))
     trial, bracket = illinois(c.h, lowest, c.bracket, c.tries % 8 == 7)
@@ -248,7 +250,7 @@ def _narrowed(c: _Trial, y: jax.Array, value: jax.Array, eps: float) -> _Trial:
     )
 
 
-def _settled(model: Model, state: State, codes: jax.Array) -> State:
+def _remove_drift(model: Model, state: State, codes: jax.Array) -> State:
     """Remove from the state the drift of the gaps and velocities of contacts at rest."""
     terms = contact_terms(model, state)
     closed = codes != SEPARATE

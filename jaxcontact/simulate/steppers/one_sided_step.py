@@ -25,6 +25,7 @@ from jaxcontact.solvers.contact_directions import (
 )
 from jaxcontact.terms import ContactTerms
 from jaxcontact.terms.closed_loops import project_rows
+from jaxcontact.tolerances import rounding
 
 ZERO_GAP = 4.0  # times the depth that is round-off; gaps and depths below it are zero
 
@@ -85,7 +86,7 @@ def one_sided_removal(model: Model, q: jax.Array, pushes: jax.Array) -> jax.Arra
     delassus = jnp.zeros((2 * nu, 2 * nu), dtype).at[normal[:, None], normal[None]].set(rows @ response)
     impulse = jnp.zeros(2 * nu, dtype).at[normal].set(pushes.astype(dtype))
     rates = jnp.zeros(2 * nu, dtype).at[normal].set(gaps) - delassus @ impulse
-    size = limit / float(jnp.finfo(dtype).eps) ** BORDER_DIGITS
+    size = limit / rounding(dtype, BORDER_DIGITS)
     near = pushes | (lax.stop_gradient(jnp.abs(gaps)) <= limit)
     solution = Solution(impulse, near, size, jnp.ones(2 * nu, dtype))
     solved = one_sided_impulse(delassus, rates, jnp.zeros(nu, dtype), jnp.array(False), solution)

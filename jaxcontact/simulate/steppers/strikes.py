@@ -6,7 +6,7 @@ Entries `step_with_strikes`, and `step_at_once` for laws of every step. Page: do
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -328,7 +328,7 @@ def _first_time(system: System, path: _Path, closes: jax.Array) -> tuple[jax.Arr
         count, _, bracket, _, size = carry
         return (count < SEARCHES) & (size > enough) & (bracket.high - bracket.low > rounding * bracket.high)
 
-    def improve(carry: PyTree) -> Any:
+    def improve(carry: PyTree) -> tuple:
         count, trial, bracket, best, size = carry
         value = smallest(trial)
         better = jnp.abs(value) < size

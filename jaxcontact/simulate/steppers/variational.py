@@ -14,9 +14,10 @@ from jaxcontact.impact.laws.reflections import check_order_word
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import StepperInfo, of_contacts
-from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers, start_of
+from jaxcontact.simulate.variational.event_loop import start_of
 from jaxcontact.simulate.variational.inputs import check_motion, no_memory
-from jaxcontact.simulate.variational.replay import motion
+from jaxcontact.simulate.variational.motion_records import MotionChoice, MotionMemory, MotionNumbers
+from jaxcontact.simulate.variational.replay import compute_motion
 
 MAX_IMPACTS = 16  # recorded of a step by default; they set its memory
 _start_of = jit(start_of)
@@ -99,7 +100,7 @@ class Variational(Record):
         )
         numbers = MotionNumbers(model.params, state, dt, restitution, zeno, self.impact, tau[None])
         choice = MotionChoice(self.order, 1, MAX_IMPACTS if self.max_impacts is None else self.max_impacts)
-        trajectory, memory = motion(model.system, choice, numbers, memory)
+        trajectory, memory = compute_motion(model.system, choice, numbers, memory)
         then, info = (jax.tree.map(lambda rows: rows[-1], x) for x in (trajectory.states, trajectory.info))
         info = of_contacts(info, model.structure.num_contacts)
         return then, memory, info.replace(impacts=trajectory.impacts)

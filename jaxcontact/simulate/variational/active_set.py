@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.tolerances import SQUARE, rounding
 
 TRIES = 8  # iterations of Newton's method for a step, and at first for the law itself
 MAX_TRIES = 800  # iterations in all; a search that needs more is not settled
@@ -21,7 +22,7 @@ NO_MOTION = 2.0**16  # of eps^2; a mobility that is smaller, relative to the lar
 LONGER, SHORTER = 2.0, 4.0  # factors of the length: longer after a step that was found, else shorter
 
 
-class _Modes(NamedTuple):
+class _ContactModes(NamedTuple):
     """Contacts (nc,) that push, those of them that slide, and their targets lam - u / C (nc, dim)."""
 
     pushes: jax.Array
@@ -46,7 +47,7 @@ class _ImpulseSearch(NamedTuple):
     start: jax.Array
     rate: jax.Array
     inverse: jax.Array
-    modes: _Modes
+    modes: _ContactModes
     settled: jax.Array
     left: jax.Array
     tries: jax.Array
@@ -84,10 +85,10 @@ def contact_impulses(
     law, friction = lax.stop_gradient((delassus, velocity)), lax.stop_gradient(mu)
     reference = jnp.max(jnp.abs(law[1] / scale), initial=0.0)
 
-    def modes_of(lam: jax.Array, matrix: jax.Array, free: jax.Array) -> _Modes:
+    def modes_of(lam: jax.Array, matrix: jax.Array, free: jax.Array) -> _ContactModes:
         z = lam - (free + small_dense.apply_matrix(matrix, lam.reshape(-1)).reshape(nc, dim)) / scale
         normal, length = _lengths(z, closed)
-        return _Modes(normal > 0, length > friction * normal, z)
+        return _ContactModes(normal > 0, length > friction * normal, z)
 
     def good(lam: jax.Array, matrix: jax.Array, free: jax.Array) -> jax.Array:
         """Decide whether impulses obey the law; noise that only changes the name of a mode is ignored."""
@@ -139,7 +140,7 @@ def _mobilities(delassus: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     diagonal = jnp.abs(jnp.diagonal(lax.stop_gradient(delassus))).reshape(shape)
     tangential = jnp.max(diagonal[:, 1:], axis=1, keepdims=True, initial=0.0)
     sizes = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, diagonal[:, 1:].shape)], axis=1)
-    round_off = NO_MOTION * float(jnp.finfo(delassus.dtype).eps) ** 2 * jnp.max(sizes, initial=0.0)
+    round_off = NO_MOTION * rounding(delassus.dtype, SQUARE) * jnp.max(sizes, initial=0.0)
     return jnp.where(sizes > round_off, sizes, 1.0)
 
 
@@ -160,7 +161,7 @@ def _projected(z: jax.Array, mu: jax.Array, closed: jax.Array) -> jax.Array:
 
 
 def _equations(
-    delassus: jax.Array, velocity: jax.Array, mu: jax.Array, scale: jax.Array, modes: _Modes
+    delassus: jax.Array, velocity: jax.Array, mu: jax.Array, scale: jax.Array, modes: _ContactModes
 ) -> tuple[jax.Array, jax.Array]:
     """Build the linear equations of given modes: u = 0, lam_t = mu lam_n direction, or lam = 0.
 

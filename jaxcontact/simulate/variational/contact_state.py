@@ -28,7 +28,7 @@ from jaxcontact.simulate.variational.joint_rows import (
     at_rest,
     drag,
     num_dry,
-    press,
+    press_rows,
     without_dry,
 )
 from jaxcontact.terms import ContactTerms, contact_terms, moving_terms
@@ -177,7 +177,7 @@ def loads(
         response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
     free = drift + small_dense.apply_matrix(rows, response[:, -1]).reshape(nc, dim)
     free = free.at[:, 1:].add(small_dense.apply_matrix(node.terms.J_t, node.v) / after)
-    delassus, free = press(node.joints, rows @ response[:, :-1], free, 1.0)
+    delassus, free = press_rows(node.joints, rows @ response[:, :-1], free, 1.0)
     impulse, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
     leaves = free[:, 0] + small_dense.apply_matrix(delassus, impulse.reshape(-1)).reshape(nc, dim)[:, 0]
     mobility = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]

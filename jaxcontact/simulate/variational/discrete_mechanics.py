@@ -14,14 +14,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.algebra import implicit, rotations, small_dense
+from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
-from jaxcontact.mechanics.motion_equations import applied_forces, energies, kinematics_of
-from jaxcontact.mechanics.robot import actuator_forces
-from jaxcontact.mechanics.system import Model, State, System
+from jaxcontact.mechanics.system import Model
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.variational.active_set import contact_impulses
+from jaxcontact.simulate.variational.discrete_momenta import Start, discrete_momenta
 from jaxcontact.simulate.variational.joint_rows import (
     JointRows,
     LoopRates,
@@ -29,9 +28,10 @@ from jaxcontact.simulate.variational.joint_rows import (
     hold_momentum,
     loop_response,
     mean_loop_rates,
-    press,
+    press_rows,
 )
 from jaxcontact.terms import contact_velocities
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 MAX_NEWTON = 24  # iterations of a step; a step that needs more is not solved (bit STALLED)
 
@@ -44,16 +44,6 @@ class StepContacts(NamedTuple):
     off: jax.Array  # (nc,) gaps of contacts that touch, as far as they are to be closed, m
     closed: jax.Array  # (nc,) bool, contacts that stay closed unless they are pulled open
     joints: JointRows | None = None
-
-
-class Start(NamedTuple):
-    """The start of a step; the controls (nu,) and the force (nv,) of `drag` that act during it, or None."""
-
-    q: jax.Array
-    p: jax.Array
-    t: jax.Array
-    controls: jax.Array | None = None
-    drag: jax.Array | None = None
 
 
 class Slopes(NamedTuple):
@@ -74,8 +64,8 @@ class MidpointStep(NamedTuple):
     """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), Newton's outcome.
 
     The residual is the relative change of w by the last iteration of Newton's method. `closed_by` (nc,) is
-    the change of the gaps by `closing` alone, m. The slopes are those at the w before that iteration. `held`
-    (nv,) is the impulse of loops at the start, None for none.
+    the change of the gaps by `close_gaps` alone, m. The slopes are those at the w before that iteration.
+    `held` (nv,) is the impulse of loops at the start, None for none.
     """
 
     w: jax.Array
@@ -89,7 +79,7 @@ class MidpointStep(NamedTuple):
     held: jax.Array | None = None
 
 
-def closing(contacts: StepContacts, inverse: jax.Array) -> jax.Array:
+def close_gaps(contacts: StepContacts, inverse: jax.Array) -> jax.Array:
     """Compute the tangent step (nv,) that takes touching contacts towards phi = 0, without any momentum.
 
     A gap is off by its round-off, and by the rest of it when an event is found. As a velocity, in a short
@@ -136,79 +126,18 @@ def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> j
     return jnp.concatenate([mean, rubs.at[:, 1].set(small_dense.apply_matrix(dry.rows, w))])
 
 
-def lagrangian(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
-    """Compute the kinetic energy minus the potential energy of gravity, J."""
-    kinetic, gravity = energies(model, q, v)
-    return kinetic - gravity
-
-
-def applied_force(model: Model, state: State, controls: jax.Array | None) -> jax.Array:
-    """Compute the generalized force (nv,) of `forces`, `drive`, controls, and wrenches on bodies."""
-    force = jnp.zeros_like(state.v)
-    if controls is not None:
-        force = force + actuator_forces(model, state, controls)
-    if model.system.forces is not None:
-        force = force + model.system.forces(model.structure, state.q, state.v, model.params)
-    if model.system.drive is not None:
-        force = force + model.system.drive(model.structure, state, model.params)
-    if model.params.applied is not None:
-        force = force + applied_forces(model, state.q, kinematics_of(model, state.q))
-    return force
-
-
-def _at_midpoint(model: Model, start: Start, w: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Compute dL/dv and dL/dq + forces (nv,) at the midpoint of a step."""
-    middle = retract(model.system, start.q, 0.5 * h * w)
-    force, momentum = jax.grad(
-        lambda delta, v: lagrangian(model, retract(model.system, middle, delta), v), argnums=(0, 1)
-    )(jnp.zeros_like(w), w)
-    midpoint = State(q=middle, v=w, t=start.t + 0.5 * h)
-    force = force + applied_force(model, midpoint, start.controls)
-    return momentum, force if start.drag is None else force + start.drag
-
-
-def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Array) -> jax.Array:
-    """Carry dL/dv and h times the force at the midpoint to the covector (nv,) at the end of tangent step d.
-
-    Plain coordinates: momentum + impulse / 2. With -d it is the covector at the start.
-    """
-    result = momentum + 0.5 * impulse
-    for k, start in enumerate(sorted(system.structure.quaternions)):
-        part = slice(start - k, start - k + 3)
-        inverse = rotations.exp_jacobian_inverse(d[part])
-        middle = 0.5 * rotations.exp_jacobian(0.5 * d[part]) @ inverse
-        result = result.at[part].set(inverse.T @ momentum[part] + middle.T @ impulse[part])
-    return result
-
-
-def discrete_momenta(model: Model, start: Start, w: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Compute the momenta -D_1 L_d - F^- at the start and D_2 L_d + F^+ at the end of a step, (nv,) each.
-
-    With w = d / h, d the tangent step from q_0 to q_1, and the midpoint q_m = q_0 (+) d / 2,
-
-        L_d(q_0, q_1) = h L(q_m, w),    p_0 = -D_1 L_d - F^- - J^T lam,    p_1 = D_2 L_d + F^+
-
-    (Seghete & Murphey, eqs 28-29, with the forces of Leyendecker et al.). Variations of a quaternion are
-    turns in its body axes, so that a body turning in space keeps its angular momentum.
-    """
-    momentum, force = _at_midpoint(model, start, w, h)
-    return _at_end(model.system, -h * w, momentum, -h * force), _at_end(
-        model.system, h * w, momentum, h * force
-    )
-
-
 class _Guess(NamedTuple):
     """Mean velocity and impulses that an iteration starts from, momenta at both ends, slopes.
 
-    `look` returns the mean velocities (nc, dim) in contacts and their derivative (nc, dim, nv) by w.
-    `is_known`: whether the impulses are those of the step. `loops`: None for none.
+    `measure_contacts` returns the mean velocities (nc, dim) in contacts and their derivative (nc, dim, nv)
+    by w. `is_known`: whether the impulses are those of the step. `loops`: None for none.
     """
 
     w: jax.Array
     impulse: jax.Array
     momenta: tuple[jax.Array, jax.Array]
     slopes: Slopes
-    look: Callable[[], tuple[jax.Array, jax.Array]]
+    measure_contacts: Callable[[], tuple[jax.Array, jax.Array]]
     is_known: bool = False
     loops: LoopRates | None = None
 
@@ -234,7 +163,7 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: StepContacts, 
     Derivative: none; see `repeat_step`.
     """
     dtype, nv = start.q.dtype, v.shape[0]
-    small = float(jnp.finfo(dtype).eps) ** 0.5
+    small = rounding(dtype, HALF_DIGITS)
 
     def momenta(w: jax.Array) -> tuple[PyTree, PyTree]:
         values = discrete_momenta(model, start, w, h)
@@ -264,11 +193,13 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: StepContacts, 
         of_loops = None if rates is None else rates.slope
         slopes = Slopes(small_dense.generalized_inverse(first)[0], last, carry.step.slopes.contacts, of_loops)
 
-        def look() -> tuple[jax.Array, jax.Array]:
+        def measure_contacts() -> tuple[jax.Array, jax.Array]:
             slope, mean = jax.jacfwd(means, has_aux=True)(w)
             return mean, slope
 
-        step = _newton(model, start, _Guess(w, impulse, values, slopes, look, loops=rates), contacts, h)
+        step = _iterate_once(
+            model, start, _Guess(w, impulse, values, slopes, measure_contacts, loops=rates), contacts, h
+        )
         return _Iteration(step, carry.step.residual, carry.num_iters + 1)
 
     def unsolved(carry: _Iteration) -> jax.Array:
@@ -312,45 +243,49 @@ def repeat_step(
     """
     values = discrete_momenta(model, start, w, h)
 
-    def look() -> tuple[jax.Array, jax.Array]:
+    def measure_contacts() -> tuple[jax.Array, jax.Array]:
         return mean_velocities(model, start.q, w, h), slopes.contacts
 
     rates = None
     if slopes.loops is not None:
         rates = LoopRates(mean_loop_rates(model, start.q, w, h), slopes.loops)
-    return _newton(model, start, _Guess(w, impulse, values, slopes, look, True, rates), contacts, h)
+    return _iterate_once(
+        model, start, _Guess(w, impulse, values, slopes, measure_contacts, True, rates), contacts, h
+    )
 
 
-def _newton(model: Model, start: Start, guess: _Guess, contacts: StepContacts, h: jax.Array) -> MidpointStep:
+def _iterate_once(
+    model: Model, start: Start, guess: _Guess, contacts: StepContacts, h: jax.Array
+) -> MidpointStep:
     """Make one iteration from the guess, and the step that it leads to."""
-    w, impulse, momenta, slopes, look, is_known, rates = guess
+    w, impulse, momenta, slopes, measure_contacts, is_known, rates = guess
     inverse, joints = slopes.inverse, contacts.joints
     loops = None if joints is None else joints.loops
     answer = None if loops is None or rates is None else loop_response(loops, rates.slope, inverse)
     free = w + small_dense.apply_matrix(inverse, start.p - momenta[0])
 
-    def pushed() -> tuple[jax.Array, ...]:
+    def with_contacts() -> tuple[jax.Array, ...]:
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
-        mean, slope = look()
+        mean, slope = measure_contacts()
         bare = inverse @ flat.T
         response, rest = bare, free - w
         if answer is not None and rates is not None:
             response, rest = hold(answer, bare)[0], hold(answer, rest[:, None], rates.mean[:, None])[0][:, 0]
         velocity = mean + small_dense.apply_matrix(slope, rest)
-        delassus, velocity = press(joints, slope.reshape(nc * dim, nv) @ response, velocity, 0.5 * h)
+        delassus, velocity = press_rows(joints, slope.reshape(nc * dim, nv) @ response, velocity, 0.5 * h)
         pushes, settled = contact_impulses(
             delassus, velocity, contacts.mu, contacts.closed, lax.stop_gradient(impulse), is_known
         )
         return free + small_dense.apply_matrix(bare, pushes.reshape(-1)), pushes, settled, slope
 
-    def alone() -> tuple[jax.Array, ...]:
+    def without_contacts() -> tuple[jax.Array, ...]:
         return free, jnp.zeros_like(impulse), jnp.array(True), slopes.contacts
 
-    new, pushes, settled, slope = alone()
+    new, pushes, settled, slope = without_contacts()
     if contacts.mu.shape[0]:
-        new, pushes, settled, slope = lax.cond(jnp.any(contacts.closed), pushed, alone)
-    closes, held = closing(contacts, inverse), None
+        new, pushes, settled, slope = lax.cond(jnp.any(contacts.closed), with_contacts, without_contacts)
+    closes, held = close_gaps(contacts, inverse), None
     if answer is not None and loops is not None and rates is not None:
         change, pull = hold(answer, (new - w)[:, None], rates.mean[:, None])
         new, held = w + change[:, 0], loops.rows.T @ pull[:, 0]
@@ -384,20 +319,20 @@ def onto_closed_contacts(
     if joints is not None and joints.loops is not None:
         p = hold_momentum(mass, joints.loops.rows, p)
 
-    def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def with_contacts(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
         response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
         velocity = small_dense.apply_matrix(flat, response[:, -1]).reshape(nc, dim)
-        delassus, velocity = press(joints, flat @ response[:, :-1], velocity, 0.5 * h)
+        delassus, velocity = press_rows(joints, flat @ response[:, :-1], velocity, 0.5 * h)
         pushes, is_solved = contact_impulses(
             delassus, velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess), is_known
         )
         return p + small_dense.apply_matrix(flat.T, pushes.reshape(-1)), pushes, is_solved
 
-    def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def without_contacts(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         return p, jnp.zeros_like(guess), jnp.array(True)
 
     if contacts.mu.shape[0] == 0:
-        return alone(None)
-    return lax.cond(jnp.any(contacts.closed), pushed, alone, None)
+        return without_contacts(None)
+    return lax.cond(jnp.any(contacts.closed), with_contacts, without_contacts, None)

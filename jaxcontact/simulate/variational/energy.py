@@ -13,7 +13,9 @@ from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import energies
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of, drag_at
-from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep, applied_force, mean_velocities
+from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep, mean_velocities
+from jaxcontact.simulate.variational.discrete_momenta import applied_force
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 ROUNDING = 1024.0  # machine epsilons of the energies that are compared; a smaller rise is rounding
 
@@ -86,4 +88,4 @@ def move_gains(
 def impact_gains(before: Node, after: Node) -> jax.Array:
     """Decide whether an impact gains energy beyond a fraction eps^0.5, the error that a law may have."""
     old, new = 0.5 * before.v @ before.p, 0.5 * after.v @ after.p
-    return new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)
+    return new > old * (1.0 + rounding(old.dtype, HALF_DIGITS))

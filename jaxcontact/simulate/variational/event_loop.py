@@ -16,13 +16,12 @@ from jax import lax
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
-from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
-from jaxcontact.mechanics.system import Model, Params, State, System
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import StepperInfo
-from jaxcontact.simulate.trajectory import Impacts, Trajectory, motion_record
+from jaxcontact.simulate.trajectory import Impacts, motion_record
 from jaxcontact.simulate.variational.contact_state import (
     Node,
     approaching,
@@ -34,7 +33,8 @@ from jaxcontact.simulate.variational.contact_state import (
     terms_and_joints,
     touching,
 )
-from jaxcontact.simulate.variational.discrete_mechanics import Start, take_step
+from jaxcontact.simulate.variational.discrete_mechanics import take_step
+from jaxcontact.simulate.variational.discrete_momenta import Start
 from jaxcontact.simulate.variational.energy import impact_gains, move_gains
 from jaxcontact.simulate.variational.event_log import (
     EVENT,
@@ -52,8 +52,16 @@ from jaxcontact.simulate.variational.gap_dips import looked_between
 from jaxcontact.simulate.variational.impact_event import Strike, strike
 from jaxcontact.simulate.variational.jam import jolt, stopped
 from jaxcontact.simulate.variational.joint_rows import num_dry, without_dry
+from jaxcontact.simulate.variational.motion_records import (
+    ImpactSetting,
+    MotionChoice,
+    MotionMemory,
+    MotionNumbers,
+    RecordedMotion,
+)
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import touch_tolerance
+from jaxcontact.tolerances import GAP
 
 MAX_TURNS = 1000  # iterations of the loop within one step: trial steps and impacts; then bit MAX_ITERS
 
@@ -72,69 +80,6 @@ class _StepCarry(NamedTuple):
     over: jax.Array  # whether the last piece went to the end of the step
     pieces: MotionPieces
     num_pieces: jax.Array
-
-
-class MotionNumbers(NamedTuple):
-    """The start and the numbers of a motion; it can be differentiated by all of these but `zeno`."""
-
-    params: Params
-    state: State
-    dt: jax.Array
-    restitution: jax.Array
-    zeno: jax.Array
-    law: Law | None  # an impact law as a pytree, or None for reflections
-    controls: jax.Array | None  # (T, nu)
-
-
-class MotionMemory(NamedTuple):
-    """The memory of a motion of its impacts.
-
-    Attributes:
-        key: of all impacts, for laws that draw.
-        last: (nc,) time of the last impact of each contact, s.
-        number: number of impacts so far.
-    """
-
-    key: jax.Array | None
-    last: jax.Array
-    number: jax.Array
-
-
-class MotionChoice(NamedTuple):
-    """The static choices of a motion, fixed when it is compiled; see `variational`."""
-
-    order: str | tuple[int, ...]
-    num_steps: int
-    max_impacts: int
-
-
-class ImpactSetting(NamedTuple):
-    """The settings of the impacts of a motion."""
-
-    restitution: jax.Array
-    zeno: jax.Array
-    key: jax.Array | None
-    first: jax.Array  # number of the first one
-    order: str | tuple[int, ...]
-    law: Law | None
-
-
-class RecordedMotion(NamedTuple):
-    """A motion and the pieces that repeat it.
-
-    Attributes:
-        trajectory: the motion.
-        memory: of its impacts, after it.
-        pieces: its pieces, with a first axis of `max_pieces`.
-        num_pieces: number of pieces, including those beyond `max_pieces`.
-        ends: (T,) index of the last piece of each time step.
-    """
-
-    trajectory: Trajectory
-    memory: MotionMemory
-    pieces: MotionPieces
-    num_pieces: jax.Array
-    ends: jax.Array
 
 
 class _TimeStep(NamedTuple):
@@ -199,7 +144,7 @@ def run(
             return unfinished & goes_on
 
         def turn(c: _StepCarry) -> _StepCarry:
-            c, piece = _turn(context, c)
+            c, piece = _impact_or_move(context, c)
             node, is_full_step, used = c.node, piece.kind == WHOLE, piece.kind != UNUSED
             piece = piece._replace(step=k, closed=node.closed, q=node.q, p=node.p, t=node.t)
             pieces, count = kept(c.pieces, c.num_pieces, piece)
@@ -241,23 +186,23 @@ def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
-def _turn(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
+def _impact_or_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Append an impact if one is due, else a trial step.
 
     An impact follows an event, so that derivatives include its time: if a step ends without an event while a
     contact strikes, or a motion begins so, an event of no length comes between.
     """
     if carry.last.shape[0] == num_dry(carry.node.joints):
-        return _move(context, carry)
+        return _try_move(context, carry)
     return lax.cond(
         carry.located & jnp.any(approaching(carry.node)),
-        lambda c: _collide(context, c),
-        lambda c: _move(context, c),
+        lambda c: _append_impact(context, c),
+        lambda c: _try_move(context, c),
         carry,
     )
 
 
-def _collide(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
+def _append_impact(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Append the impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
     near, striking = without_dry(node.joints, touching(node.terms)), approaching(node)
@@ -319,7 +264,7 @@ def _no_impacts(
     return impacts, no_pieces((node.q.shape[0], nv, nc, num_loops), system.structure.dim, length, dtype)
 
 
-def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
+def _try_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Make a trial step: to the end of the time step if no event happens, else nearer to the first event."""
     model, t_end = context.model, context.t_end
     node, nc = carry.node, carry.last.shape[0]
@@ -364,7 +309,7 @@ def _move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPiec
 
     # The contact of the event: the one whose zero is nearest to the last trial, in time.
     eps = float(jnp.finfo(node.q.dtype).eps)
-    suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**0.4))
+    suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**GAP))
     apart = jnp.where(suspects, jnp.abs(value) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
     participants = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
     participants = (

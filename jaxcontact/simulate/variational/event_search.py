@@ -17,7 +17,7 @@ from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
 from jaxcontact.simulate.variational.joint_rows import num_dry, stops
 from jaxcontact.solvers.roots import inside_or_middle
 
-LEAST = 1e-3  # fraction of the last trial: smallest next one, so that it is not the zero that a gap starts at
+MIN_FRACTION = 1e-3  # of the last trial, for the next one: never the zero that a gap starts at
 
 
 class Ends(NamedTuple):
@@ -140,7 +140,7 @@ def _zero_of_parabola(begin: jax.Array, end: jax.Array, rate: jax.Array, h: jax.
     above, below = jnp.where(up, rises + root, 2.0 * begin), jnp.where(up, -2.0 * bends, root - rises)
     exists = (square >= 0) & (below > 0) & (above > 0)
     found = above / jnp.where(exists, below, 1.0)
-    return jnp.where(exists, jnp.maximum(found, LEAST * h), jnp.inf)
+    return jnp.where(exists, jnp.maximum(found, MIN_FRACTION * h), jnp.inf)
 
 
 def narrowed(
@@ -175,7 +175,7 @@ def narrowed(
     newton = jnp.min(ahead, initial=jnp.inf)
     # One more step of Newton's method from a point on the event, for the last digits of the time: a short
     # one, because a load that falls by little more than round-off does not determine the time.
-    again = near & ~search.near & (jnp.abs(newton - search.h) <= LEAST * search.h)
+    again = near & ~search.near & (jnp.abs(newton - search.h) <= MIN_FRACTION * search.h)
     located = (near & ~again) | shut
     first = jnp.min(jnp.where(suspects, jnp.where(jnp.isfinite(zero), zero, ahead), jnp.inf), initial=jnp.inf)
     halved = search.tries % 8 == 7  # every eighth trial, so that both bounds move

@@ -5,8 +5,6 @@ Owns the public call and its checks; the step is in `discrete_mechanics`, the lo
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -17,9 +15,9 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.stepper import of_contacts
 from jaxcontact.simulate.steppers.variational import Variational
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionNumbers
 from jaxcontact.simulate.variational.inputs import check_motion, no_memory
-from jaxcontact.simulate.variational.replay import motion
+from jaxcontact.simulate.variational.motion_records import MotionChoice, MotionNumbers
+from jaxcontact.simulate.variational.replay import compute_motion
 
 MAX_IMPACTS = 1024  # recorded by default; they set the memory of a motion
 DEFAULT_STEPPER = Variational()
@@ -31,7 +29,7 @@ def variational(
     state: State,
     stepper: Variational = DEFAULT_STEPPER,
     *,
-    dt: Any,
+    dt: float | jax.Array,
     duration: float,
     key: jax.Array | None = None,
 ) -> Trajectory:
@@ -90,6 +88,6 @@ def variational(
     choice = MotionChoice(stepper.order, count_steps(duration, dt, num_bytes=bytes_of(state)), max_impacts)
     h, elastic, wait = (jnp.asarray(x, state.q.dtype) for x in (dt, stepper.restitution, wait))
     numbers = MotionNumbers(model.params, state, h, elastic, wait, stepper.impact, None)
-    trajectory, _ = motion(model.system, choice, numbers, no_memory(model, state, key))
+    trajectory, _ = compute_motion(model.system, choice, numbers, no_memory(model, state, key))
     info = of_contacts(trajectory.info, model.structure.num_contacts)
     return trajectory.replace(info=info, impulse=info.impulse)

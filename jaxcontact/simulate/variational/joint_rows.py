@@ -143,7 +143,7 @@ def drag(joints: JointRows | None, v: jax.Array, closed: jax.Array) -> jax.Array
     return -small_dense.apply_matrix(joints.dry.rows.T, sliding(joints.dry, v, closed) * joints.dry.bound)
 
 
-def press(
+def press_rows(
     joints: JointRows | None, delassus: jax.Array, velocity: jax.Array, time: jax.Array | float
 ) -> tuple[jax.Array, jax.Array]:
     """Return D (nc dim, nc dim) and velocities (nc, dim) in which dry joints carry `time` times their bounds.

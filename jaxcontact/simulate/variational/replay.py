@@ -1,14 +1,14 @@
 """The repetition of a motion, piece by piece, as a function that has a derivative, forward and reverse.
 
 Owns the derivative of a motion: the list of pieces, the modes of contact and the orders of single impacts
-come from the run; the ends of moves at an event follow by the implicit rule. Entry: `motion`.
+come from the run; the ends of moves at an event follow by the implicit rule. Entry: `compute_motion`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,25 +28,25 @@ from jaxcontact.simulate.variational.contact_state import (
     loads,
     terms_and_joints,
 )
-from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step
+from jaxcontact.simulate.variational.discrete_mechanics import repeat_step
+from jaxcontact.simulate.variational.discrete_momenta import Start
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, MotionPieces
-from jaxcontact.simulate.variational.event_loop import (
+from jaxcontact.simulate.variational.event_loop import impact, run
+from jaxcontact.simulate.variational.jam import jolt
+from jaxcontact.simulate.variational.joint_rows import JointRows, num_dry
+from jaxcontact.simulate.variational.motion_records import (
     ImpactSetting,
     MotionChoice,
     MotionMemory,
     MotionNumbers,
     RecordedMotion,
-    impact,
-    run,
 )
-from jaxcontact.simulate.variational.jam import jolt
-from jaxcontact.simulate.variational.joint_rows import JointRows, num_dry
 from jaxcontact.terms import ContactTerms
 
 PIECES = 3  # of the log for each impact on record: its event, the impact, the move after it
 
 
-def motion(
+def compute_motion(
     system: System, choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory
 ) -> tuple[Trajectory, MotionMemory]:
     """Move over `num_steps` steps of dt; return the motion and the memory of its impacts.
@@ -59,14 +59,16 @@ def motion(
 
 @functools.lru_cache(maxsize=64)
 def _paired(system: System, choice: MotionChoice) -> Callable[..., PyTree]:
-    def move(numbers: MotionNumbers, memory: MotionMemory) -> Any:
+    def move(numbers: MotionNumbers, memory: MotionMemory) -> tuple[Trajectory, MotionMemory]:
         return run(system, choice, 0, numbers, memory)[:2]
 
     def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[PyTree, RecordedMotion]:
         found = run(system, choice, choice.num_steps + PIECES * choice.max_impacts, numbers, memory)
         return found[:2], found
 
-    def again(numbers: MotionNumbers, memory: MotionMemory, found: RecordedMotion) -> Any:
+    def again(
+        numbers: MotionNumbers, memory: MotionMemory, found: RecordedMotion
+    ) -> tuple[Trajectory, MotionMemory]:
         return replay(system, choice, numbers, memory, found), found.memory
 
     return differentiate_by_replay(search, again, value=move)
@@ -86,7 +88,7 @@ def replay(
     params, state = numbers.params, numbers.state
     dry = dry_rows(Model(system=system, params=params))
     num_rubbing = 0 if dry is None else dry.bound.shape[0]
-    branches = _branches(system, choice, recorded.pieces.participants.shape[1] > num_rubbing)
+    branches = _piece_functions(system, choice, recorded.pieces.participants.shape[1] > num_rubbing)
     pieces, trajectory = recorded.pieces, recorded.trajectory
     t_start = jnp.asarray(state.t, state.q.dtype)
     terms, joints = branches.terms(params, state.q, t_start)
@@ -127,7 +129,7 @@ def replay(
     )
 
 
-class _Branches(NamedTuple):
+class _PieceFunctions(NamedTuple):
     """Functions whose derivatives are one operation: the terms at a configuration, and the kinds of pieces.
 
     A kind is (numbers, key, node, number of the next impact, piece) -> (node, impulses (nc,) of an impact,
@@ -139,13 +141,13 @@ class _Branches(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _branches(system: System, choice: MotionChoice, has_contacts: bool) -> _Branches:
-    read, move = functools.partial(_read_move, system), functools.partial(_move, system)
+def _piece_functions(system: System, choice: MotionChoice, has_contacts: bool) -> _PieceFunctions:
+    read, move = functools.partial(_read_move, system), functools.partial(_repeat_move, system)
     kinds = [_rest, differentiate_by_replay(read, move, has_end=True)]
     if has_contacts:
-        collide = functools.partial(_collide, choice)
-        kinds += [differentiate_by_replay(_read_impact, kind) for kind in (collide, _jam)]
-    return _Branches(differentiate_at_once(functools.partial(_terms, system)), tuple(kinds))
+        collide = functools.partial(_repeat_impact, choice)
+        kinds += [differentiate_by_replay(_read_impact, kind) for kind in (collide, _repeat_jam)]
+    return _PieceFunctions(differentiate_at_once(functools.partial(_terms, system)), tuple(kinds))
 
 
 def _terms(
@@ -170,7 +172,7 @@ def _read_move(
     node: Node,
     number: jax.Array,
     piece: MotionPieces,
-) -> tuple[tuple[PyTree, ...], Any]:
+) -> tuple[tuple[PyTree, ...], tuple]:
     terms, joints = _terms(system, numbers.params, piece.q, node.t)
     after = arrive(terms, piece.q, piece.p, piece.t, joints)
     return _rest(numbers, key, after, number, piece), ()
@@ -178,12 +180,12 @@ def _read_move(
 
 def _read_impact(
     numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
-) -> tuple[tuple[PyTree, ...], Any]:
+) -> tuple[tuple[PyTree, ...], tuple]:
     after = arrive(node.terms, piece.q, piece.p, piece.t, node.joints)
     return _rest(numbers, key, after, number, piece), ()
 
 
-def _collide(
+def _repeat_impact(
     choice: MotionChoice, numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array,
     piece: MotionPieces, log: PyTree,
 ) -> tuple[PyTree, ...]:  # fmt: skip
@@ -192,7 +194,7 @@ def _collide(
     return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
 
-def _jam(
+def _repeat_jam(
     numbers: MotionNumbers,
     key: jax.Array | None,
     node: Node,
@@ -204,7 +206,7 @@ def _jam(
     return after, found[:, 0], jnp.zeros_like(piece.impulse)
 
 
-def _move(
+def _repeat_move(
     system: System,
     numbers: MotionNumbers,
     key: jax.Array | None,
