@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jaxcontact as jc
@@ -25,17 +26,23 @@ ROBOTS = {
 }
 
 
+def path_of_robot(robot: str) -> Path:
+    """Find the file of a robot of gymnasium."""
+    name = ROBOTS[robot][0]
+    path = path_of("gymnasium", f"gymnasium/envs/mujoco/assets/{name}", FOLDER)
+    if path is None:
+        raise FileNotFoundError(f"{name}: unpack gymnasium of tests/robot_packages.txt into {FOLDER}")
+    return path
+
+
 def load(robot: str) -> jc.Model:
     """Read a robot of gymnasium or of the package."""
     name = ROBOTS[robot][0]
     if name in NAMES:
         return jc.load_mjcf(file_of(name), planar=True, contacts="world")
-    path = path_of("gymnasium", f"gymnasium/envs/mujoco/assets/{name}", FOLDER)
-    if path is None:
-        raise FileNotFoundError(f"{name}: unpack gymnasium of tests/robot_packages.txt into {FOLDER}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return jc.load_mjcf(path, planar=True, contacts="world")
+        return jc.load_mjcf(path_of_robot(robot), planar=True, contacts="world")
 
 
 def _gait(robot: str) -> Callable[[], dict[str, Any]]:

@@ -1,7 +1,8 @@
 """A compass gait that returns after every impulse order of its double support, beside the passive one.
 
 Two legs of 1 m walk down a slope; a push between the legs just before a landing decides how much impulse
-orders matter. The stride is a pinned double pendulum and one landing.
+orders matter. The stride is a pinned double pendulum and one landing. On rough ground the foot that lands is
+higher or lower than planned and friction is shifted; there the push also depends on how late it lands.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 import jaxcontact as jc
 from benchmarks.figures.ensembles import HIP, G, walker
+from benchmarks.robust_landings import fall_of_tail, tail_of
 from benchmarks.runner import Case
 from jaxcontact._pytree import PyTree
 
@@ -25,6 +27,9 @@ STEPS = 40  # of the integrator in a stride
 EFFORT = 1e-3  # 1/(N m s)^2, weight of the push between the legs
 NUM_STEPS = 60  # of a search
 NEWTON_STEPS = 8  # onto the moment of a landing
+HEIGHT = 0.01  # m, of the ground under the foot that lands, at most
+FRICTION = 0.2  # of its coefficient, largest shift
+LATENESS = 0.1  # s; `late` is the change of the push by so much
 DRAWN, JUDGED = 128, 4000  # orders of a search, and of a judgement
 LAW = jc.impact.Routh(impulse_step=0.5, max_steps=40)
 PASSIVE = {
@@ -108,6 +113,35 @@ def stride(law: Any, free: PyTree, params: PyTree, speed: Any, key: Any) -> tupl
     return cost, jnp.concatenate([places, off[2:], pace[None]])
 
 
+def landing_time(start: jax.Array, free: PyTree, height: jax.Array) -> jax.Array:
+    """Find when the foot that swings is at a height, s after the start, by Newton's method."""
+
+    def nearer(_: int, duration: jax.Array) -> jax.Array:
+        end = swing(start, duration, free["slope"])
+        above = jnp.cos(end[0]) - jnp.cos(end[1]) - height
+        return duration - above / (jnp.sin(end[1]) * end[3] - jnp.sin(end[0]) * end[2])
+
+    return jax.lax.fori_loop(0, NEWTON_STEPS, nearer, free["duration"])
+
+
+def rough_stride(law: Any, free: PyTree, params: PyTree, speed: Any, key: Any) -> tuple[jax.Array, jax.Array]:
+    """Return what `stride` does, of a landing at a drawn height with drawn friction and impulse order."""
+    order, *others = jax.random.split(key, 3)
+    height, shift = (jax.random.uniform(other, minval=-1.0, maxval=1.0) for other in others)
+    start, duration = start_of(free), landing_time(start_of(free), free, HEIGHT * height)
+    end = swing(start, duration, free["slope"])
+    push = free["push"] + free["late"] * (duration - free["duration"]) / LATENESS
+    terms, v = landing(end, push)
+    v_plus, _ = law(terms.replace(mu=(1.0 + FRICTION * shift) * terms.mu), v, order)
+    wanted = with_hip(end[:2], jnp.stack([free["swing_rate"], free["stance_rate"]]), 1)
+    off = v_plus - wanted
+    cost = off @ terms.M @ off / (wanted @ terms.M @ wanted) + EFFORT * push**2
+    flat = swing(start, free["duration"], free["slope"])
+    places = flat[:2] - jnp.stack([-free["angle"], free["angle"]])
+    pace = 2.0 * jnp.sin(free["angle"]) / free["duration"] - speed
+    return cost, jnp.concatenate([places, off[2:], pace[None]])
+
+
 def walk(free: PyTree, key: jax.Array, strides: int) -> tuple[jax.Array, ...]:
     """Walk strides from landing to landing, each landing with an order of its own.
 
@@ -116,12 +150,7 @@ def walk(free: PyTree, key: jax.Array, strides: int) -> tuple[jax.Array, ...]:
     """
 
     def one(start: jax.Array, key: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        def nearer(_: int, duration: jax.Array) -> jax.Array:  # Newton's method on the height of the foot
-            end = swing(start, duration, free["slope"])
-            height = jnp.cos(end[0]) - jnp.cos(end[1])
-            return duration - height / (jnp.sin(end[1]) * end[3] - jnp.sin(end[0]) * end[2])
-
-        duration = jax.lax.fori_loop(0, NEWTON_STEPS, nearer, free["duration"])
+        duration = landing_time(start, free, jnp.zeros(()))
         end = swing(start, duration, free["slope"])
         terms, v = landing(end, free["push"])
         v_plus, _ = LAW(terms, v, key)
@@ -134,9 +163,11 @@ def walk(free: PyTree, key: jax.Array, strides: int) -> tuple[jax.Array, ...]:
     return jax.lax.scan(one, start_of(free), jax.random.split(key, strides))[1]
 
 
-def search(law: Any, free0: PyTree, outcomes: int, risk: str) -> tuple[PyTree, jc.optimize.TrajectoryInfo]:
-    """Find the gait of least risk at `SPEED` under a law of impacts."""
-    problem = jc.optimize.RandomStride(functools.partial(stride, law), outcomes=outcomes, risk=risk)
+def search(
+    stride: Callable[..., Any], free0: PyTree, outcomes: int, risk: str
+) -> tuple[PyTree, jc.optimize.TrajectoryInfo]:
+    """Find the gait of least risk at `SPEED`."""
+    problem = jc.optimize.RandomStride(stride, outcomes=outcomes, risk=risk)
     start = {name: jnp.asarray(float(value)) for name, value in free0.items()}
     optimizer = jc.optimize.AugmentedLagrangian(slope=1e-3)
     return jc.optimize.gait(
@@ -146,17 +177,19 @@ def search(law: Any, free0: PyTree, outcomes: int, risk: str) -> tuple[PyTree, j
 
 def nominal_and_robust() -> tuple[PyTree, PyTree]:
     """Find the gait of one simultaneous impact, and that of the least tail over impulse orders."""
-    nominal, _ = search(jc.impact.AnitescuPotra(), PASSIVE, 1, "mean")
-    robust, _ = search(LAW, {**nominal, "push": 0.1}, DRAWN, "cvar")
+    nominal, _ = search(one_impact_stride, PASSIVE, 1, "mean")
+    robust, _ = search(routh_stride, {**nominal, "push": 0.1}, DRAWN, "cvar")
     return nominal, robust
 
 
+one_impact_stride = functools.partial(stride, jc.impact.AnitescuPotra())
 routh_stride = functools.partial(stride, LAW)
+rough_routh_stride = functools.partial(rough_stride, LAW)
 
 
-def judge(free: PyTree) -> tuple[jax.Array, jax.Array]:
-    """Costs (JUDGED,) and errors (JUDGED, 5) of a gait on orders drawn anew."""
-    problem = jc.optimize.RandomStride(routh_stride, outcomes=JUDGED, seed=1)
+def judge(free: PyTree, stride: Callable[..., Any] = routh_stride) -> tuple[jax.Array, jax.Array]:
+    """Costs (JUDGED,) and errors (JUDGED, 5) of a gait on outcomes drawn anew."""
+    problem = jc.optimize.RandomStride(stride, outcomes=JUDGED, seed=1)
     return jax.jit(problem.all_outcomes)(None, free, SPEED)
 
 
@@ -175,4 +208,28 @@ def _robust_gait() -> Callable[[], dict[str, Any]]:
     return run
 
 
-CASES = [Case(name="robust gait, compass gait with a push", items=1, setup=_robust_gait, repeats=1)]
+def _on_rough_ground() -> Callable[[], dict[str, Any]]:
+    def run() -> dict[str, Any]:
+        nominal, _ = search(one_impact_stride, PASSIVE, 1, "mean")
+        nominal = {**nominal, "late": jnp.zeros(())}
+        on_flat, _ = search(routh_stride, {**nominal, "push": 0.1}, DRAWN, "cvar")
+        robust, info = search(rough_routh_stride, {**nominal, "push": 0.02, "late": -1.0}, DRAWN, "cvar")
+        gaits = {"nominal": nominal, "robust on flat ground": on_flat, "robust": robust}
+        gaits["robust, push not by lateness"] = {**robust, "late": jnp.zeros(())}
+        costs = {name: np.asarray(judge(free, rough_routh_stride)[0]) for name, free in gaits.items()}
+        row: dict[str, Any] = {"status": jc.Status.describe(info.status)}
+        for name, free in gaits.items():
+            row[f"numbers, {name}"] = {key: round(float(value), 4) for key, value in free.items()}
+            row[f"mean, {name}"], row[f"tail, {name}"] = float(np.mean(costs[name])), tail_of(costs[name])
+            row[f"tail falls by, 95 %, {name}"] = np.round(
+                fall_of_tail(costs["nominal"], costs[name]), 3
+            ).tolist()
+        return row
+
+    return run
+
+
+CASES = [
+    Case(name="robust gait, compass gait with a push", items=1, setup=_robust_gait, repeats=1),
+    Case(name="robust gait, compass gait on rough ground", items=1, setup=_on_rough_ground, repeats=1),
+]

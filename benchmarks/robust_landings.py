@@ -30,8 +30,8 @@ DRAWN, JUDGED, POOLED = 128, 4000, 100_000  # orders of a search, of a judgement
 LAW = jc.impact.Routh(impulse_step=0.25, max_steps=8)
 
 
-def _compass() -> tuple[Any, Any]:
-    model = jc.models.compass_gait()
+def landing_of(model: Any) -> tuple[Any, Any]:
+    """Return contact terms and velocities of a robot that lands in its initial state."""
     return jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
@@ -47,7 +47,7 @@ def _on_uneven_ground(terms: Any, slope: jax.Array, friction: jax.Array) -> Any:
 
 
 def _cost(terms: Any, v: jax.Array, rates: jax.Array, law: Any, key: Any) -> jax.Array:
-    changed = v.at[2:].add(rates)
+    changed = v.at[v.size - rates.size :].add(rates)  # joints come last
     v_plus, _ = law(terms, changed, key)
     lost = 1.0 - (v_plus @ terms.M @ v_plus) / (changed @ terms.M @ changed)
     later = terms.J_n[0] @ (changed - v)
@@ -72,12 +72,13 @@ def _judged(terms: Any, v: jax.Array, rates: jax.Array, key: jax.Array) -> np.nd
     return np.asarray(jax.jit(jax.vmap(one))(slope, friction, jax.random.split(orders, JUDGED)))
 
 
-def _tail(costs: np.ndarray) -> float:
+def tail_of(costs: np.ndarray) -> float:
+    """Return the mean of the worst share of costs."""
     return float(jc.optimize.risk_of(jnp.asarray(costs), "cvar", share=SHARE))
 
 
-def _fall(nominal: np.ndarray, robust: np.ndarray) -> tuple[float, float, float]:
-    """Relative fall of the tail, and its 95 % interval by 1000 bootstraps of common draws."""
+def fall_of_tail(nominal: np.ndarray, robust: np.ndarray) -> tuple[float, float, float]:
+    """Return the relative fall of the tail, and its 95 % interval by 1000 bootstraps of common draws."""
     rng = np.random.default_rng(0)
     chosen = rng.integers(0, nominal.size, (1000, nominal.size))
     count = round(SHARE * nominal.size)
@@ -87,14 +88,14 @@ def _fall(nominal: np.ndarray, robust: np.ndarray) -> tuple[float, float, float]
 
     falls = 1.0 - tails(robust) / tails(nominal)
     low, high = np.quantile(falls, [0.025, 0.975])
-    return 1.0 - _tail(robust) / _tail(nominal), float(low), float(high)
+    return 1.0 - tail_of(robust) / tail_of(nominal), float(low), float(high)
 
 
-def _robust_step() -> Callable[[], dict[str, Any]]:
-    terms, v = _compass()
+def _robust_step(model: Callable[[], Any], num_joints: int) -> Callable[[], dict[str, Any]]:
+    terms, v = landing_of(model())
 
     def run() -> dict[str, Any]:
-        start, draws = jnp.zeros(2), jax.random.key(0)
+        start, draws = jnp.zeros(num_joints), jax.random.key(0)
         nominal = _search(lambda rates: _cost(terms, v, rates, jc.impact.AnitescuPotra(), None), start)
         robust = nominal
         for spread in SPREADS:
@@ -104,15 +105,15 @@ def _robust_step() -> Callable[[], dict[str, Any]]:
             )  # fmt: skip
             robust = _search(tail, robust)
         costs = [_judged(terms, v, rates, jax.random.key(1)) for rates in (nominal, robust)]
-        fall, low, high = _fall(*costs)
+        fall, low, high = fall_of_tail(*costs)
         return {
             "nominal rates": np.round(nominal, 3).tolist(),
             "robust rates": np.round(robust, 3).tolist(),
             "nominal cost by one law": float(_cost(terms, v, nominal, jc.impact.AnitescuPotra(), None)),
             "mean cost, nominal": float(np.mean(costs[0])),
             "mean cost, robust": float(np.mean(costs[1])),
-            "tail, nominal": _tail(costs[0]),
-            "tail, robust": _tail(costs[1]),
+            "tail, nominal": tail_of(costs[0]),
+            "tail, robust": tail_of(costs[1]),
             "tail falls by": fall,
             "95 % from": low,
             "95 % to": high,
@@ -123,7 +124,7 @@ def _robust_step() -> Callable[[], dict[str, Any]]:
 
 def _bias(rates: tuple[float, float]) -> Callable[[], dict[str, Any]]:
     """Gradients of the mean cost: of fixed draws, with a spread, and by differences of 1e5 common draws."""
-    terms, v = _compass()
+    terms, v = landing_of(jc.models.compass_gait())
     keys = jax.random.split(jax.random.key(2), POOLED // 10_000)
 
     def mean(spread: float, x: jax.Array, key: jax.Array) -> jax.Array:
@@ -180,7 +181,18 @@ def _walker() -> Callable[[], dict[str, Any]]:
 
 
 CASES = [
-    Case(name="robust step, compass gait", items=1, setup=_robust_step, repeats=1),
+    *(
+        Case(
+            name=f"robust step, {name}",
+            items=1,
+            setup=functools.partial(_robust_step, model, num_joints),
+            repeats=1,
+        )
+        for name, model, num_joints in (
+            ("compass gait", jc.models.compass_gait, 2),
+            ("RAMone", jc.models.ramone, 4),
+        )
+    ),
     *(
         Case(
             name=f"robust step, gradient at {rates}",

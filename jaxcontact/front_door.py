@@ -33,6 +33,7 @@ from jaxcontact.arguments import (
     check_probability,
     is_key,
 )
+from jaxcontact.shape_rules import check_record, check_shapes, describe_value, is_array
 
 T = TypeVar("T", bound=Callable[..., Value])
 Check = Callable[[str, Value], Value]  # (name, value): raise TypeError or ValueError
@@ -70,13 +71,6 @@ def anything(name: str, value: object) -> None:
     """Let a value pass that the function itself checks, with an error that says more than its annotation."""
 
 
-KINDS = {
-    "float": ("a floating dtype", (jnp.floating,)),
-    "real": ("real numbers", (jnp.floating, jnp.integer)),
-    "bool": ("booleans", (jnp.bool_,)),
-    "int": ("integers", (jnp.integer,)),
-}
-BATCHED = "; use vmap for batches"
 # Errors of JAX about two dtypes, which name no argument.
 UNEQUAL = re.compile(
     r"equal( output)? types|dtypes must be equal|same dtypes|type does not match|one dtype|, as \w+ has"
@@ -149,7 +143,7 @@ def _mixed_precision(values: Mapping[str, object]) -> str | None:
     first: tuple[str, np.dtype] | None = None
     for name, value in values.items():
         for leaf in jax.tree.leaves(value):
-            if not _is_array(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+            if not is_array(leaf) or not jnp.issubdtype(leaf.dtype, jnp.floating):
                 continue
             first = first or (name, leaf.dtype)
             if leaf.dtype != first[1]:
@@ -195,7 +189,7 @@ class _Parameter:
         if kind is None:
             expected = " or ".join(dict.fromkeys(kind.expected for kind in self.kinds))
             hint = getattr(self.kinds[0].type, "ARGUMENT_HINT", "")
-            raise TypeError(f"{self.name}: expected {expected}, got {_came(value)}{hint}")
+            raise TypeError(f"{self.name}: expected {expected}, got {describe_value(value)}{hint}")
         if kind.is_record:
             lead = next((rule for rule in self.rules if isinstance(rule, str)), "")
             check_record(self.name, value, lead, sizes)
@@ -224,21 +218,17 @@ def _is_union(annotation: object) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def _is_array(value: object) -> bool:
-    return hasattr(value, "dtype") and hasattr(value, "shape")
-
-
 def _is_number(value: Value) -> bool:
     """Tell whether a value is one number, traced or not; a bool is none."""
     if isinstance(value, float | int | np.number):
         return not isinstance(value, bool)
-    return _is_array(value) and value.shape == () and jnp.issubdtype(value.dtype, jnp.number)
+    return is_array(value) and value.shape == () and jnp.issubdtype(value.dtype, jnp.number)
 
 
 SIMPLE: dict[object, tuple[str, Callable[[Value], bool]]] = {
     Any: ("anything", lambda value: True),
-    jax.Array: ("an array", lambda value: _is_array(value) and not isinstance(value, np.generic)),
-    np.ndarray: ("an array", lambda value: _is_array(value) and not isinstance(value, np.generic)),
+    jax.Array: ("an array", lambda value: is_array(value) and not isinstance(value, np.generic)),
+    np.ndarray: ("an array", lambda value: is_array(value) and not isinstance(value, np.generic)),
     float: ("a number", _is_number),
     int: ("an integer", lambda value: isinstance(value, int | np.integer) and not isinstance(value, bool)),
     bool: ("True or False", lambda value: isinstance(value, bool | np.bool_)),
@@ -326,98 +316,3 @@ def _plural(words: str) -> str:
 
 def _as_tuple(value: Value) -> Value:
     return tuple(map(_as_tuple, value)) if type(value) in (list, tuple) else value
-
-
-def _came(value: Value) -> str:
-    """Describe what came in place of another kind of value."""
-    if isinstance(value, str | int | float | bool):
-        return repr(value)
-    if isinstance(value, jax.Array | np.ndarray):
-        return f"an array of shape {value.shape} and {value.dtype}"
-    if type(value) in (list, tuple, dict):
-        text = repr(value)
-        return text if len(text) <= 60 else f"a {type(value).__name__} of length {len(value)}"
-    return type(value).__name__
-
-
-def check_record(name: str, record: object, lead: str, sizes: dict[str, int]) -> None:
-    """Check the fields of a record by its `SHAPES`, behind leading axes; add the sizes of a Model."""
-    if hasattr(record, "_argument_sizes"):
-        sizes |= record._argument_sizes(name)
-    for field, shape in getattr(record, "SHAPES", {}).items():
-        value = getattr(record, field)
-        if value is not None:
-            shapes = " | ".join(f"{lead} {option.strip()}" for option in shape.split("|"))
-            check_shape(f"{name}.{field}", value, shapes, sizes)
-
-
-def check_shapes(name: str, value: object, rule: str, sizes: dict[str, int]) -> None:
-    """Check an array, or by a rule such as "dim; dim dim" the arrays of a tuple; see `check_shape`."""
-    rules = rule.split(";")
-    if len(rules) == 1:
-        return check_shape(name, value, rule, sizes)
-    if not isinstance(value, tuple | list) or len(value) != len(rules):
-        raise TypeError(f"{name}: expected {len(rules)} arrays, got {_came(value)}")
-    for k, (entry, part) in enumerate(zip(value, rules)):
-        check_shape(f"{name}[{k}]", entry, part, sizes)
-
-
-def check_shape(name: str, value: Value, rule: str, sizes: dict[str, int]) -> None:
-    """Raise TypeError for a value that is no array of the dtype of a rule, ValueError for another shape.
-
-    Letters with a size must have it; the others are given theirs. See `checked` for the rules.
-    """
-    options = [option.split() for option in rule.split("|")]
-    kind = next((word for option in options for word in option if word in KINDS), "float")
-    options = [[word for word in option if word not in KINDS] for option in options]
-    scalar = any(option in ([], ["..."]) for option in options)
-    if scalar and isinstance(value, int if kind == "int" else float | int) and not isinstance(value, bool):
-        return
-    if scalar and kind == "float" and _is_array(value) and jnp.issubdtype(value.dtype, jnp.integer):
-        return
-    if not _is_array(value):
-        if scalar:
-            expected = "an integer" if kind == "int" else "a number"
-            expected += "" if all(option in ([], ["..."]) for option in options) else " or an array"
-            raise TypeError(f"{name}: expected {expected}, got {_came(value)}")
-        raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
-    expected, dtypes = KINDS[kind]
-    if not any(jnp.issubdtype(value.dtype, dtype) for dtype in dtypes):
-        raise TypeError(f"{name}: expected {expected}, got {value.dtype}")
-    shape = tuple(value.shape)
-    if not any(_match(option, shape, sizes) for option in options):
-        texts = [_text(option, sizes) for option in options]
-        hint = BATCHED if len(shape) > max(map(len, options)) else ""
-        raise ValueError(f"{name}: expected shape {' or '.join(dict.fromkeys(texts))}, got {shape}{hint}")
-
-
-def _match(words: list[str], shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
-    """Tell whether a shape fits; if it does, add the sizes of new letters."""
-    if words[:1] == ["..."]:
-        words, shape = words[1:], shape[max(0, len(shape) - len(words) + 1) :]
-    if len(words) != len(shape):
-        return False
-    found: dict[str, int] = {}
-    for word, size in zip(words, shape):
-        total, letters = _size(word, sizes | found)
-        if letters:
-            found[letters[0]] = size - total
-        if (size < total) if letters else (size != total):
-            return False
-    sizes.update(found)
-    return True
-
-
-def _size(word: str, sizes: Mapping[str, int]) -> tuple[int, list[str]]:
-    """Return the sum of a word such as nq+nv or T+1, and its letters without a size."""
-    terms = [int(term) if term.isdigit() else sizes.get(term, term) for term in word.split("+")]
-    return sum(t for t in terms if isinstance(t, int)), [t for t in terms if isinstance(t, str)]
-
-
-def _text(words: list[str], sizes: Mapping[str, int]) -> str:
-    """Write the shape that a rule expects, with its sizes where they are known."""
-    texts = []
-    for word in words:
-        total, letters = _size(word, sizes)
-        texts.append(word.replace("+", " + ") if letters else str(total))
-    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

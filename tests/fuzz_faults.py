@@ -113,7 +113,7 @@ FAULTS = [  # in the place of a test: the check that must find it
         'if not fields.pop("line"):', "files"),
     Mutant("sealed arrays: the digest is not compared", "io/sealed_arrays.py",
         "if mark != MARK or _digest(file, size) != digest:", "if mark != MARK:", "files"),
-    Mutant("front door: shapes are not compared", "front_door.py",
+    Mutant("front door: shapes are not compared", "shape_rules.py",
         "if not any(_match(option, shape, sizes) for option in options):", "if False:", "inputs"),
     Mutant("arguments: NaN is a number", "arguments.py",
         "    if not np.all(np.isfinite(array)):\n        raise ValueError(f\"{name}: expected finite numbers, "

@@ -159,8 +159,8 @@ MUTANTS = [
     Mutant(
         "lcp: a ray is not told",
         "solvers/lcp.py",
-        "flag(~good & (best.outcome == _RAY), Status.RAY)",
-        "flag(~good & (best.outcome == _RAY), Status.MAX_ITERS)",
+        "flag(~good & (best.outcome == RAY), Status.RAY)",
+        "flag(~good & (best.outcome == RAY), Status.MAX_ITERS)",
         "tests/solvers/test_lcp.py::test_status_ray",
     ),
     Mutant(
@@ -368,8 +368,8 @@ MUTANTS = [
     ),
     Mutant(
         "optimizer checkpoint: another run is taken for its own",
-        "io/run_store.py",
-        '    _check_run(f"{path} is of another run", stored, current)\n',
+        "io/state_file.py",
+        '    check_same_run(f"{path} is of another run", stored, current)\n',
         "",
         "tests/optimize/test_trajectory.py::test_a_checkpoint_of_another_run_is_refused_by_name",
     ),

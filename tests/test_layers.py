@@ -13,7 +13,17 @@ import jaxcontact
 
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
-    ("_lazy", "_pytree", "arguments", "front_door", "costs", "status", "precision", "tolerances"),
+    (
+        "_lazy",
+        "_pytree",
+        "arguments",
+        "shape_rules",
+        "front_door",
+        "costs",
+        "status",
+        "precision",
+        "tolerances",
+    ),
     ("native",),
     ("batching",),
     ("algebra",),

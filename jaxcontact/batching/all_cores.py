@@ -19,10 +19,10 @@ from jaxcontact.front_door import checked
 
 # Compiler options of programs that are long sums over lanes. They ask for the widest vectors of the CPU, in
 # bits; XLA's default is half of AVX-512. The bits of the results stay the same.
-WIDE = {"xla_cpu_prefer_vector_width": 512}
+WIDE_VECTORS = {"xla_cpu_prefer_vector_width": 512}
 
 SHARES = 8  # of a batch, on however many cores up to as many: the width of a program decides its last bits
-NARROWEST = 4  # worlds of a share, unless the batch has fewer
+MIN_WORLDS = 4  # worlds of a share, unless the batch has fewer
 
 
 def num_cores() -> int:
@@ -67,7 +67,7 @@ def on_all_cores(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         ((size,),) = sizes
         (device,), threads = jax.local_devices()[:1], len(workers(jax.local_devices()[:1]))
         shares_wanted = max(SHARES, threads) if platforms.is_cpu(device.platform) else 1
-        width = max(-(-size // shares_wanted), min(size, NARROWEST))
+        width = max(-(-size // shares_wanted), min(size, MIN_WORLDS))
         count = -(-size // width)
         begins = [min(k * width, size - width) for k in range(count)]
         shares = [

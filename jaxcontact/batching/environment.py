@@ -19,7 +19,7 @@ import jaxlib
 import numpy as np
 from jax import lax
 
-from jaxcontact.batching.all_cores import WIDE
+from jaxcontact.batching.all_cores import WIDE_VECTORS
 
 SIZE = 23  # rows of the matrices whose bits are compared; no multiple of a vector's width
 
@@ -62,7 +62,9 @@ def _arithmetic(is_double: bool) -> str:
     dtype = jnp.float64 if is_double else jnp.float32
     rows = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(dtype)
     on_host = rows @ rows.T, *np.linalg.eigh(rows + rows.T)  # by the LAPACK of NumPy, also part of programs
-    wide = jax.jit(_probe, compiler_options=WIDE) if jax.default_backend() == "cpu" else jax.jit(_probe)
+    wide = (
+        jax.jit(_probe, compiler_options=WIDE_VECTORS) if jax.default_backend() == "cpu" else jax.jit(_probe)
+    )
     bits = hashlib.sha256()
     for leaf in (*jax.jit(_probe)(rows), *wide(rows), *on_host):
         bits.update(np.asarray(leaf).tobytes())

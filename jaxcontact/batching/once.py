@@ -19,7 +19,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.native import registry
 
 Arrays = TypeVar("Arrays")
-SMALL = 2048  # numbers of all arrays of a call that one kernel computes
+SMALL_COUNT = 2048  # numbers of all arrays of a call that one kernel computes
 
 
 def computed_once(arrays: Arrays, in_batches: bool = True) -> Arrays:
@@ -38,7 +38,7 @@ def computed_once(arrays: Arrays, in_batches: bool = True) -> Arrays:
 
 
 def _lowered(*arrays: jax.Array, in_batches: bool, batched: bool) -> list[jax.Array]:
-    if sum(x.size for x in arrays) > SMALL or len({x.dtype for x in arrays}) > 1:
+    if sum(x.size for x in arrays) > SMALL_COUNT or len({x.dtype for x in arrays}) > 1:
         return [_divided(x) for x in arrays] if in_batches or not batched else list(arrays)
     row = _divided(jnp.concatenate([x.ravel() for x in arrays]))
     ends = np.cumsum([x.size for x in arrays])[:-1].tolist()

@@ -40,7 +40,7 @@ from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms, contact_terms
 from jaxcontact.terms.near_pairs import only_near
 
-NEAR = 1e-3  # m, distance of two shapes from which on they take no part; contacts touch within 1e-6 m
+NEAR_DISTANCE = 1e-3  # m; farther shapes take no part, and contacts touch within 1e-6 m
 SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
 STEPS_PER_CONTACT = 16  # largest number of steps per touching contact, for models without their own
 FEW_SAMPLES = 2**14  # of a run by default; the largest number that also keeps velocities through the impact
@@ -77,7 +77,9 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         raise UsageError(f"--restitution: expected 1 or {count} numbers, got {len(options.restitution)}")
     try:
         if is_robot(options) and (options.restitution is None or len(options.restitution) == 1):
-            model = only_near(model, model.initial_state().q, NEAR)  # the others would only be compiled
+            model = only_near(
+                model, model.initial_state().q, NEAR_DISTANCE
+            )  # the others would only be compiled
         terms = contact_terms(model, model.initial_state()) if model.structure.pairs else None
     except ValueError as error:
         raise UsageError(str(error)) from None

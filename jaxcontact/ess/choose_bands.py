@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ORDER = 3.0  # of the error in eps
 SAFETY = 0.8  # fraction of the width that the order predicts
-NARROWEST = 0.1  # fraction of its width to which a trial narrows a band
+NARROWING_FRACTION = 0.1  # fraction of its width to which a trial narrows a band
 TRIALS = 16  # runs of a choice; each narrows a band by 0.8 and more
 
 
@@ -80,5 +80,5 @@ def choose_bands(
             break
         excess = float(np.max(np.asarray(info.band_error) / np.asarray(settings.tol)))
         factor = SAFETY * excess ** (-1.0 / ORDER) if np.isfinite(excess) and excess > 1.0 else 0.5
-        widths = widths * jnp.asarray(max(factor, NARROWEST), widths.dtype)
+        widths = widths * jnp.asarray(max(factor, NARROWING_FRACTION), widths.dtype)
     return widths, info

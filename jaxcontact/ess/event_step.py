@@ -22,7 +22,7 @@ from jaxcontact.tolerances import HALF_DIGITS, rounding
 # Kinds of steps in a plan.
 UNUSED, SMOOTH, ENTER, CROSS = 0, 1, 2, 3
 FIRST_STEP = 1e-2  # fraction of the interval that an adaptive run tries first
-SMALLEST = 8  # machine epsilons of the time; a run whose steps get shorter fails
+MIN_STEP_ROUNDINGS = 8  # machine epsilons of the time; a run whose steps get shorter fails
 HIDDEN = 0.125  # a step that may have overlooked a dip is shortened to this fraction
 
 
@@ -207,7 +207,7 @@ def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax
         grown = jnp.asarray(s.ode.dt, c.x.dtype)
     shorter = size * HIDDEN if s.ode.dt is not None else ode.next_size(size, ratio)
     shorter = jnp.where(entry.hidden | ~finite, size * HIDDEN, jnp.minimum(shorter, size))
-    tiny = SMALLEST * jnp.finfo(c.x.dtype).eps * jnp.maximum(jnp.abs(c.t), jnp.abs(s.t1))
+    tiny = MIN_STEP_ROUNDINGS * jnp.finfo(c.x.dtype).eps * jnp.maximum(jnp.abs(c.t), jnp.abs(s.t1))
     failed = ~good & (shorter <= tiny)
     why = jnp.where(
         finite,

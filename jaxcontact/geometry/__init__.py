@@ -3,13 +3,13 @@
 from jaxcontact.geometry.frames import products as products
 from jaxcontact.geometry.frames import rows as rows
 from jaxcontact.geometry.frames import tangent_frame as tangent_frame
+from jaxcontact.geometry.pair_kinds import check_pair as check_pair
+from jaxcontact.geometry.pair_kinds import check_shape as check_shape
+from jaxcontact.geometry.pair_kinds import contact_bodies as contact_bodies
+from jaxcontact.geometry.pair_kinds import num_contacts as num_contacts
 from jaxcontact.geometry.pairs import Candidates as Candidates
 from jaxcontact.geometry.pairs import NearPairs as NearPairs
 from jaxcontact.geometry.pairs import candidates as candidates
-from jaxcontact.geometry.pairs import check_pair as check_pair
-from jaxcontact.geometry.pairs import check_shape as check_shape
-from jaxcontact.geometry.pairs import contact_bodies as contact_bodies
-from jaxcontact.geometry.pairs import num_contacts as num_contacts
 from jaxcontact.geometry.shapes import WORLD as WORLD
 from jaxcontact.geometry.shapes import Box as Box
 from jaxcontact.geometry.shapes import Capsule as Capsule

@@ -25,7 +25,7 @@ from jaxcontact.geometry.frames import across, dot, unit
 from jaxcontact.geometry.support import Couple, gap_along, support
 
 CLIMBS = 4  # directions from which a climb starts
-APART = 0.995  # cosine of the smallest angle between them
+MAX_COSINE = 0.995  # cosine of the smallest angle between them
 CLIMB_ROUNDS, CLIMB_NEWTON = 5, 3  # rounds of a climb and Newton steps in each
 CLIMB_TILT = 0.1  # rad; a climb starts with the corners of directions so far from its own
 # Features of four corners with the first: a point, sides and faces; the corners that the next round keeps.
@@ -76,7 +76,7 @@ def climb_where_deep(
             start = samples[jnp.argmax(left)]
             best = _higher(_climb_over_faces(couple, start, spread, same), best)
             best = _higher(_climb(couple, _descend(couple, start), spread, same), best)
-            return jnp.where(dot(samples, start[None]) > APART, -jnp.inf, left), best
+            return jnp.where(dot(samples, start[None]) > MAX_COSINE, -jnp.inf, left), best
 
         return carry[0] + 1, jax.lax.fori_loop(0, CLIMBS, again, (heights, carry[1]))[1]
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxcontact.geometry.frames import dot, unit
 from jaxcontact.geometry.polytopes import TOUCHING
 
-LEVEL = 1e-9  # sine of the tilt below which a rim counts as level
+LEVEL_SINE = 1e-9  # sine of the tilt below which a rim counts as level
 HELD = 3e-3  # sine of the tilt below which the lowest point of a rim is held in derivatives
 RING = math.sqrt(0.5)  # of the radius; a ring of this size resists tilting as an elastic cap does
 
@@ -36,13 +36,13 @@ def rim_points(normal: jax.Array, radius: jax.Array, half_length: jax.Array) -> 
     """Find the deepest point along -normal and the one opposite of both rims (4, 3), the lower rim first.
 
     The pair does not tilt a rim that is all but level, whose deepest point goes around it as rounding says.
-    Below a tilt `LEVEL` its direction is the local x. Derivative: below `HELD` that of points held fast, for
-    the direction turns by 1 / tilt.
+    Below a tilt `LEVEL_SINE` its direction is the local x. Derivative: below `HELD` that of points held fast,
+    for the direction turns by 1 / tilt.
     """
     side = normal[:2]
     square = dot(side, side)
     side = jnp.where(square > HELD**2, side, jax.lax.stop_gradient(side))
-    direction, _ = unit(jnp.where(square > LEVEL**2, side, 0.0), jnp.zeros_like(side).at[0].set(1.0))
+    direction, _ = unit(jnp.where(square > LEVEL_SINE**2, side, 0.0), jnp.zeros_like(side).at[0].set(1.0))
     radial = radius * jnp.stack([-direction, direction])
     height = half_length * jnp.ones((2, 1), normal.dtype)
     return jnp.concatenate([jnp.concatenate([radial, sign * height], axis=1) for sign in (-1.0, 1.0)])

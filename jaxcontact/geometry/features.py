@@ -12,7 +12,7 @@ from jaxcontact.geometry.support import Couple, gap_along, round_support
 
 # sine of the angle of a triangle without a normal; of the size, length of a side without extent
 SLIVER = 1e-8
-FLAT = 64.0  # of the rounding of a curvature; one below is zero
+FLAT_ROUNDINGS = 64.0  # of the rounding of a curvature; one below is zero
 UNIT = 1e-3  # by which the square of the length of a direction may differ from one
 
 
@@ -74,7 +74,7 @@ def step_to_separate(couple: Couple, feature: Feature, normal: jax.Array) -> tup
     bend_22 = bend[2] - height
     determinant = bend_11 * bend_22 - bend_12**2
     floats = jnp.finfo(normal.dtype)
-    flat = FLAT * floats.eps * (jnp.abs(height) + lengths[0] + lengths[1])
+    flat = FLAT_ROUNDINGS * floats.eps * (jnp.abs(height) + lengths[0] + lengths[1])
     is_maximum = (determinant > floats.tiny**0.5) & (bend_22 > flat) & (bend_11 > flat)
     inverse = jnp.where(is_maximum, 1.0 / jnp.where(is_maximum, determinant, 1.0), 0.0)
     moved = (

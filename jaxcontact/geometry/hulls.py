@@ -12,7 +12,15 @@ import numpy as np
 
 from jaxcontact.geometry.balls import Rows
 from jaxcontact.geometry.frames import dot, unit
-from jaxcontact.geometry.manifold import CONTACTS, DIRECTIONS, LEVEL, RING, TILT, axes_across, mark_replaced
+from jaxcontact.geometry.manifold import (
+    CONTACTS,
+    DIRECTIONS,
+    LEVEL_DEPTH,
+    RING,
+    TILT,
+    axes_across,
+    mark_replaced,
+)
 
 MANY_CORNERS = 32  # a hull of more than so many makes `CONTACTS` contacts, another one for each corner
 
@@ -34,7 +42,7 @@ def touch_half_space(
     chosen = jnp.argmax(fixed @ tilted.T, axis=0)
     depth = fixed @ down
     deepest, size = jnp.argmax(depth), jnp.sum(jnp.max(fixed, axis=0) - jnp.min(fixed, axis=0))
-    sticks_out = depth[deepest] - jnp.max(depth[chosen]) > LEVEL * size
+    sticks_out = depth[deepest] - jnp.max(depth[chosen]) > LEVEL_DEPTH * size
     earlier = np.tril(np.ones((DIRECTIONS, DIRECTIONS), bool), -1)
     repeats = jnp.any((chosen[:, None] == chosen[None]) & earlier, axis=1)
     arm = jnp.mean(fixed[chosen], axis=0) - fixed[deepest]

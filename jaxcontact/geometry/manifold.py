@@ -23,10 +23,10 @@ DIRECTIONS = 8  # across the normal; at most this many corners of the common reg
 CONTACTS = DIRECTIONS + 1  # the nearest points come first
 TILT = 0.05  # rad; parts of a surface that lean less from the common tangent plane belong to its polygon
 FIRST_ANGLE = 0.2  # rad; no direction is square to the side of a box
-SIDEWAYS = 1e-6  # of the size; corners closer than this coincide
-LEVEL = 1e-9  # of the size; a corner at the nearest points, as deep up to this tolerance, is them
-EXACT = 1e-13  # of the size; flat parts as deep up to this are parallel, and have corners as nearest points
-PARALLEL = 1e-6  # sine of the angle between two sides, up to which they do not cross
+SAME_CORNER = 1e-6  # of the size; corners closer than this coincide
+LEVEL_DEPTH = 1e-9  # of the size; a corner at the nearest points, as deep up to this tolerance, is them
+PARALLEL_DEPTH = 1e-13  # of the size; flat parts as deep up to this are parallel, nearest at corners
+PARALLEL_SINE = 1e-6  # sine of the angle between two sides, up to which they do not cross
 
 _ANGLES = FIRST_ANGLE + 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
 RING = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
@@ -121,7 +121,9 @@ def _common_corners(a: _Polygon, b: _Polygon, tolerance: jax.Array) -> _Corners:
     between = b.place[None] - a.place[:, None]
     sine = cross(side_a[:, None], side_b[None])
     square_a, square_b = dot(side_a, side_a)[:, None], dot(side_b, side_b)[None]
-    crosses = (sine**2 > PARALLEL**2 * square_a * square_b) & (jnp.minimum(square_a, square_b) > tolerance**2)
+    crosses = (sine**2 > PARALLEL_SINE**2 * square_a * square_b) & (
+        jnp.minimum(square_a, square_b) > tolerance**2
+    )
     inverse = jnp.where(crosses, 1.0 / jnp.where(crosses, sine, 1.0), 0.0)
     share_a, share_b = cross(between, side_b[None]) * inverse, cross(between, side_a[:, None]) * inverse
     crosses &= (share_a >= 0.0) & (share_a <= 1.0) & (share_b >= 0.0) & (share_b <= 1.0)
@@ -218,7 +220,7 @@ def touch_couple(couple: Couple, has_round: bool = True) -> tuple[jax.Array, jax
     size = 2.0 * jnp.sum(jnp.sqrt(jnp.sum(fixed.ellipsoids**2, axis=(1, 2))))
     for vertices in fixed[:2]:
         size += jnp.sum(jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0))
-    tolerance = jnp.maximum(SIDEWAYS, 64.0 * float(jnp.finfo(size.dtype).eps)) * size
+    tolerance = jnp.maximum(SAME_CORNER, 64.0 * float(jnp.finfo(size.dtype).eps)) * size
     parts = _polygons(couple, normal, axes, origin, RING)
     corners = _common_corners(*parts, tolerance)
     along = corners.place @ RING.T.astype(size.dtype)
@@ -228,7 +230,7 @@ def touch_couple(couple: Couple, has_round: bool = True) -> tuple[jax.Array, jax
     earlier = np.tril(np.ones((DIRECTIONS, DIRECTIONS), bool), -1)
     coincide = (dot(distance, distance) <= (2.0 * tolerance) ** 2) & earlier & region.valid[None]
     region = region._replace(valid=region.valid & ~jnp.any(coincide, axis=1))
-    exact = jnp.maximum(EXACT, 16.0 * float(jnp.finfo(size.dtype).eps)) * size
+    exact = jnp.maximum(PARALLEL_DEPTH, 16.0 * float(jnp.finfo(size.dtype).eps)) * size
     is_unique = _is_unique(fixed, jax.lax.stop_gradient(normal), exact)
     if has_round or max(len(vertices) for vertices in fixed[:2]) > DIRECTIONS:
         middle = jnp.mean(region.place, axis=0)
@@ -236,7 +238,7 @@ def touch_couple(couple: Couple, has_round: bool = True) -> tuple[jax.Array, jax
         region = _balanced(region, opposite, is_unique)
     place, height_a, height_b, valid = region
     excess = height_a - height_b - nearest.gap
-    level = LEVEL / SIDEWAYS * tolerance
+    level = LEVEL_DEPTH / SAME_CORNER * tolerance
     # Of parts that are nearly parallel a corner may be all but as deep, and far from the nearest points.
     is_there = valid & (dot(place, place) <= (0.1 * tolerance) ** 2) & (jnp.abs(excess) <= level)
     is_nearest = is_unique & (is_there | (excess < 0.0))

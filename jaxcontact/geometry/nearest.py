@@ -32,7 +32,7 @@ from jaxcontact.tolerances import SQUARE, rounding
 NEWTON = 8  # steps from the tolerance of `expand`
 POLISH = 2  # further steps that carry derivatives, exact to second order
 AROUND = 16  # directions around an edge from which the search may start
-SAME = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
+GAP_EXCESS = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
 STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
 # Corners of the triangle that span a feature: three of a face, two of a side, one of a point.
 CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2, 2, 2))
@@ -211,7 +211,7 @@ def nearest_points(couple: Couple, has_round: bool = True) -> NearestPoints:
     summit = expand(fixed, spread)
     features, starts = _proposals(fixed, summit, spread)
 
-    same = max(SAME, 16.0 * float(jnp.finfo(spread.dtype).eps))
+    same = max(GAP_EXCESS, 16.0 * float(jnp.finfo(spread.dtype).eps))
 
     def refine(feature: Feature, start: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         start = _beside_edge(fixed, feature, start)

@@ -18,9 +18,9 @@ from jaxcontact.geometry.frames import dot
 from jaxcontact.geometry.polytopes import Polytope, Topology, rounding_of, signed_distance, touching_within
 
 OUTWARD = 0.1  # sine by which the normal of two edges may leave their faces' normals: planks that fall flat
-ALIKE = 0.9  # minimum cosine between the normal of two edges and the direction of separation
-FEW = 16  # vertices; up to this number the extent is computed entry by entry
-PARALLEL = 16.0  # in units of rounding: squared sine below which two edges are parallel
+MIN_COSINE = 0.9  # minimum cosine between the normal of two edges and the direction of separation
+FEW_VERTICES = 16  # vertices; up to this number the extent is computed entry by entry
+PARALLEL_ROUNDINGS = 16.0  # in units of rounding: squared sine below which two edges are parallel
 
 
 class CoreContacts(NamedTuple):
@@ -66,7 +66,7 @@ def touch_polytopes(
 def reach(a: Polytope, b: Polytope) -> jax.Array:
     """Compute a length, m, larger than the distance of any two points of two polytopes; no derivative."""
     vertices = jnp.concatenate([a.vertices, b.vertices])
-    if len(vertices) > FEW:
+    if len(vertices) > FEW_VERTICES:
         spread = jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0)
     else:  # entry by entry: small reductions are slow
         spread = functools.reduce(jnp.maximum, vertices) - functools.reduce(jnp.minimum, vertices)
@@ -132,7 +132,7 @@ def _common_normals(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax
     common = jnp.cross(first[:, None], second[None])
     square = dot(common, common)
     scale = dot(first, first)[:, None] * dot(second, second)[None]
-    skew = square > PARALLEL * jnp.finfo(common.dtype).eps * scale
+    skew = square > PARALLEL_ROUNDINGS * jnp.finfo(common.dtype).eps * scale
     length = jnp.sqrt(jnp.where(skew, square, 1.0))
     last_axis = jnp.zeros_like(common).at[..., -1].set(1.0)
     return jnp.where(skew[..., None], common / length[..., None], last_axis), skew
@@ -221,7 +221,7 @@ def _edges(
     within = _within(share_a, first[:, None], tolerance) & _within(share_b, second[None], tolerance)
     valid = skew & usable & within & _leaves(a, kind_a, -normal, 0) & _leaves(b, kind_b, normal, 1)
     if len(a.normals) or len(b.normals):
-        valid &= (dot(normal, towards_a[None, None]) >= ALIKE) & ~(cores_apart & (gap < 0.0))
+        valid &= (dot(normal, towards_a[None, None]) >= MIN_COSINE) & ~(cores_apart & (gap < 0.0))
     flat = [column.reshape(-1, *column.shape[2:]) for column in (point_a, point_b, gap, normal, valid)]
     return CoreContacts(*flat)
 

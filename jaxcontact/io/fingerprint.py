@@ -16,7 +16,7 @@ import numpy as np
 from jaxcontact._pytree import PyTree
 from jaxcontact.batching.environment import versions as versions
 
-SHORT = 100  # characters; a message shows two values that together have fewer
+SHORT_TEXT = 100  # characters; a message shows two values that together have fewer
 
 
 def of_numbers(tree: PyTree) -> str:
@@ -43,6 +43,6 @@ def differences(stored: Mapping[str, object], current: Mapping[str, object]) -> 
     for name in dict.fromkeys((*current, *stored)):
         stored_text, current_text = (json.dumps(record.get(name)) for record in (stored, current))
         if stored_text != current_text:
-            short = len(stored_text) + len(current_text) < SHORT
+            short = len(stored_text) + len(current_text) < SHORT_TEXT
             items.append(f"{name} ({stored_text} there, {current_text} now)" if short else name)
     return items

@@ -15,7 +15,14 @@ from jaxcontact.arguments import check_integer
 from jaxcontact.front_door import anything, checked
 from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
 from jaxcontact.io.mjcf_loops import stiffen_loops
-from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, FileFrames, Geometry, geometry_of, suggested_contacts
+from jaxcontact.io.mjcf_shapes import (
+    ACROSS,
+    ZERO_COMPONENT,
+    FileFrames,
+    Geometry,
+    geometry_of,
+    suggested_contacts,
+)
 from jaxcontact.io.mjcf_softness import scaled_springs
 from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
@@ -237,7 +244,7 @@ def _in_plane(tree: PyTree, params: Params, turns: np.ndarray) -> Params:
         out_of_plane = (
             np.linalg.norm(np.cross(direction, ACROSS)) if joint.kind == "hinge" else direction @ ACROSS
         )
-        if joint.kind in ("free", "ball") or abs(out_of_plane) > EXACT:
+        if joint.kind in ("free", "ball") or abs(out_of_plane) > ZERO_COMPONENT:
             raise ValueError(f"planar: joint {joint.name!r} ({joint.kind}) leaves the x-z plane")
     if abs(params.gravity[1]) > 0.0:
         raise ValueError(f"planar: gravity leaves the x-z plane, got {np.asarray(params.gravity)}")
@@ -263,7 +270,7 @@ def _in_plane(tree: PyTree, params: Params, turns: np.ndarray) -> Params:
             anchor=in_new_axes(turns[owners], numbers.anchor),
             tendon_points=in_new_axes(_tendon_turns(tree, turns), numbers.tendon_points),
             loop_anchor=_anchors_in_plane(tree, numbers, turns),
-            axis=jax.device_put(np.where(np.abs(axis) < EXACT, 0.0, axis)),
+            axis=jax.device_put(np.where(np.abs(axis) < ZERO_COMPONENT, 0.0, axis)),
         ),
     )
 

@@ -43,7 +43,7 @@ OF_FACE = 4  # contacts of a box, cylinder or mesh at rest
 SPARE_CONTACTS = 1.25  # times the contacts at rest: those that are about to close
 FEWEST_CONTACTS = 16  # that a step sees of many
 FEW_CANDIDATES = 48  # of which a step sees all
-EXACT = 1e-9  # largest component of a unit vector that counts as zero in a planar robot, for round-off
+ZERO_COMPONENT = 1e-9  # of a unit vector, below which it counts as zero in a planar robot, for round-off
 
 
 class Geometry(NamedTuple):
@@ -159,7 +159,7 @@ def _surface_twists(mj: mujoco.MjModel, geoms: list[int], frames: FileFrames) ->
         linear, angular = (axes @ part for part in of_geoms[geom].reshape(2, 3))
         linear = linear - np.cross(angular, centre)
         if frames.planar:
-            if max(abs(linear[1]), abs(angular[0]), abs(angular[2])) > EXACT:
+            if max(abs(linear[1]), abs(angular[0]), abs(angular[2])) > ZERO_COMPONENT:
                 raise ValueError(f"planar: the surface of geom {geom_name(mj, geom)!r} leaves the x-z plane")
             angular = -angular[1:2]
         rows.append(np.concatenate([linear[::2] if frames.planar else linear, angular]))
@@ -243,7 +243,7 @@ def _make_simple_shape(
         normal = axes[:, 2]
         if owner is not None:
             raise ValueError(f"geom {name!r}: a plane must not move")
-        if planar and abs(normal @ ACROSS) > EXACT:
+        if planar and abs(normal @ ACROSS) > ZERO_COMPONENT:
             raise ValueError(f"geom {name!r}: planar=True needs a plane at a right angle to x-z")
         unit = tuple(float(x) for x in normal[flat] / np.linalg.norm(normal[flat]))
         return HalfSpace(name=name, normal=unit, offset=add_constant("offset", normal @ centre))
@@ -254,7 +254,7 @@ def _make_simple_shape(
         return Box(name=name, body=owner, size=add_constant("size", 2.0 * size), **pose())
     half_axis = size[1] * axes[:, 2]
     end_on = planar and abs(axes[1, 2]) > 0.5
-    if kind == "capsule" and planar and min(abs(axes[1, 2]), abs(abs(axes[1, 2]) - 1.0)) > EXACT:
+    if kind == "capsule" and planar and min(abs(axes[1, 2]), abs(abs(axes[1, 2]) - 1.0)) > ZERO_COMPONENT:
         raise ValueError(f"geom {name!r}: the capsule leans out of the plane of planar=True")
     if kind == "capsule" and not end_on:
         ends = np.stack([centre - half_axis, centre + half_axis])[:, flat]
@@ -293,7 +293,7 @@ def _hull_of_mesh(mj: mujoco.MjModel, geom: int, max_vertices: int | None) -> Fi
 def _silhouette_of_box(name: str, axes: np.ndarray, centre: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Return the four corners (4, 2), counter-clockwise, of a box with one axis normal to the plane."""
     across = np.abs(axes[1])
-    if not np.any(np.abs(across - 1.0) < EXACT):
+    if not np.any(np.abs(across - 1.0) < ZERO_COMPONENT):
         raise ValueError(f"geom {name!r}: the box leans out of the plane of planar=True")
     first, second = (axes[::2, k] * size[k] for k in range(3) if k != int(np.argmax(across)))
     if first[0] * second[1] < first[1] * second[0]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import mujoco
 
 SAFE_STEPS = 2.0  # time steps of the file, MuJoCo's smallest time constant (flag refsafe)
-SMOOTHEST = 1e-3  # share of the mobility that a smooth pyramid keeps; MuJoCo's shrinks with the friction
+SMOOTH_SHARE = 1e-3  # share of the mobility that a smooth pyramid keeps; MuJoCo's shrinks with the friction
 LOWEST, HIGHEST = 1e-4, 0.9999  # MuJoCo's bounds on impedances and midpoints
 
 
@@ -74,7 +74,7 @@ def _mobility(mj: mujoco.MjModel, pair: Pair) -> float:
     if pair.condim == 1 or not is_pyramid:
         return mobility
     square = pair.mu**2 / float(mj.opt.impratio)
-    return mobility * max((1.0 + pair.mu**2) * square / (pair.condim - 1), SMOOTHEST)
+    return mobility * max((1.0 + pair.mu**2) * square / (pair.condim - 1), SMOOTH_SHARE)
 
 
 def _limits_of_joints(mj: mujoco.MjModel, tree: Tree) -> list[tuple[float, np.ndarray]]:

@@ -1,7 +1,7 @@
 """Results of a long run on disk, block by block: a run killed at any moment resumes and ends with equal bits.
 
-Owns `Store`, a folder that blocks of rows are appended to, made by `open_store`; and, for a file that is
-replaced, `open_state`, `save_state` and `load_state`. docs/understand/long-runs.md has the files.
+Owns `Store`, a folder that blocks of rows are appended to, made by `open_store`; one that is replaced is in
+`state_file`. docs/understand/long-runs.md has the files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 
 from jaxcontact.io import fingerprint
 from jaxcontact.io.atomic_files import is_temporary_of, lock_file, open_no_link, replace_file
-from jaxcontact.io.sealed_arrays import read_arrays, write_arrays
 
 MANIFEST, JOURNAL = "manifest.json", "finished.jsonl"
 Rows = Mapping[str, np.ndarray]
@@ -225,7 +224,7 @@ def open_store(folder: Path, described: Items, template: Rows, total: int, unit:
         raise damage(folder, f"{MANIFEST} is missing")
     with lock_file(folder / JOURNAL, folder) as journal:
         if path.exists():
-            _check_run(f"{folder} is of another run", _manifest(folder), manifest)
+            check_same_run(f"{folder} is of another run", _manifest(folder), manifest)
         else:
             with _explained(folder, f"0 of {total} {unit}"):
                 replace_file(
@@ -253,70 +252,6 @@ def num_finished(folder: str | os.PathLike[str]) -> int:
         return load_store(Path(folder), "rows")[1].num_finished
     except (OSError, ValueError):
         return 0
-
-
-@contextlib.contextmanager
-def open_state(path: Path | None) -> Iterator[None]:
-    """Keep other processes from a file that is replaced again and again; do nothing for None.
-
-    Raises:
-        ValueError: another process is writing to it.
-    """
-    if path is None:
-        yield
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = path.with_name(path.name + ".lock")
-    with lock_file(lock, path):
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
-def save_state(path: Path, about: Items, arrays: Rows) -> None:
-    """Write all arrays that a run needs to resume, with the items `about` that determine the run.
-
-    Raises:
-        OSError: the file cannot be written; the old one stays.
-    """
-    write_arrays(path, {**arrays, "about": np.array(json.dumps(about))})
-
-
-def load_state(path: Path, about: Items) -> dict[str, np.ndarray] | None:
-    """Read the arrays that `save_state` wrote; return None if there is no file.
-
-    Raises:
-        ValueError: the file is damaged, or of another run.
-    """
-    try:
-        arrays = read_arrays(path)
-        stored = json.loads(str(arrays.pop("about")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
-    current = json.loads(json.dumps(about))
-    if stored.get("format") != current.get("format"):
-        stored, current = ({"format": description.get("format")} for description in (stored, current))
-    _check_run(f"{path} is of another run", stored, current)
-    return arrays
-
-
-class StateFile(NamedTuple):
-    """A file of arrays that is replaced again and again, and the items that determine its run; or no file."""
-
-    path: Path | None
-    about: Items
-
-    def load(self) -> dict[str, np.ndarray] | None:
-        """Read the arrays as `load_state`; return None without a file."""
-        return None if self.path is None else load_state(self.path, self.about)
-
-    def save(self, arrays: Rows) -> None:
-        """Write the arrays as `save_state`, if there is to be a file."""
-        if self.path is not None:
-            save_state(self.path, self.about, arrays)
 
 
 def damage(folder: Path, what: str) -> ValueError:
@@ -357,7 +292,7 @@ def _manifest_digest(manifest: Items) -> str:
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
-def _check_run(what: str, stored: Items, current: Items) -> None:
+def check_same_run(what: str, stored: Items, current: Items) -> None:
     """Raise ValueError, naming the items that differ, unless both are of one run."""
     hidden = {"digest"} if stored.get("arrays") == current.get("arrays") else {"digest", "arrays"}
     shown = [{k: v for k, v in description.items() if k not in hidden} for description in (stored, current)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import numpy as np
 
-from jaxcontact import front_door
+from jaxcontact import shape_rules
 from jaxcontact._pytree import FixedArrays, PyTree, Record, static
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_count, check_mapping, check_type
@@ -302,9 +302,9 @@ class Model(Record):
         if self.params is None:  # what depends on coordinates alone
             return sizes
         check_type(f"{name}.params", self.params, Params)
-        front_door.check_record(f"{name}.params", self.params, "", sizes)
+        shape_rules.check_record(f"{name}.params", self.params, "", sizes)
         inertia = "nb" if structure.dim == 2 else "nb 3" if structure.tree is None else "nb 3 3"
-        front_door.check_shape(f"{name}.params.inertia", self.params.inertia, inertia, sizes)
+        shape_rules.check_shape(f"{name}.params.inertia", self.params.inertia, inertia, sizes)
         return sizes
 
     def initial_state(self) -> State | Absent:

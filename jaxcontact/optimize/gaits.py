@@ -6,8 +6,6 @@ docs/methods/event-selected.md.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -92,7 +90,7 @@ def _problem(model: Model, legs: int, measure: PyTree) -> GaitProblem:
 
 
 @checked()
-def hexapod(*, together: bool = True) -> tuple[GaitProblem, Any, Any]:
+def hexapod(*, together: bool = True) -> tuple[GaitProblem, PyTree, PyTree]:
     """Make problem, params and free numbers of `models.spring_legged_hexapod`, at a non-periodic start.
 
     Free are, at an apex, height (m) and forward rate (m/s), the angle of the legs (rad), the duration of
@@ -119,7 +117,7 @@ def hexapod(*, together: bool = True) -> tuple[GaitProblem, Any, Any]:
     return _problem(model, 6, _measure), model.params, free
 
 
-def hopper() -> tuple[GaitProblem, Any, Any]:
+def hopper() -> tuple[GaitProblem, PyTree, PyTree]:
     """Make problem, params and free numbers of `models.spring_legged_hopper`, as `hexapod` with one leg."""
     model = models.spring_legged_hopper()
     free = {

@@ -20,7 +20,7 @@ from jaxcontact.arguments import check_number, check_number_leaves, check_rows
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
-from jaxcontact.io.run_store import StateFile, open_state
+from jaxcontact.io.state_file import StateFile, open_state
 from jaxcontact.optimize import quasi_newton
 from jaxcontact.optimize.bounds import flat_bounds
 from jaxcontact.optimize.many_starts import list_starts

@@ -21,7 +21,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_float_leaves, check_number_leaves
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import checked
-from jaxcontact.io.run_store import StateFile, open_state
+from jaxcontact.io.state_file import StateFile, open_state
 from jaxcontact.optimize.bounds import flat_bounds
 from jaxcontact.optimize.identify import (
     NORMAL_95,

@@ -172,7 +172,7 @@ class DesignEquations:
         """Compute (3,) to be zero: cosine minus its target, two gaps in m."""
         return self.values(z)[:3] - np.array([self.target, 0.0, 0.0])
 
-    def nearest(self, *, differences: bool = False) -> Any:
+    def nearest(self, *, differences: bool = False) -> Any:  # OptimizeResult of SciPy, which has no types
         """Search by SciPy and return its result; `differences` asks for finite differences as Jacobian."""
         from scipy.optimize import minimize  # inside the function, because the import takes long
 

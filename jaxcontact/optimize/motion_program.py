@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +76,7 @@ class MotionProgram:
             self._rate = jit(rate)
             self._piece = jit(jax.jacfwd(rate, argnums=1))
 
-    def about(self, controls0: PyTree, s: jax.Array, state: PyTree) -> dict[str, Any]:
+    def about(self, controls0: PyTree, s: jax.Array, state: PyTree) -> dict[str, object]:
         """Collect by name the properties that determine the run; `state` is the optimizer's at the start."""
         motions = [self._derivative.trace(s, self._scale, self._level_of(k)) for k in {0, self.last_level}]
         jacobian, (_, r) = motions[0].out_info

@@ -7,7 +7,7 @@ of the controls mends that. Page: docs/methods/planning.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +67,7 @@ def risk_of(costs: Float[jax.Array, " k"], risk: str = "mean", *, share: float =
     spread=check_not_negative,
 )
 def over_outcomes(
-    cost: Callable[[Any, jax.Array], jax.Array],
+    cost: Callable[[PyTree, jax.Array], jax.Array],
     key: jax.Array,
     *,
     outcomes: int,
@@ -102,10 +102,10 @@ def over_outcomes(
         raise ValueError('spread: expected 0 with risk="worst", whose gradient pairs of draws do not give')
     keys = jax.random.split(key, outcomes)
 
-    def exact(controls: Any) -> jax.Array:
+    def exact(controls: PyTree) -> jax.Array:
         return risk_of(jax.vmap(lambda key: cost(controls, key))(keys), risk, share=share)
 
-    def blurred(controls: Any) -> jax.Array:
+    def blurred(controls: PyTree) -> jax.Array:
         x, unravel = ravel_pytree(controls)
         fixed = jax.lax.stop_gradient(x)
         directions = jax.random.normal(jax.random.fold_in(key, outcomes), (outcomes, x.shape[0]), x.dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +57,7 @@ class GaitProblem:
 
     es: EventSystem
     launch: Callable[[PyTree, PyTree], Launch]
-    measure: Callable[[Launch, jax.Array, Any], tuple[jax.Array, jax.Array]]
+    measure: Callable[[Launch, jax.Array, jax.typing.ArrayLike], tuple[jax.Array, jax.Array]]
     eps: tuple[float, ...]
     crossed0: tuple[bool, ...]
     max_steps: int = 192
@@ -91,13 +91,15 @@ class RandomStride:
         seed: of the draws.
     """
 
-    stride: Callable[[PyTree, PyTree, Any, jax.Array], tuple[jax.Array, jax.Array]]
+    stride: Callable[[PyTree, PyTree, jax.typing.ArrayLike, jax.Array], tuple[jax.Array, jax.Array]]
     outcomes: int
     risk: str = "mean"
     share: float = 0.1
     seed: int = 0
 
-    def all_outcomes(self, params: PyTree, free: PyTree, speed: Any) -> tuple[jax.Array, jax.Array]:
+    def all_outcomes(
+        self, params: PyTree, free: PyTree, speed: jax.typing.ArrayLike
+    ) -> tuple[jax.Array, jax.Array]:
         """Compute the costs (outcomes,) and residuals (outcomes, k) of all draws."""
         keys = jax.random.split(jax.random.key(self.seed), self.outcomes)
         return jax.vmap(lambda key: self.stride(free, params, speed, key))(keys)
@@ -198,7 +200,7 @@ def gait(
         raise ValueError(
             f"optimizer.smoothing: expected none, for a stride has none, got {optimizer.smoothing}"
         )
-    about: dict[str, Any] = {"speed": float(speed), "params": fingerprint.of_numbers(params)}
+    about: dict[str, object] = {"speed": float(speed), "params": fingerprint.of_numbers(params)}
     if optimizer is None:
         import optax  # inside the function, because the import takes long
 

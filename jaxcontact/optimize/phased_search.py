@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
-from jaxcontact.io.run_store import StateFile, open_state
+from jaxcontact.io.state_file import StateFile, open_state
 from jaxcontact.optimize import sequential_quadratic
 from jaxcontact.optimize.sequential_quadratic import ProgramPoint, ProgramState
 

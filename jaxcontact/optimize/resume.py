@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.io.run_store import load_state, save_state
+from jaxcontact.io.state_file import load_state, save_state
 
 FORMAT = "jaxcontact optimisation, 6"
 

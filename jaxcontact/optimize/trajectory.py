@@ -24,7 +24,7 @@ from jaxcontact.arguments import check_float_leaves, check_positive, check_whole
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
-from jaxcontact.io.run_store import open_state
+from jaxcontact.io.state_file import open_state
 from jaxcontact.optimize import resume
 from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian
 from jaxcontact.optimize.bounds import flat_bounds

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 MAX_STEPS = 20_000  # of MuJoCo in one impact; contacts that still approach after them are an error
 MARGIN = 1e-9  # m; gaps below it count as closed in MuJoCo
-SMALL = 1e-5  # m; radius of the spheres that stand for points and corners
-LIGHT = 1e-9  # kg, kg m^2; replaces zero mass and inertia in MuJoCo
+POINT_RADIUS = 1e-5  # m; radius of the spheres that stand for points and corners
+MIN_MASS = 1e-9  # kg, kg m^2; replaces zero mass and inertia in MuJoCo
 
 
 @checked(
@@ -256,8 +256,8 @@ def _hinge() -> str:
 
 
 def _inertial(model: Model, body: int, at: PyTree = (0.0, 0.0)) -> str:
-    mass = max(float(model.params.mass[body]), LIGHT)
-    inertia = max(float(model.params.inertia[body]), LIGHT)
+    mass = max(float(model.params.mass[body]), MIN_MASS)
+    inertia = max(float(model.params.inertia[body]), MIN_MASS)
     # The moments about the other two axes have no effect in the plane.
     return (
         f'<inertial pos="{_vector(at)}" mass="{mass:.17g}" '
@@ -272,7 +272,7 @@ def _ball(name: str, at: PyTree, radius: float) -> str:
 def _lifted(at: jax.typing.ArrayLike, normal: tuple[float, float], angle: float) -> np.ndarray:
     """Compute the centre, in body axes, of a small sphere that touches a plane at the point `at`."""
     c, s = np.cos(angle), np.sin(angle)
-    return np.asarray(at) + SMALL * np.array([[c, s], [-s, c]]) @ np.asarray(normal)
+    return np.asarray(at) + POINT_RADIUS * np.array([[c, s], [-s, c]]) @ np.asarray(normal)
 
 
 def _contact_geoms(model: Model) -> list[tuple[str, str]]:
@@ -299,7 +299,7 @@ def _box(model: Model) -> str:
         for k in getattr(shape, "corners", None) or ():
             corner = half * np.array([1.0 if k & 1 else -1.0, 1.0 if k & 2 else -1.0])
             centre = _lifted(corner, (plane.normal[0], plane.normal[1]), angle)
-            balls.append(_ball(f"{a}{k}", centre, SMALL))
+            balls.append(_ball(f"{a}{k}", centre, POINT_RADIUS))
     return f"<body>{_slides()} {_hinge()} {_inertial(model, 0)} {' '.join(balls)}</body>"
 
 
@@ -310,7 +310,7 @@ def _box_in_space(model: Model) -> str:
     for a, _ in model.structure.pairs:
         for k in getattr(model.structure.shape(a), "corners", None) or ():
             corner = half * np.array([1.0 if k & bit else -1.0 for bit in (1, 2, 4)])
-            balls.append(_ball(f"{a}{k}", corner + np.array([0.0, 0.0, SMALL]), SMALL))
+            balls.append(_ball(f"{a}{k}", corner + np.array([0.0, 0.0, POINT_RADIUS]), POINT_RADIUS))
     inertia = " ".join(f"{float(moment):.17g}" for moment in model.params.inertia[0])
     inertial = f'<inertial pos="0 0 0" mass="{float(model.params.mass[0]):.17g}" diaginertia="{inertia}"/>'
     return f"<body><freejoint/> {inertial} {' '.join(balls)}</body>"
@@ -323,10 +323,9 @@ def _compass_gait(model: Model) -> str:
     legs = []
     for i, name in enumerate(("leading", "trailing")):
         foot = _lifted(centre + np.asarray(constants["mass_to_foot"]), (0.0, 1.0), float(q[2 + i]))
-        legs.append(
-            f"<body>{_hinge()} {_inertial(model, i, centre)} {_ball(f'{name}_foot', foot, SMALL)}</body>"
-        )
-    light = f'<inertial pos="0 0 0" mass="{LIGHT}" diaginertia="{LIGHT} {LIGHT} {LIGHT}"/>'
+        ball = _ball(f"{name}_foot", foot, POINT_RADIUS)
+        legs.append(f"<body>{_hinge()} {_inertial(model, i, centre)} {ball}</body>")
+    light = f'<inertial pos="0 0 0" mass="{MIN_MASS}" diaginertia="{MIN_MASS} {MIN_MASS} {MIN_MASS}"/>'
     return f"<body>{_slides()} {light} {' '.join(legs)}</body>"
 
 

@@ -31,7 +31,7 @@ from jaxcontact.tolerances import END_OF_PATH
 
 ROUNDING = 16.0  # eps; misfit that ends the search whatever the target
 SUCCESS = 1e3  # times the misfit that ends the search; more is a failure
-FARTHER = 3.0  # size of the start inside the cones, relative to the root of the target
+START_FACTOR = 3.0  # size of the start inside the cones, relative to the root of the target
 
 Numbers = tuple[jax.Array, ...]  # W, q, mu and target in units of the contacts, active
 
@@ -98,7 +98,7 @@ def _correct(numbers: Numbers, r: jax.Array, misfit: jax.Array) -> jax.Array:
 
 def _walk(problem: ScaledFriction, target: jax.Array, max_iters: int, early_exit: bool) -> _PathSearch:
     """Step from the inside of the cones to the point of the central path with products `target`."""
-    size = jnp.maximum(1.0, FARTHER * jnp.sqrt(target))
+    size = jnp.maximum(1.0, START_FACTOR * jnp.sqrt(target))
     begin = _PathSearch(
         inside=friction_interior.begin(problem, size),
         misfit=jnp.full((), jnp.inf, target.dtype),

@@ -44,9 +44,9 @@ from jaxcontact.tolerances import END_OF_PATH, EXACT_ENERGY, NO_ENERGY, SAME_IMP
 MODE_STEPS = 4  # steps that choose modes, before the steps that search along a line
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
-REST = 0.5  # of the last change; renewed impulses that change by less come to rest
+REST_FRACTION = 0.5  # of the last change; renewed impulses that change by less come to rest
 PROGRESS = 0.1  # of the last decrement; a step that leaves more counts against PATIENCE
-SOLVED = 1e-16  # of the energy; misfit at which the search may end: 1e-8 of the velocities
+END_MISFIT = 1e-16  # of the energy; misfit at which the search may end: 1e-8 of the velocities
 POLISH_STEPS = 2  # of the method of multipliers in each pass of `_polish`
 POLISH_PASSES = 2  # of `_polish`, each from new residuals
 TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
@@ -164,7 +164,7 @@ def _take_newton_step(
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
     full_step = _take_full_step(fixed, now, tangent, factor, momentum, dx)
-    unsolved = max(SOLVED, float(eps) ** EXACT_ENERGY) * size
+    unsolved = max(END_MISFIT, float(eps) ** EXACT_ENERGY) * size
     solved = full & (full_step.imbalance <= eps * size) & (full_step.misfit <= unsolved)
     direction = SearchDirection(du, -decrement, momentum @ dx, dx @ moved)
     searches = ~(settled | done | choosing | solved)
@@ -179,7 +179,7 @@ def _take_newton_step(
     lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
     softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
     # A lane softened before renews its impulses until they rest; at rest they are the same at every level.
-    stays = settled & ~full & ~same & (change < REST * now.renewal)
+    stays = settled & ~full & ~same & (change < REST_FRACTION * now.renewal)
     rises = settled & ~full & ~stays
     level = jnp.where(lost, softer, jnp.where(rises, now.level * RAISE, now.level))
     again = jnp.isfinite(now.level) & lost | (now.renewal > 0)

@@ -27,7 +27,7 @@ from jaxcontact.tolerances import CONVERGED, RESIDUAL, rounding
 
 HALVINGS = 8  # of a step that does not lower the misfit
 PROGRESS = 0.2  # of the length of a step; the fraction by which it lowers the misfit at least
-FALL = 0.9  # of the misfit; after a step that leaves more, the next one holds the bounds of friction
+MISFIT_FALL = 0.9  # of the misfit; after a step that leaves more, the next one holds the bounds of friction
 MISS = 0.5  # of the misfit; a step that leaves more makes the next one softer
 STIFFEST, SOFTEST = 1e8, 10.0  # slope x mobility of the program that is linearised
 SOFTER, STIFFER = 0.1, 100.0  # changes of that number after a miss and after a good step
@@ -257,7 +257,7 @@ def _take_coulomb_step(
         level=jnp.clip(
             now.level * jnp.where(misfit <= MISS * now.misfit, STIFFER, SOFTER), SOFTEST, STIFFEST
         ),
-        coupled=jnp.where((misfit <= FALL * now.misfit) | (now.coupled == 0), 1.0, 0.0),
+        coupled=jnp.where((misfit <= MISFIT_FALL * now.misfit) | (now.coupled == 0), 1.0, 0.0),
         done=(misfit <= eps**CONVERGED * fixed.size) | rests | ~jnp.isfinite(misfit),
         steps=now.steps + 1,
         stage=now.stage,

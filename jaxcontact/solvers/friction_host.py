@@ -48,13 +48,13 @@ GOAL = 256.0 * EPS  # a residual of round-off, at which the search ends at once
 FIRST_LEVEL = EPS**tolerances.FIRST_LEVEL  # complementarity
 LOWER_LEVEL = EPS**tolerances.LOWER_LEVEL  # of the complementarity
 LEAST_SHIFT = EPS**tolerances.SHIFT  # of the diagonal of W
-FARTHER = 30.0  # size of the next start inside the cones, relative to the last
+RESTART_FACTOR = 30.0  # size of the next start inside the cones, relative to the last
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
 SMALL_MERIT = 1e-6  # of Newton's method, from which the residual is computed
 GOOD_STEP = 0.5  # an interior step that is shorter is tried again, more centred
 CENTRINGS = (0.3, 0.9)  # fractions of complementarity of these tries
 RESTARTS = 6  # starts of interior points, each farther inside than the last
-NEARLY = 1e-7  # residual from which Newton's method finishes a proximal search
+FINISHING_RESIDUAL = 1e-7  # residual from which Newton's method finishes a proximal search
 HOST_LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
 
 
@@ -244,7 +244,7 @@ class _HostSearch:
         while not self.ended:
             u = problem.response.apply(r) + problem.q
             self.record(r)
-            if self.residual <= NEARLY:
+            if self.residual <= FINISHING_RESIDUAL:
                 break
             value = law.misfit(problem.mu, r, u)
             aim = PROXIMAL_SHARE * min(weight, 1.0) * float(np.sqrt(np.vdot(value, value)))
@@ -328,7 +328,7 @@ def _search_in_stages(search: _HostSearch, start: np.ndarray) -> None:
             search.max_iters = limit
             if search.ended or search.residual <= search.tolerance:
                 return
-        level, now = FIRST_LEVEL, _begin(search.problem, FARTHER ** (1 + restarts))
+        level, now = FIRST_LEVEL, _begin(search.problem, RESTART_FACTOR ** (1 + restarts))
 
 
 def solve_on_host(

@@ -15,7 +15,7 @@ import numpy as np
 INTERIOR_FRACTION = 0.99  # of the longest step that stays inside the cones
 CENTRING_POWER = 3  # Mehrotra's exponent of the fraction of complementarity that the predictor leaves
 UNITS = {dim: np.eye(dim) for dim in (1, 2, 3)}
-TINY = float(np.finfo(float).tiny)  # a safe denominator in place of zero
+SAFE_DENOMINATOR = float(np.finfo(float).tiny)  # a safe denominator in place of zero
 
 
 class ConePoint(NamedTuple):
@@ -45,7 +45,7 @@ def length(t: np.ndarray) -> np.ndarray:
 
 
 def _positive(x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, TINY)
+    return np.maximum(x, SAFE_DENOMINATOR)
 
 
 def coulomb_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ def linearise_coulomb(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[np.
     """Linearise Alart and Curnier's equations by impulses and by velocities, a block per contact."""
     z, dim = r - u, r.shape[1]
     rests, bound, size = z[:, 0] > 0, mu * np.maximum(z[:, 0], 0.0), length(z[:, 1:])
-    safe = np.maximum(size, TINY)
+    safe = np.maximum(size, SAFE_DENOMINATOR)
     share = bound / np.maximum(safe, bound)  # 1 for a contact that sticks
     slides = share < 1
     unit = z[:, 1:] / safe[:, None]

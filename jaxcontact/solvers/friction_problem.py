@@ -32,7 +32,7 @@ from jaxcontact.status import Status
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-NEARLY = 1e-3  # residual from which impulses that were not good enough are a better start than none
+USEFUL_RESIDUAL = 1e-3  # residual from which impulses that were not good enough are a better start than none
 NO_BITS = np.uint32(0)  # the status of a success
 COUNTS = tuple(np.int32(k) for k in range(100))  # to make one takes 0.2 microseconds
 LAWS = {"coulomb": COULOMB, "associated": ASSOCIATED}
@@ -107,7 +107,7 @@ def solve_friction(
         return solved, _report(0 * steps, residual, steps)
     if isinstance(q, np.ndarray) and q.ndim == 2:
         return _solve_one_by_one(W, q, mu, dim, law, start, settings, answer)
-    if answer is not None and answer.residual <= NEARLY:
+    if answer is not None and answer.residual <= USEFUL_RESIDUAL:
         start = answer.r  # type: ignore[assignment]
     return _solve_checked(W, q, mu, dim=dim, law=law, start=start, settings=settings, by_code=answer is None)
 

@@ -50,7 +50,7 @@ PATIENCE = 4
 LENGTHS = 8  # of steps that a line search tries, each half of the last
 GOAL = 256.0  # eps; a residual of round-off, at which the search ends at once
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
-FARTHER = 30.0  # size of the next start inside the cones, relative to the last
+RESTART_FACTOR = 30.0  # size of the next start inside the cones, relative to the last
 MAX_ITERS = 200  # iterations of traced code
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
 
@@ -177,7 +177,7 @@ def _iterate(
     broken = ~jnp.isfinite(measure) | (~newton & ((step < SHORT_STEP) | (left < eps * eps)))
     lost = broken | (misses >= PATIENCE * (1 + now.restarts))
     restarts = ~newton & lost
-    again = begin(problem, FARTHER ** (1.0 + now.restarts))
+    again = begin(problem, RESTART_FACTOR ** (1.0 + now.restarts))
     interior = jax.tree.map(lambda new, old: jnp.where(restarts, new, old), again, inside)
     lower = jnp.minimum(left, now.level) * _lower_level(point.dtype)
     turns = shows | lost

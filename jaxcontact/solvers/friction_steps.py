@@ -28,7 +28,7 @@ from jaxcontact.solvers.friction_tolerances import (
 NEWTON_STEPS = 24  # of a try
 LENGTHS = 6  # of steps that a try halves
 LEAST_SHIFT = EPS**tolerances.SHIFT  # of the diagonal of W
-NEARLY = 1e-6  # merit from which Newton's method finishes a proximal search, and its square
+FINISHING_MERIT = 1e-6  # merit from which Newton's method finishes a proximal search, and its square
 
 
 @njit(**PLAIN)
@@ -172,7 +172,7 @@ def proximal(problem, r, u, space):  # type: ignore[no-untyped-def]
     Newton's method without a weight finishes near the end, and once more at the end where it did not.
     """
     W, q, mu, dim, rows = problem.W, problem.q, problem.mu, problem.dim, space.rows
-    n, weight, steps, level = r.shape[0], 1.0, 0, NEARLY
+    n, weight, steps, level = r.shape[0], 1.0, 0, FINISHING_MERIT
     move, before, rate, diagonal = rows[7], rows[8], rows[15], rows[16]
     for i in range(n):
         move[i], diagonal[i] = 0.0, W[i, i]
@@ -187,7 +187,7 @@ def proximal(problem, r, u, space):  # type: ignore[no-untyped-def]
             steps += count
             if after <= GOAL:
                 return steps, after
-            level *= NEARLY
+            level *= FINISHING_MERIT
             copy(before, r)
         aim = PROXIMAL_SHARE * min(weight, 1.0) * merit
         for i in range(n):

@@ -16,12 +16,12 @@ from jaxcontact.solvers.compiled import EPS, PLAIN, dot
 
 SWEEPS = np.array([8, 8, 48, 0, 96, 192])  # before each try of Newton's method
 STICKS = 4  # the first try after sweeps that prefer sticking
-STILL = 2  # sweeps in a row without a change of mode, after which Newton's method is tried first
+STILL_SWEEPS = 2  # sweeps in a row without a change of mode, after which Newton's method is tried first
 SLOPE_STEPS = 60  # of the search for the ratio of sliding velocity and friction
 ROOT = 1e-6  # of friction; a ratio that is nearer than that is improved once in a sweep
 RATIOS = np.array([8.0, 2.0, 0.5, 0.1, 0.0])  # of sliding velocity and friction, over the mobility; 0 sticks
 GOAL = 1e-12  # merit of scaled equations, and residual, at which the search ends
-SLOW = 0.7  # of the change of impulses; where a round of sweeps leaves more, Newton's method is tried
+SLOW_FRACTION = 0.7  # of the change of impulses; after sweeps that leave more, Newton's method is tried
 CHECK = 8  # sweeps in a round
 
 
@@ -193,12 +193,12 @@ def sweep_often(problem, attempt, r, u, space):  # type: ignore[no-untyped-def]
         still = 0 if turns else still + 1
         if attempt == 0:
             apply_delassus(W, q, r, u)
-            if still >= STILL or law_misfit(mu, dim, r, u, space.rows[0]) <= GOAL:
+            if still >= STILL_SWEEPS or law_misfit(mu, dim, r, u, space.rows[0]) <= GOAL:
                 return
         if change <= 0.25 * GOAL:
             break
         if count % CHECK == CHECK - 1:
-            if change > SLOW * before:
+            if change > SLOW_FRACTION * before:
                 break
             before = change
     apply_delassus(W, q, r, u)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record, static
@@ -22,14 +21,22 @@ from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
+from jaxcontact.solvers.lemke_dictionary import (
+    RAY,
+    RUNNING,
+    SOLVED,
+    Dictionary,
+    argmin,
+    first_true,
+    generic_vectors,
+    pivot,
+)
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.tolerances import RESIDUAL, SQUARE, USER_RESIDUAL, rounding
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-
-_RUNNING, _SOLVED, _RAY = 0, 1, 2
 
 
 class LcpInfo(Info):
@@ -51,21 +58,6 @@ class _Scaled(NamedTuple):
     columns: jax.Array  # size * C
     effects: jax.Array  # of z' and of W' z' + w' on the residual in the user's units
     slacks: jax.Array
-
-
-class _Dictionary(NamedTuple):
-    """Basic variables as functions of the nonbasic ones: x_basic = table @ (x_nonbasic, 1, eps).
-
-    The columns of `table` are the n + 1 nonbasic variables, the right-hand side and its perturbation.
-    Variables are numbered: slack i is i, z_i is n + i, the artificial variable is 2 n.
-    """
-
-    table: jax.Array  # (n, n + 3)
-    basic: jax.Array  # (n,)
-    nonbasic: jax.Array  # (n + 3,), -1 for the two right-hand sides
-    entering: jax.Array  # number of the variable that enters next
-    outcome: jax.Array
-    pivots: jax.Array
 
 
 class _Best(NamedTuple):
@@ -99,56 +91,6 @@ def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.
     diagonal = jnp.abs(jnp.diagonal(W))
     effects = jnp.where(diagonal > 0, diagonal, jnp.max(jnp.abs(W), axis=0)) * columns / deepest
     return _Scaled(scaled_W, w / unit, columns, effects, 1.0 / (rows * deepest)), rows
-
-
-def _pivot(d: _Dictionary, row: jax.Array, column: jax.Array, go: jax.Array) -> _Dictionary:
-    """Exchange the basic variable of `row` with the nonbasic variable of `column`, if `go`."""
-    table = d.table
-    n, dtype = table.shape[0], table.dtype
-    # Numbers of rows and columns are floats, and `go` is in vectors only: one pass over the table.
-    in_row = (jnp.arange(n, dtype=dtype) == row.astype(dtype)) & go
-    in_column = (jnp.arange(n + 3, dtype=dtype) == column.astype(dtype)) & go
-    old_row, old_column = table[row], table[:, column]
-    pivot = old_row[column]
-    new_row = jnp.where(in_column, 1.0, -old_row) / jnp.where(go & (pivot != 0), pivot, 1.0)
-    change = jnp.where(go, old_column, 0.0)[:, None] * new_row[None, :]
-    new = jnp.where(in_column[None, :], 0.0, table) + change
-    # The difference of two equal numbers is rounding: set to zero, it is never a pivot or a tie-break.
-    noise = 16 * float(jnp.finfo(dtype).eps)
-    new = jnp.where(jnp.abs(new) <= noise * jnp.abs(change), 0.0, new)
-    new = jnp.where(in_row[:, None], new_row[None, :], new)
-    leaving, entered = d.basic[row], d.nonbasic[column]
-    outcome = jnp.where(leaving == 2 * n, jnp.int32(_SOLVED), jnp.int32(_RUNNING))
-    return _Dictionary(
-        table=new,
-        basic=jnp.where(in_row, entered, d.basic),
-        nonbasic=jnp.where(in_column, leaving, d.nonbasic),
-        entering=jnp.where(go, jnp.where(leaving < n, leaving + n, leaving - n), d.entering),
-        outcome=jnp.where(go, outcome, d.outcome),
-        pivots=d.pivots + go.astype(jnp.int32),
-    )
-
-
-def _argmin(mask: jax.Array, key: jax.Array) -> jax.Array:
-    """Find the index of the smallest `key` under `mask`, by two reductions, which XLA vectorises."""
-    key = jnp.where(mask, key, jnp.inf)
-    return _first(mask & (key == jnp.min(key)))
-
-
-def _first(mask: jax.Array) -> jax.Array:
-    """Find the index of the first true element, the last index if there is none."""
-    n = mask.shape[0]
-    return jnp.min(jnp.where(mask, jnp.arange(n, dtype=jnp.int32), n - 1))
-
-
-def generic_vectors(attempts: int, n: int) -> np.ndarray:
-    """Make covering vectors and perturbations (2, attempts, n); the first covering vector is all ones.
-
-    They are generic: no two ratios of a perturbation tie.
-    """
-    generic = np.random.default_rng(20240229).uniform(0.5, 1.5, (2, attempts, n))
-    generic[0, 0] = 1.0
-    return generic
 
 
 @checked(max_pivots=check_rows, retries=check_whole, scaling_sweeps=check_whole, tolerance=check_positive)
@@ -216,9 +158,9 @@ class Lemke(Record):
         good = finite & (judged <= tolerance)
         status = (
             flag(~finite | ~jnp.all(jnp.isfinite(z)), Status.NONFINITE)
-            | flag(~good & (best.outcome == _RAY), Status.RAY)
-            | flag(~good & (best.outcome == _RUNNING), Status.MAX_ITERS)
-            | flag(finite & ~good & (best.outcome == _SOLVED), Status.STALLED)
+            | flag(~good & (best.outcome == RAY), Status.RAY)
+            | flag(~good & (best.outcome == RUNNING), Status.MAX_ITERS)
+            | flag(finite & ~good & (best.outcome == SOLVED), Status.STALLED)
         )
         return z, LcpInfo(status=status, residual=residual, num_iters=best.pivots)
 
@@ -254,7 +196,7 @@ class Lemke(Record):
             active=zeros > 0,
             inverse=jnp.eye(n, dtype=dtype),
             residual=jnp.where(drive > 0, jnp.inf, 0.0),
-            outcome=jnp.int32(_SOLVED),
+            outcome=jnp.int32(SOLVED),
             attempt=jnp.int32(0),
             pivots=jnp.int32(0),
         )
@@ -268,28 +210,28 @@ class Lemke(Record):
 
     def _pivots(
         self, scaled: _Scaled, cover: jax.Array, perturbation: jax.Array, wanted: jax.Array
-    ) -> _Dictionary:
+    ) -> Dictionary:
         """Pivot, if `wanted`, until the artificial variable leaves, nothing blocks (a ray), or the limit."""
         n, dtype = scaled.w.shape[0], scaled.w.dtype
         tie = small_dense.pivot_tolerance(dtype)
         limit = 10 * n + 20 if self.max_pivots is None else self.max_pivots
-        start = _Dictionary(
+        start = Dictionary(
             table=jnp.concatenate(
                 [scaled.W, cover[:, None], scaled.w[:, None], perturbation[:, None]], axis=1
             ),
             basic=jnp.arange(n, dtype=jnp.int32),
             nonbasic=jnp.concatenate([jnp.arange(n, 2 * n + 1, dtype=jnp.int32), jnp.full(2, -1, jnp.int32)]),
             entering=jnp.int32(2 * n),
-            outcome=jnp.where(wanted, jnp.int32(_RUNNING), jnp.int32(_SOLVED)),
+            outcome=jnp.where(wanted, jnp.int32(RUNNING), jnp.int32(SOLVED)),
             pivots=jnp.int32(0),
         )
         # The artificial variable enters at the value that lifts the deepest row to 0.
         depth = scaled.w / cover
         deepest = depth <= jnp.min(depth) + tie
-        start = _pivot(start, _argmin(deepest, perturbation / cover), jnp.int32(n), wanted)
+        start = pivot(start, argmin(deepest, perturbation / cover), jnp.int32(n), wanted)
 
-        def body(d: _Dictionary) -> _Dictionary:
-            column = _first(d.nonbasic == d.entering)
+        def body(d: Dictionary) -> Dictionary:
+            column = first_true(d.nonbasic == d.entering)
             slope = d.table[:, column]
             falls = slope < -tie * jnp.max(jnp.abs(slope))
             rate = jnp.where(falls, -slope, 1.0)
@@ -300,12 +242,12 @@ class Lemke(Record):
             ties = falls & (values <= step * rate)
             # The artificial variable leaves whenever it can: that is a solution.
             key = jnp.where(d.basic == 2 * n, -jnp.inf, d.table[:, n + 2] / rate)
-            going = (d.outcome == _RUNNING) & (d.pivots < limit)
-            after = _pivot(d, _argmin(ties, key), column, going & jnp.any(falls))
-            return after._replace(outcome=jnp.where(going & ~jnp.any(falls), jnp.int32(_RAY), after.outcome))
+            going = (d.outcome == RUNNING) & (d.pivots < limit)
+            after = pivot(d, argmin(ties, key), column, going & jnp.any(falls))
+            return after._replace(outcome=jnp.where(going & ~jnp.any(falls), jnp.int32(RAY), after.outcome))
 
-        def running(d: _Dictionary) -> jax.Array:
-            return (d.outcome == _RUNNING) & (d.pivots < limit)
+        def running(d: Dictionary) -> jax.Array:
+            return (d.outcome == RUNNING) & (d.pivots < limit)
 
         if ends_early(self.early_exit):
             return compacting_loop.while_loop(running, body, start)
@@ -325,14 +267,14 @@ def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Arr
     return jnp.where(jnp.isfinite(judged), judged, jnp.inf), jnp.where(jnp.isfinite(user), user, jnp.inf)
 
 
-def _read(d: _Dictionary, scaled: _Scaled) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _read(d: Dictionary, scaled: _Scaled) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Read z, its index set, and the inverse of its equations from a dictionary."""
     n = scaled.w.shape[0]
     number = jnp.arange(n)
     holds = d.basic[:, None] == n + number[None, :]  # (rows, z)
     active = jnp.any(holds, axis=0)
-    rows = jax.vmap(_first, 1)(holds)
-    columns = jax.vmap(_first, 1)(d.nonbasic[:, None] == number[None, :])
+    rows = jax.vmap(first_true, 1)(holds)
+    columns = jax.vmap(first_true, 1)(d.nonbasic[:, None] == number[None, :])
     both = active[:, None] & active[None, :]
     inverse = jnp.where(both, d.table[rows][:, columns], jnp.eye(n, dtype=d.table.dtype))
     inverse = jnp.where(jnp.isfinite(inverse), inverse, 0.0)

@@ -28,7 +28,7 @@ TOLERANCE = EPS**RESIDUAL  # largest scaled residual of a solution
 USER_SHARE = EPS**tolerances.USER_SHARE  # of a residual in the user's units, whose limit is eps^0.4
 RUNNING, ENDED, FAILED = 0, 1, 2
 CHECK_EVERY = 4  # steps, of which one is searched further
-ALIKE = EPS**HALF_DIGITS  # of the largest velocity: outcomes that are nearer are one
+SAME_VELOCITY = EPS**HALF_DIGITS  # of the largest velocity: outcomes that are nearer are one
 
 
 class StepProblem(NamedTuple):
@@ -176,7 +176,7 @@ def _search(problem, user_w, pick, space, start, found, tries, attempts):  # typ
             apart = 0.0
             for i in range(effect.shape[1]):
                 apart = max(apart, abs(effect[count, i] - effect[j, i]))
-            is_new = is_new and apart > ALIKE * size
+            is_new = is_new and apart > SAME_VELOCITY * size
         count += is_new
         own_count += is_new and attempt < tries
     if own_count > 0:

@@ -33,7 +33,7 @@ STAGES = np.array(
 )
 ERROR = np.array([71 / 57600, 0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40])
 # The interpolant of order 4 (their II.6): its last coefficient.
-DENSE = np.array(
+DENSE_WEIGHTS = np.array(
     [
         -12715105075 / 11282082432,
         0,
@@ -139,7 +139,9 @@ def _dense_weights(share: float) -> np.ndarray:
     """Compute the weights (7,) of the stages in `interpolate`."""
     rise, first, last = STAGES[6], np.eye(7)[0], np.eye(7)[6]
     bend = first - rise
-    weights: np.ndarray = rise + (1.0 - share) * (bend + share * (rise - last - bend + (1.0 - share) * DENSE))
+    weights: np.ndarray = rise + (1.0 - share) * (
+        bend + share * (rise - last - bend + (1.0 - share) * DENSE_WEIGHTS)
+    )
     return share * weights
 
 
@@ -156,7 +158,7 @@ def interpolate(trial: OdeStep, theta: jax.Array) -> jax.Array:
     rise = x1 - x0
     bend = h * k[0] - rise
     twist = rise - h * k[6] - bend
-    last = h * jnp.sum(jnp.asarray(DENSE, x0.dtype)[:, None] * k, axis=0)
+    last = h * jnp.sum(jnp.asarray(DENSE_WEIGHTS, x0.dtype)[:, None] * k, axis=0)
     back = 1.0 - theta
     return x0 + theta * (rise + back * (bend + theta * (twist + back * last)))
 

@@ -28,7 +28,7 @@ from jaxcontact.solvers.contact_modes import (
 
 _REDUNDANT = 3  # contacts; from this number on, ends of segments are tabulated
 _WRENCH = 6  # numbers in the impulse on one body
-MOST = 2**17  # modes that are tabulated: four contacts with four sides, three with eight
+MAX_TABULATED = 2**17  # modes that are tabulated: four contacts with four sides, three with eight
 _TILE = 64  # modes tabulated together
 
 
@@ -39,7 +39,7 @@ def num_kinds(num_directions: int, capped: bool) -> int:
 
 def most_contacts(num_directions: int) -> int:
     """Compute the largest number of contacts of which all modes of a step are tabulated."""
-    return int(np.log(MOST) / np.log(num_kinds(num_directions, True)))
+    return int(np.log(MAX_TABULATED) / np.log(num_kinds(num_directions, True)))
 
 
 class _Kinds(NamedTuple):

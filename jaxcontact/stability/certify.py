@@ -103,7 +103,7 @@ def _by_return_map(body: Exact, blank: Certificate) -> Certificate:
         return blank.replace(report="no function was found that falls from each landing to the next")
     return blank.replace(
         verdict="stable",
-        residuals={"margin": chatter_proof.FALL},
+        residuals={"margin": chatter_proof.MIN_FALL},
         report="a function of the velocity before landings falls from each to the next",
         levels=levels,
     )

@@ -22,7 +22,7 @@ from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import checked
 from jaxcontact.io import fingerprint
-from jaxcontact.io.run_store import load_state, open_state, save_state
+from jaxcontact.io.state_file import load_state, open_state, save_state
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.falsify import check_starts, run_many

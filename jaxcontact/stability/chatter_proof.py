@@ -18,7 +18,7 @@ from jaxcontact.stability.intervals import Interval, of_fraction, outward
 from jaxcontact.stability.rational_modes import Exact, Unprovable
 
 CELLS = 400, 1600, 6400  # of directions over either foot; the next number is tried if no U is found with one
-FALL = 1e-6  # minimum fraction of V lost at every landing but those of joint sliding
+MIN_FALL = 1e-6  # minimum fraction of V lost at every landing but those of joint sliding
 LARGE, ROUNDS = 1e6, 4000  # largest U, and number of passes over all cells: the search stops at either
 WIDER = 1e-13  # largest change of the coordinate of a direction through rounding
 SLACK = Fraction(1, 100)  # fall of |s| + C w per w at a landing of joint sliding
@@ -66,7 +66,7 @@ def proves(body: Exact, values: np.ndarray) -> bool:
     edges = graph(chatter_map(body), cells)
     if len(values) != edges.size or not np.all((values > 0) & (values < 2 * LARGE)):
         return False
-    return bool(np.all(values[edges.source] >= edges.growth * values[edges.target] * (1 + FALL / 2)))
+    return bool(np.all(values[edges.source] >= edges.growth * values[edges.target] * (1 + MIN_FALL / 2)))
 
 
 def graph(chatter: ChatterMap, cells: int) -> Graph:
@@ -270,10 +270,10 @@ class _Plan:
 
 
 def _longest(edges: Graph) -> np.ndarray | None:
-    """Find the smallest U >= 1 that falls along every edge by `FALL`; return None if a cycle forbids it."""
+    """Find the smallest U >= 1 that falls by `MIN_FALL` along all edges; return None if cycles forbid it."""
     values = np.ones(edges.size)
     starts = np.flatnonzero(np.diff(edges.source, prepend=-1))
-    nodes, growth = edges.source[starts], edges.growth * (1.0 + FALL)
+    nodes, growth = edges.source[starts], edges.growth * (1.0 + MIN_FALL)
     for _ in range(ROUNDS):
         demanded = np.maximum.reduceat(growth * values[edges.target], starts)
         higher = np.maximum(values[nodes], demanded)

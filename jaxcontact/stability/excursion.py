@@ -19,7 +19,7 @@ from jaxcontact.stability.check import Certificate, check
 from jaxcontact.stability.modes import mode_words
 from jaxcontact.stability.rational_modes import Exact, exact_terms, mode_accelerations, mode_cone
 
-FARTHEST = 1.0  # |x| up to which the bounds hold, as in the paper
+MAX_STATE = 1.0  # |x| up to which the bounds hold, as in the paper
 STEPS = 100  # bisections, more than a float resolves
 
 
@@ -69,7 +69,7 @@ class ExcursionBounds(Record):
             ValueError: epsilon is not positive.
         """
         check_positive("epsilon", epsilon)
-        end = min(float(epsilon), FARTHEST)
+        end = min(float(epsilon), MAX_STATE)
         level = _largest_argument(self._farthest, end, self._landed(end))
         return _largest_argument(self._landed, level, end)
 

@@ -23,7 +23,7 @@ from jaxcontact.stability.body import IMPACT_LAW, Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, mode_words
 from jaxcontact.stability.motion import (
     ACTIVE,
-    CLOSED,
+    CLOSED_SPEED,
     DIVERGED,
     GROWTH,
     RESTED,
@@ -194,14 +194,14 @@ def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
         jax.random.bernoulli(keys[2], 0.5, (number,)), jax.random.exponential(keys[3], (number,), dtype), 0.0
     )
     gaps = jnp.maximum(q + height[:, None] * speed[None], 0.0)
-    gaps = jnp.where(jnp.abs(gaps) < CLOSED, 0.0, gaps) * (jnp.arange(number) % 4 > 0)[:, None]
+    gaps = jnp.where(jnp.abs(gaps) < CLOSED_SPEED, 0.0, gaps) * (jnp.arange(number) % 4 > 0)[:, None]
     few = min(len(words), number)
     v = v.at[:few].set(dynamics.acceleration[:few])
     opened = jnp.asarray(words[:few] == 0)
     away = jnp.where(opened, 0.5 * dynamics.lift[:few], 0.0)
     gaps = gaps.at[:few].set(jnp.where(jnp.all(away >= 0, axis=1)[:, None], away, 0.0))
     closed = jnp.zeros((number, nc), bool).at[:few].set(~opened & dynamics.possible[:few, None])
-    still = jnp.sum(jnp.abs(v), axis=1) <= CLOSED * dynamics.fall
+    still = jnp.sum(jnp.abs(v), axis=1) <= CLOSED_SPEED * dynamics.fall
     v = jnp.where(still[:, None], jnp.ones_like(v), v)
     closed = closed & ~still[:, None]
     size = jnp.sqrt(jnp.sum((v @ terms.M) * v, axis=1) + dynamics.fall * jnp.max(gaps, axis=1))

@@ -28,7 +28,7 @@ from jaxcontact.stability.rational import (
 from jaxcontact.stability.rational_modes import Exact, Rate
 
 Pairs = tuple[np.ndarray, ...]  # indices: two generators, Q before the impact, Q after it
-SAME = 1e-11  # relative size of a row, or of the sum of two unit rows, that counts as zero
+ZERO_ROW = 1e-11  # relative size of a row, or of the sum of two unit rows, that counts as zero
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,11 +290,11 @@ def _sorted_out(
 ) -> tuple[list[int], list[np.ndarray]]:
     """Sort rows into linear conditions and forms, by the lengths of rows before and over the space."""
     at = len(condition_family.at_most)
-    linear = [i for i in range(at) if over[i] > SAME * lengths[i]]
+    linear = [i for i in range(at) if over[i] > ZERO_ROW * lengths[i]]
     forms = []
     for size in condition_family.rays:
         end = at + size**2
-        smallest_length = SAME * max(lengths[at:end], default=0.0)
+        smallest_length = ZERO_ROW * max(lengths[at:end], default=0.0)
         square_rays = list(range(size))
         moved: list[int] = []
         for flat in [i for i in square_rays if over[at + i * (size + 1)] <= smallest_length]:

@@ -31,11 +31,11 @@ from jaxcontact.stability.program import (
 from jaxcontact.stability.rational import Ints, Rational, exact, joined, null_space, rank, stack
 from jaxcontact.stability.rational_modes import Exact, Unprovable, exact_terms
 
-SMALL = 300  # bits: a tangent times 2^-SMALL is added to an exact body
+TANGENT_BITS = 300  # bits: a tangent times 2^-TANGENT_BITS is added to an exact body
 TANGENT = 1e-100  # size of imaginary parts: their products vanish relative to real parts
-LARGE = 1e12  # a larger relative tangent means that a row has become another one
+MAX_TANGENT = 1e12  # a larger relative tangent means that a row has become another one
 TIE = 1e-9  # difference of the margins of two programs that counts as a tie
-SAME = 1e-7  # size of a tangent relative to all others that counts as zero
+ZERO_TANGENT = 1e-7  # size of a tangent relative to all others that counts as zero
 
 
 @checked()
@@ -113,12 +113,12 @@ def _families(body: Exact) -> list[tuple[ConditionFamily, bool]]:
 
 
 def _perturb(body: PlanarBiped, terms: LocalTerms, name: str) -> Exact:
-    """Add 2^-SMALL of the tangent of a body by one of its numbers, exactly."""
+    """Add 2^-TANGENT_BITS of the tangent of a body by one of its numbers, exactly."""
     value = jnp.asarray(getattr(body, name), float)
     _, tangent = jax.jvp(lambda x: as_terms(body.replace(**{name: x})), (value,), (jnp.ones_like(value),))
 
     def add(x: np.ndarray, dx: jax.Array) -> np.ndarray:
-        total = exact(x) + exact(np.asarray(dx)) * Rational(1, 1 << SMALL)
+        total = exact(x) + exact(np.asarray(dx)) * Rational(1, 1 << TANGENT_BITS)
         return np.array([Fraction(n, total.den) for n in total.num.ravel()], object).reshape(x.shape)
 
     return exact_terms(jax.tree.map(add, terms, tangent))
@@ -148,7 +148,7 @@ def _slope(
     over = rows @ numbers.space.T
     nothing = np.linalg.norm(over.real, axis=1) <= 1e-9 * np.linalg.norm(rows.real, axis=1)
     largest = max(np.max(abs(matrix.imag), initial=0.0) for matrix in (rows, numbers.space))
-    tolerance = SAME * (1.0 + largest / TANGENT)
+    tolerance = ZERO_TANGENT * (1.0 + largest / TANGENT)
     if np.any(abs(over.imag[nothing]) > TANGENT * tolerance):
         raise ValueError("other equalities")
     cone, _ = cone_program(at_body, reduced, numbers, positive_quadratic=positive_quadratic)
@@ -158,7 +158,7 @@ def _slope(
 
 def _with_tangent(at_body: Rational, at_moved: Rational) -> np.ndarray:
     change = at_moved - at_body
-    return at_body.floats() + 1j * TANGENT * Rational(change.num << SMALL, change.den).floats()
+    return at_body.floats() + 1j * TANGENT * Rational(change.num << TANGENT_BITS, change.den).floats()
 
 
 def _rows_with_tangents(at_body: Ints, at_moved: Ints) -> np.ndarray:
@@ -172,8 +172,8 @@ def _rows_with_tangents(at_body: Ints, at_moved: Ints) -> np.ndarray:
         if not q:
             raise ValueError("other rows")
         for k, (x, y) in enumerate(zip(row, moved, strict=True)):
-            tangent = ((y * p - x * q) << SMALL) / (p * q)
-            if abs(tangent) > LARGE:
+            tangent = ((y * p - x * q) << TANGENT_BITS) / (p * q)
+            if abs(tangent) > MAX_TANGENT:
                 raise ValueError("other rows")
             rows[i, k] = complex(x / p, TANGENT * tangent)
     return rows

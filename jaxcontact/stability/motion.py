@@ -25,9 +25,9 @@ from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 from jaxcontact.tolerances import DEPENDENT, rounding
 
-CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
+CLOSED_SPEED = 1e-10  # of the size of the state; a contact that is slower is closed or sticks
 GROWTH = math.log(1e6)  # change of log(size), either way, that decides a motion
-FLAT = 1e-9  # gap relative to the size of the state that counts as closed
+CLOSED_GAP = 1e-9  # gap relative to the size of the state that counts as closed
 ACTIVE, RESTED, DIVERGED, STUCK = range(4)  # outcomes, see `Motion.outcome`
 
 
@@ -151,7 +151,7 @@ def step(
     grown = jnp.where(after.log_size > GROWTH, DIVERGED, jnp.where(after.log_size < -GROWTH, RESTED, ACTIVE))
     outcome = jnp.where(after.outcome == ACTIVE, grown, after.outcome)
     after = _scaled(dynamics, after)
-    shrunk = after.log_size - motion.log_size < math.log(10.0 * CLOSED)
+    shrunk = after.log_size - motion.log_size < math.log(10.0 * CLOSED_SPEED)
     outcome = jnp.where(shrunk | (motion.log_size < -GROWTH), RESTED, outcome)  # a smaller state is rounding
     after = after.replace(outcome=outcome.astype(jnp.int32), events=motion.events + 1)
     going = motion.outcome == ACTIVE
@@ -173,17 +173,17 @@ def settle_contacts(
     """Close contacts that touch without normal speed, and open closed ones that separate or approach."""
     rate, slip = dynamics.terms.J_n @ v, dynamics.terms.J_t @ v
     scale = jnp.sqrt(jnp.sum(dynamics.terms.J_n**2, axis=1))
-    touching = (gaps <= FLAT) | closed
+    touching = (gaps <= CLOSED_GAP) | closed
     others = ~dynamics.tied | touching[None] | jnp.eye(touching.shape[0], dtype=bool)
     # Three feet in a line: rounding in a gap must not exceed the size of a state that shrinks.
     touching = touching | (jnp.all(others, axis=1) & jnp.diagonal(dynamics.tied))
-    slow = jnp.abs(rate) <= CLOSED * scale
+    slow = jnp.abs(rate) <= CLOSED_SPEED * scale
     closed = touching & slow
     return motion.replace(
         v=v,
         gaps=jnp.where(touching, 0.0, gaps),
         closed=closed,
-        sticks=closed & (jnp.abs(slip) <= CLOSED * scale),
+        sticks=closed & (jnp.abs(slip) <= CLOSED_SPEED * scale),
     )
 
 
@@ -242,15 +242,15 @@ def _move_in_mode(
     plus, minus = (slip > 0)[None] & ~still, (slip < 0)[None] & ~still
     fits = jnp.where(
         codes == 0,
-        ~closed | (dynamics.lift > CLOSED),
+        ~closed | (dynamics.lift > CLOSED_SPEED),
         closed
         & jnp.where(
             codes == 1,
             still,
             jnp.where(
                 codes == 2,
-                plus | (still & (dynamics.slide > CLOSED)),
-                minus | (still & (dynamics.slide < -CLOSED)),
+                plus | (still & (dynamics.slide > CLOSED_SPEED)),
+                minus | (still & (dynamics.slide < -CLOSED_SPEED)),
             ),
         ),
     )
@@ -271,7 +271,7 @@ def _move_in_mode(
     after = after.replace(sticks=after.closed & (after.sticks | stopped))
     any_fit = jnp.any(fits)
     resting = jnp.all(word == 1)
-    moving = jnp.sum(jnp.abs(a)) > CLOSED * dynamics.fall
+    moving = jnp.sum(jnp.abs(a)) > CLOSED_SPEED * dynamics.fall
     outcome = jnp.where(endless, jnp.where(moving, DIVERGED, STUCK), ACTIVE)
     outcome = jnp.where(resting, RESTED, outcome)
     jammed, jammed_note = _stop_sliding(dynamics, motion)
@@ -294,7 +294,7 @@ def _next_events(
     slip = dynamics.terms.J_t @ motion.v
     rate = dynamics.terms.J_n @ motion.v
     root = jnp.sqrt(jnp.maximum(rate**2 - 2.0 * lift * motion.gaps, 0.0))
-    falls = lift < -CLOSED
+    falls = lift < -CLOSED_SPEED
     # The later root of gap + rate t + lift t^2 / 2 for lift < 0, in the form that does not cancel.
     down = jnp.where(
         rate > 0,
@@ -306,7 +306,7 @@ def _next_events(
     up = jnp.where(
         (rate < 0) & real, 2.0 * motion.gaps / jnp.where(root - rate > 0, root - rate, 1.0), jnp.inf
     )
-    lands = jnp.where(falls, down, jnp.where(lift > CLOSED, up, straight))
+    lands = jnp.where(falls, down, jnp.where(lift > CLOSED_SPEED, up, straight))
     lands = jnp.where((word == 0) & ((motion.gaps > 0) | (rate > 0)), lands, jnp.inf)
     slowing = (word >= 2) & (slip * slide < 0) & ~motion.sticks
     stops = jnp.where(slowing, -slip / jnp.where(slowing, slide, 1.0), jnp.inf)

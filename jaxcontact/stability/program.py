@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # SciPy is imported when it is used, because the import takes
 
 SETTLED = 1e-7  # margin of the scaled program above which a solution is rounded and checked
 PRECISION = 1e-10  # tolerance of the solver, absolute and relative
-SIMPLE = 1e-6  # smallest eigenvalue of a scaled form minus simple multipliers for which they are enough
+SIMPLE_EIGENVALUE = 1e-6  # of a scaled form minus simple multipliers, which are enough above it
 BITS = 40  # of the free coefficients of a certificate after rounding
 
 
@@ -326,7 +326,7 @@ def form_multipliers(solver: Solver, form: Rational) -> np.ndarray | None:
     weight = 1.0 / np.sqrt(np.diag(values))
     values = values * weight[:, None] * weight[None]
     for simple in (np.zeros((size, size)), np.maximum(np.triu(values, 1), 0.0)):
-        if np.linalg.eigvalsh(values - simple - simple.T)[0] > SIMPLE:
+        if np.linalg.eigvalsh(values - simple - simple.T)[0] > SIMPLE_EIGENVALUE:
             simple /= np.outer(weight, weight)
             return simple + simple.T
     i, k = np.triu_indices(size, 1)

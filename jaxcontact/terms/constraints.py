@@ -20,16 +20,17 @@ from jaxcontact.algebra.selection import smallest
 from jaxcontact.algebra.tree_rows import TreeRows
 from jaxcontact.arguments import check_count
 from jaxcontact.batching.once import computed_once
-from jaxcontact.front_door import check_record, checked
+from jaxcontact.front_door import checked
 from jaxcontact.geometry.cores import extents
 from jaxcontact.geometry.frames import owners
-from jaxcontact.geometry.pairs import searched_shapes
+from jaxcontact.geometry.pair_kinds import searched_shapes
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
+from jaxcontact.shape_rules import check_record
 from jaxcontact.terms import contacts, free_bodies
 from jaxcontact.terms.closed_loops import project_rows
 from jaxcontact.terms.contacts import Places

@@ -19,8 +19,8 @@ from jaxcontact.simulate import Trajectory
 from jaxcontact.viz.palette import OUTCOMES
 from jaxcontact.viz.scene import Frames, Scene, extent, scene_frames, scene_of
 
-ALIKE = 0.05  # of the size of the mechanism; worlds whose ends are nearer have one outcome
-FULL = 95  # percentile of the impulses; its arrow has full length, larger ones at most twice that
+SAME_END = 0.05  # of the size of the mechanism; worlds whose ends are nearer have one outcome
+FULL_PERCENTILE = 95  # percentile of the impulses; its arrow has full length, larger ones at most twice that
 
 
 class Group(NamedTuple):
@@ -96,7 +96,7 @@ def film_of(
     if others is not None and others.groups:
         wide = extent(scene, others.frames)
         low, high = np.minimum(low, wide[0]), np.maximum(high, wide[1])
-    full = float(np.percentile(shown, FULL)) if shown.size else 0.0
+    full = float(np.percentile(shown, FULL_PERCENTILE)) if shown.size else 0.0
     return Film(scene, t[rows], frames, touching, impulse, full, others, low, high, size)
 
 
@@ -204,7 +204,7 @@ def _group_by_end(ends: np.ndarray, size: float) -> tuple[Group, ...]:
     """Group rows (worlds, n) by nearest centre; each new centre is the row farthest from all centres."""
     centres = [0]
     distance = np.linalg.norm(ends - ends[0], axis=1)
-    while len(centres) < len(OUTCOMES) and distance.max() > ALIKE * size:
+    while len(centres) < len(OUTCOMES) and distance.max() > SAME_END * size:
         centres.append(int(np.argmax(distance)))
         distance = np.minimum(distance, np.linalg.norm(ends - ends[centres[-1]], axis=1))
     nearest = np.argmin(np.linalg.norm(ends[:, None] - ends[centres][None], axis=2), axis=1)

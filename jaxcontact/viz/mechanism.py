@@ -20,7 +20,7 @@ from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.terms import contact_velocities
-from jaxcontact.viz.palette import AFTER, ARROW, BEFORE, STILL, outcomes_of
+from jaxcontact.viz.palette import AFTER, ARROW, BEFORE, MIN_SPEED, outcomes_of
 from jaxcontact.viz.planar import draw_planar, draw_planar_contacts, draw_scale, margin_of
 from jaxcontact.viz.scene import Frames, Scene, extent, scene_frames, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_contacts, look
@@ -219,7 +219,7 @@ def _world_velocities(model: Model, state: State, frame: Frames, v: np.ndarray) 
 def _arrow_scale(low: np.ndarray, high: np.ndarray, *velocities: np.ndarray) -> float:
     """Return the length of arrows, m per m/s; 0 if nothing moves."""
     fastest = max((float(np.max(np.linalg.norm(u, axis=1), initial=0.0)) for u in velocities), default=0.0)
-    return ARROW * float(np.max(high - low)) / fastest if fastest > STILL else 0.0
+    return ARROW * float(np.max(high - low)) / fastest if fastest > MIN_SPEED else 0.0
 
 
 def _columns(count: int, aspect: float) -> int:

@@ -24,7 +24,7 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 from jaxcontact.terms.contact_list import Contacts, contacts
-from jaxcontact.viz.palette import OUTCOMES, OUTLINE, STILL, Style, arrow
+from jaxcontact.viz.palette import MIN_SPEED, OUTCOMES, OUTLINE, Style, arrow
 from jaxcontact.viz.planar import draw_planar, draw_planar_bodies
 from jaxcontact.viz.scene import Frames, Scene, extent, scene_frames, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_bodies, look
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_KINDS = 5  # panels of outcomes; rarer kinds are counted below the panels
-RARE = 0.05  # share of the samples; a rarer kind has no panel if three others have one
+RARE_SHARE = 0.05  # share of the samples; a rarer kind has no panel if three others have one
 SILHOUETTE = "#b8b8b8"  # the robot at the impact
-ENOUGH = 0.8  # share of the samples; if the panels have less, sticking and sliding count as one kind
+SHOWN_SHARE = 0.8  # share of the samples; if the panels have less, sticking and sliding count as one kind
 REACH = 0.05  # of the size of the robot, which its fastest part moves, before the impact or after
-LONGEST = 0.15  # of the size of the robot, length of the longest arrow
-SHORTEST = 0.15  # of the longest arrow; shorter ones, which the mark of their contact covers, are not drawn
+ARROW_LENGTH = 0.15  # of the size of the robot, length of the longest arrow
+MIN_ARROW = 0.15  # of the longest arrow; shorter ones, which the mark of their contact covers, are not drawn
 MARGIN = 0.06  # of the size of the robot, around all that is drawn
-NARROWEST = 6.0  # inches, for the title beside the legend
+MIN_WIDTH = 6.0  # inches, for the title beside the legend
 PAD = 0.07  # inches, between title and panels
 LETTERS = 15  # per inch of a note below the panels
 PEER_STILL = 1e-2  # of the fastest contact before the impact; slower ones of a peer with springs are still
@@ -120,7 +120,7 @@ def plot_outcomes(
     moved = [scene_frames(model, _advance_pose(model, state, v, moment), contacts=False) for _, v, _ in kinds]
     velocities = [_velocities(model, state, v)[rows] for _, v, _ in kinds]
     fastest = max(float(np.linalg.norm(moving, axis=1).max()) for moving in velocities)
-    metres = LONGEST * size / fastest if fastest > STILL else 0.0  # per m/s
+    metres = ARROW_LENGTH * size / fastest if fastest > MIN_SPEED else 0.0  # per m/s
     points = np.asarray(listed.point)[rows]
     tips = np.concatenate([points + metres * moving for moving in velocities])
     box = _frame_corners(scene, [frame, *moved], tips, MARGIN * size)
@@ -129,7 +129,7 @@ def plot_outcomes(
     for (words, _, _), does, after, moving, axes in zip(kinds, shown, moved, velocities, places, strict=True):
         _draw_landing(axes, scene, frame, after, box)
         axes.set_title(words, fontsize=8.5, fontweight="bold")
-        _draw_arrow(axes, scene, points, moving * metres, names, SHORTEST * LONGEST * size)
+        _draw_arrow(axes, scene, points, moving * metres, names, MIN_ARROW * ARROW_LENGTH * size)
         _mark(axes, scene, points, does)
     if len(set(names) - {""}) > 1:
         _name(places[0], scene, points, names)
@@ -217,13 +217,13 @@ def _pick_kinds(
     member = np.array([groups.index(name) if name in groups else -1 for name in names])
     states = np.stack([_state(labels[:, (member == k) & active]) for k in range(len(groups))], axis=1)
     kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
-    if np.sort(counts)[::-1][:MOST_KINDS].sum() < ENOUGH * len(states):
+    if np.sort(counts)[::-1][:MOST_KINDS].sum() < SHOWN_SHARE * len(states):
         states[states < LABELS.index("lifts")] = STAYS
         kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
     shown: list[tuple[str, np.ndarray, PyTree]] = []
     share = 0.0
     for kind in np.argsort(-counts, kind="stable")[:MOST_KINDS]:
-        if len(shown) >= 3 and counts[kind] < RARE * len(labels):
+        if len(shown) >= 3 and counts[kind] < RARE_SHARE * len(labels):
             break
         of_kind = np.flatnonzero(inverse.reshape(-1) == kind)
         offset = v_plus[of_kind] - v_plus[of_kind].mean(axis=0)
@@ -284,7 +284,7 @@ def _panels(
     side = min(width / columns, 3.6)
     height = min(side * tall / across, 1.2 * side if rows > 1 else 4.0) + 0.14 * lines + 0.1
     layout = ConstrainedLayoutEngine(h_pad=PAD)
-    figure = Figure(figsize=(max(side * columns, NARROWEST), height * rows + 0.5), layout=layout)
+    figure = Figure(figsize=(max(side * columns, MIN_WIDTH), height * rows + 0.5), layout=layout)
     return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(count)]
 
 

@@ -19,7 +19,7 @@ BEFORE, AFTER = "#000000", "#0072b2"  # arrows
 # Groups of worlds; Okabe and Ito's colours, distinguishable with the common kinds of colour blindness.
 LINES = OUTCOMES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 PUSH = "#c1121f"  # impulses
-STILL = 1e-6  # m/s; slower contacts get no arrow
+MIN_SPEED = 1e-6  # m/s; slower contacts get no arrow
 LABEL_GAP = 0.065  # between labels at the right edge, relative to the height of the axes
 ARROW = 0.22  # length of the longest arrow relative to the size of the mechanism
 

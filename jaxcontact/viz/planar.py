@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxcontact.viz.palette import ARROW, BODIES, GROUND, HATCH, OUTLINE, STILL, Style, arrow
+from jaxcontact.viz.palette import ARROW, BODIES, GROUND, HATCH, MIN_SPEED, OUTLINE, Style, arrow
 from jaxcontact.viz.scene import Frames, Scene
 from jaxcontact.viz.solids import outline
 
@@ -109,7 +109,7 @@ def draw_planar_contacts(
         )
         # The label is in the second body, and beside an arrow that also points there.
         away = -normal
-        if metres > 0.0 and np.linalg.norm(u) > STILL and -(u @ normal) > 0.5 * np.linalg.norm(u):
+        if metres > 0.0 and np.linalg.norm(u) > MIN_SPEED and -(u @ normal) > 0.5 * np.linalg.norm(u):
             away = tangent - 0.6 * normal
         axes.annotate(
             label,
@@ -123,7 +123,7 @@ def draw_planar_contacts(
             zorder=10,
             path_effects=halo,
         )
-        if metres > 0.0 and np.linalg.norm(u) > STILL:
+        if metres > 0.0 and np.linalg.norm(u) > MIN_SPEED:
             arrow(axes, place, metres * u, colour)
 
 

@@ -23,7 +23,7 @@ from jaxcontact.mechanics.tree import WORLD, Tree
 from jaxcontact.viz.solids import Plane, Solid, of_body, quaternion_matrix, solids_of
 
 THIN, THICK = 0.05, 0.11  # radius of a link between two places, or among more, relative to the longest link
-APART = 1e-6  # of the size of a link; places of it that are nearer count as one
+SAME_PLACE = 1e-6  # of the size of a link; places of it that are nearer count as one
 
 
 class Part(NamedTuple):
@@ -196,7 +196,7 @@ def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part
 def _distinct(hubs: list[np.ndarray], com: np.ndarray) -> np.ndarray:
     """Select the distinct places (k, dim) of a link; add the centre of mass if there are fewer than two."""
     distinct: list[np.ndarray] = []
-    apart = APART * max(float(np.linalg.norm(place)) for place in [*hubs, com])
+    apart = SAME_PLACE * max(float(np.linalg.norm(place)) for place in [*hubs, com])
     for place in hubs:
         if all(np.linalg.norm(place - other) > apart for other in distinct):
             distinct.append(place)

@@ -31,7 +31,7 @@ from jaxcontact.geometry.shapes import Constants
 
 ROUND = 48  # points of a drawn circle
 CREASE = 0.8  # cosine between normals of neighbouring faces; below it their edge is visible
-FLAT = 1e-9  # relative thickness; points with less count as a line or a plane
+FLAT_THICKNESS = 1e-9  # relative thickness; points with less count as a line or a plane
 
 
 class Solid(NamedTuple):
@@ -164,10 +164,10 @@ def outline(points: np.ndarray, radius: float = 0.0) -> np.ndarray:
     if radius > 0.0:
         points = (points[:, None] + radius * ball_points(2)[None]).reshape(-1, 2)
     low, high = _thickness(points)
-    if low <= FLAT * high:  # seen from its edge
+    if low <= FLAT_THICKNESS * high:  # seen from its edge
         along = points @ (points[np.argmax(np.linalg.norm(points - points[0], axis=1))] - points[0])
         return points[[np.argmin(along), np.argmax(along)]]
-    return points[_hull_corners(points, FLAT * high**2)]
+    return points[_hull_corners(points, FLAT_THICKNESS * high**2)]
 
 
 def _hull_corners(points: np.ndarray, flat: float) -> list[int]:
@@ -200,7 +200,7 @@ def mesh_of(solid: Solid, around: int = 16) -> Mesh | None:
     if solid.radius > 0.0:
         points = (points[:, None] + solid.radius * ball_points(3, around)[None]).reshape(-1, 3)
     low, high = _thickness(points)
-    if low <= FLAT * high:
+    if low <= FLAT_THICKNESS * high:
         return None
     hull = ConvexHull(points)
     planes: dict[tuple[int, ...], list[int]] = {}

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.viz.palette import BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
+from jaxcontact.viz.palette import BODIES, GROUND, HATCH, MIN_SPEED, OUTLINE, arrow
 from jaxcontact.viz.scene import Frames, Scene, extent, scene_frames, scene_of
 from jaxcontact.viz.solids import Solid, mesh_of, outline
 
@@ -140,7 +140,7 @@ def draw_spatial_contacts(
                 fontsize=8,
                 zorder=10,
             )
-        if metres > 0.0 and np.linalg.norm(view.flat(u)) > STILL:
+        if metres > 0.0 and np.linalg.norm(view.flat(u)) > MIN_SPEED:
             arrow(axes, flat, metres * view.flat(u), colour)
 
 

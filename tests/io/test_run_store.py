@@ -10,7 +10,8 @@ import jaxcontact as jc
 from jaxcontact._pytree import Record
 from jaxcontact.io import run_store
 from jaxcontact.io.records import load_record, save_record
-from jaxcontact.io.run_store import load_state, load_store, open_state, open_store, save_state
+from jaxcontact.io.run_store import load_store, open_store
+from jaxcontact.io.state_file import load_state, open_state, save_state
 
 TOTAL, BLOCK = 10, 3
 FLIPS, MANY_FLIPS = 1000, 100_000

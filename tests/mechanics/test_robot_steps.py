@@ -7,7 +7,7 @@ import pytest
 from helpers.robot_files import on_floor
 
 import jaxcontact as jc
-from jaxcontact.simulate.variational.discrete_mechanics import lagrangian
+from jaxcontact.simulate.variational.discrete_momenta import lagrangian
 
 pytest.importorskip("mujoco")
 

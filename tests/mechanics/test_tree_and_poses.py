@@ -11,7 +11,7 @@ from helpers.robot_files import ZOO
 import jaxcontact as jc
 from jaxcontact.io.mjcf import IgnoredOptionWarning
 from jaxcontact.models.robots import file_of
-from jaxcontact.peers.mujoco import LIGHT, MODELS, SMALL, mjcf
+from jaxcontact.peers.mujoco import MIN_MASS, MODELS, POINT_RADIUS, mjcf
 from jaxcontact.terms import contact_velocities
 
 pytest.importorskip("mujoco")
@@ -24,7 +24,7 @@ def as_tree(name):
     with pytest.warns(IgnoredOptionWarning):
         model = jc.load_mjcf(mjcf(name), planar=True)
     params = model.params  # bodies without mass have a little in MuJoCo
-    nothing = {key: jnp.where(getattr(params, key) == LIGHT, 0.0, getattr(params, key)) for key in MASSES}
+    nothing = {key: jnp.where(getattr(params, key) == MIN_MASS, 0.0, getattr(params, key)) for key in MASSES}
     return model.replace(params=params.replace(**nothing))
 
 
@@ -54,11 +54,11 @@ def test_planar_models_both_ways(name, rng):
     along = jnp.asarray(rng.normal(size=nv))
     found, expected = (mechanics(m, state, along) for m in (tree, model))
     radii = [float(x) for key, x in tree.params.constants.items() if key.endswith("radius")]
-    points = np.isclose(radii, SMALL).any()  # small balls, as MuJoCo has no points
+    points = np.isclose(radii, POINT_RADIUS).any()  # small balls, as MuJoCo has no points
     for (M, bias, J), others in zip(found, expected, strict=True):
         np.testing.assert_allclose(M, others[0], **EXACT)
         np.testing.assert_allclose(bias, others[1], rtol=1e-11, atol=1e-10)
-        np.testing.assert_allclose(J, others[2], rtol=1e-11, atol=4 * SMALL if points else 1e-11)
+        np.testing.assert_allclose(J, others[2], rtol=1e-11, atol=4 * POINT_RADIUS if points else 1e-11)
 
 
 def by_poses(system):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.io import run_store
+from jaxcontact.io import state_file
 from jaxcontact.optimize.phased_search import Phase, PhasedSearch
 from jaxcontact.optimize.sequential_quadratic import ProgramPoint
 
@@ -52,7 +52,7 @@ def assert_same(found, expected):
 
 def test_a_search_killed_at_any_write_resumes_to_the_same_bits(tmp_path, monkeypatch):
     """Writes are after every step, at the end of every phase, and of the search; kills before or after one."""
-    write, left, is_before = run_store.save_state, [10**9], [False]
+    write, left, is_before = state_file.save_state, [10**9], [False]
 
     def killed(*arguments):
         left[0] -= 1
@@ -62,7 +62,7 @@ def test_a_search_killed_at_any_write_resumes_to_the_same_bits(tmp_path, monkeyp
         if left[0] == 0:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_store, "save_state", killed)
+    monkeypatch.setattr(state_file, "save_state", killed)
     uninterrupted = search(SHORT, tmp_path / "all.npz")
     total = 10**9 - left[0]
     assert total > 12 and uninterrupted[0].guess == 1

@@ -93,3 +93,37 @@ def test_a_robust_compass_gait_has_one_outcome_of_its_double_support():
     at, step = jnp.asarray(0.08), 1e-4
     slope, up, down = jax.jit(lambda p: (jax.grad(risk)(p), risk(p + step), risk(p - step)))(at)
     assert float(slope) == pytest.approx(float(up - down) / (2 * step), rel=1e-4)
+
+
+def test_on_rough_ground_the_foot_lands_later_where_the_ground_is_lower():
+    free = {name: jnp.asarray(float(value)) for name, value in robust_gait.PASSIVE.items()}
+    start = robust_gait.start_of(free)
+
+    @jax.jit
+    def land(height):
+        duration = robust_gait.landing_time(start, free, height)
+        angles = robust_gait.swing(start, duration, free["slope"])[:2]
+        return duration, jnp.cos(angles[0]) - jnp.cos(angles[1])
+
+    durations, heights = zip(*(land(height) for height in (-0.01, 0.0, 0.01)), strict=True)
+    np.testing.assert_allclose(heights, (-0.01, 0.0, 0.01), atol=1e-12)
+    assert durations[0] > durations[1] > durations[2]
+
+
+@pytest.mark.slow
+def test_a_push_by_lateness_halves_the_tail_on_rough_ground():
+    """Numbers of a search of 80 steps from those of `benchmarks.robust_gait`, on outcomes drawn anew."""
+    nominal = {
+        "angle": 0.2623, "duration": 0.7304, "late": 0.0, "push": 0.0, "slope": 0.0475,
+        "stance_rate": -1.0745, "swing_rate": -0.4193,
+    }  # fmt: skip
+    robust = {
+        "angle": 0.2641, "duration": 0.7354, "late": -2.3464, "push": -0.2471, "slope": 0.0551,
+        "stance_rate": -1.0558, "swing_rate": -0.3826,
+    }  # fmt: skip
+    tails = []
+    for numbers in (nominal, robust, robust | {"late": 0.0}):
+        free = {name: jnp.asarray(value) for name, value in numbers.items()}
+        costs, _ = robust_gait.judge(free, robust_gait.rough_routh_stride)
+        tails.append(float(jc.optimize.risk_of(costs, "cvar")))
+    assert tails[1] < 0.5 * tails[0] and tails[2] > tails[0]

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 import jaxcontact as jc
-from jaxcontact.io.run_store import save_state
+from jaxcontact.io.state_file import save_state
 from jaxcontact.optimize import AugmentedLagrangian, OneSided, one_sided_descent, trajectory
 
 TARGET = np.array([1.0, -2.0, 3.0])

@@ -30,8 +30,8 @@ from jaxcontact.terms import ContactTerms
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-TOGETHER = 32  # steps that are searched together
-DISTINCT = 1e-7  # difference of outcomes, relative to |v|_M, above which they count as two; as `outcomes`
+BATCH = 32  # steps that are searched together
+DISTINCT_DIFFERENCE = 1e-7  # of |v|_M, above which outcomes count as two; as `outcomes`
 CELLS = 2**21  # largest number of modes times steps that are evaluated together; bounds the memory
 
 
@@ -188,8 +188,8 @@ def _count_by_search(
     picks = np.random.default_rng(0).uniform(size=(len(velocities), num_covers))
     picks[:, 0] = 0.0  # the covering vector of ones
     counts = []
-    for begin in range(0, len(velocities), TOGETHER):
-        rows = np.resize(np.arange(begin, min(begin + TOGETHER, len(velocities))), TOGETHER)
+    for begin in range(0, len(velocities), BATCH):
+        rows = np.resize(np.arange(begin, min(begin + BATCH, len(velocities))), BATCH)
         v_next, good = _solve_from_covers(
             terms, *(jnp.asarray(a[rows]) for a in (velocities, caps, picks)), num_directions
         )
@@ -197,7 +197,9 @@ def _count_by_search(
         counts.append(
             [
                 _count_distinct(np.asarray(terms.M), *answer)
-                for answer in zip(np.asarray(v_next), np.asarray(good), DISTINCT * speeds, strict=True)
+                for answer in zip(
+                    np.asarray(v_next), np.asarray(good), DISTINCT_DIFFERENCE * speeds, strict=True
+                )
             ][: len(velocities) - begin]
         )
     return np.concatenate(counts).astype(np.int32)

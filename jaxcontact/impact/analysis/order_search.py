@@ -25,7 +25,7 @@ from jaxcontact.terms import ContactTerms
 ROUNDS = 4  # number of rounds of ascents; each but the first varies the best ends so far
 RENEWED = 0.5  # fraction of the numbers of a good end that a round replaces by new draws
 PARENTS = 16  # number of ends that a round varies
-ALIKE = 1e-4  # difference of two values, relative to the largest, below which their ends count as one
+SAME_VALUE = 1e-4  # difference of two values, relative to the largest, below which their ends count as one
 KINDS = 4  # of starts: two of independent steps, one of equal rates in all steps, one of phases
 PHASES = 8  # largest number of phases of a start in which one contact after the other pushes alone
 FREE_STEPS, FULL_STEPS = 16, 16  # with searched caps, then with full ones; for the energy
@@ -192,7 +192,7 @@ def _choose_parents(values: jax.Array) -> jax.Array:
     """
     order = jnp.argsort(-values)
     fall = -jnp.diff(values[order], prepend=jnp.inf)
-    distinct = fall > ALIKE * jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0))
+    distinct = fall > SAME_VALUE * jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0))
     ranked = order[jnp.argsort(~distinct, stable=True)]
     return ranked[jnp.arange(values.shape[0]) % PARENTS]
 

@@ -29,7 +29,7 @@ from jaxcontact.terms import ContactTerms
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-MOST = 16  # largest number of solutions that are returned; fixes the shape of the result
+MAX_SOLUTIONS = 16  # largest number of solutions that are returned; fixes the shape of the result
 
 
 class Paradox(enum.IntEnum):
@@ -143,7 +143,7 @@ def _paradox(
     table, violation = force_modes(space, rate, slides, forward, size, directions)
     valid = violation <= contact_modes.feasibility_tolerance(v.dtype)
     score = jnp.sum(table.score * rate[:, None], axis=0)
-    modes, count = mode_choice.distinct(valid, score, size, MOST)
+    modes, count = mode_choice.distinct(valid, score, size, MAX_SOLUTIONS)
     heading = jnp.zeros((nc, nt), v.dtype).at[:, 0].set(jnp.where(forward, 1.0, -1.0))
     kind = jnp.where(
         count == 0, Paradox.INCONSISTENT, jnp.where(count > 1, Paradox.INDETERMINATE, Paradox.NONE)
@@ -151,7 +151,9 @@ def _paradox(
     kind = jnp.where(good, kind, Paradox.NONE).astype(jnp.int32)
     force, acceleration = _solutions(space, table, modes, count, rate, turn)
     info = ParadoxInfo(
-        status=status | flag(jnp.any(approaches), Status.UNTERMINATED) | flag(count > MOST, Status.OVERFLOW),
+        status=status
+        | flag(jnp.any(approaches), Status.UNTERMINATED)
+        | flag(count > MAX_SOLUTIONS, Status.OVERFLOW),
         residual=jnp.where(count > 0, jnp.min(violation), 0.0),
         num_iters=jnp.int32(violation.shape[0]),
         count=count,
@@ -190,9 +192,9 @@ def _solutions(
     scale = space.scale[None]
     both = scale * scaled, (scaled @ space.delassus.T + rate[None]) / scale
     nc, rows = turn.shape[:2]
-    is_solution = (jnp.arange(MOST) < count)[:, None, None]
+    is_solution = (jnp.arange(MAX_SOLUTIONS) < count)[:, None, None]
     force, acceleration = (
-        jnp.where(is_solution, jnp.einsum("cji,kcj->kci", turn, x.reshape(MOST, nc, rows)), jnp.nan)
+        jnp.where(is_solution, jnp.einsum("cji,kcj->kci", turn, x.reshape(MAX_SOLUTIONS, nc, rows)), jnp.nan)
         for x in both
     )
     return force, acceleration

@@ -8,29 +8,23 @@ Its settings are `ImpactEnd` and `StiffSolver`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_choice, check_rows
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, checked
 from jaxcontact.impact import inputs
-from jaxcontact.mechanics.configuration import velocity_map
-from jaxcontact.mechanics.motion_equations import bias
-from jaxcontact.mechanics.system import Model, Params, State, System
+from jaxcontact.impact.laws.stiff_impact import ContactLaw, Integrated, StiffImpact, first_share
+from jaxcontact.mechanics.system import Model, Params, State
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
-from jaxcontact.precision import jit
-from jaxcontact.status import Info, Status
+from jaxcontact.status import Info
 from jaxcontact.terms import ContactTerms, contact_terms
 
 METHODS = ("BDF", "Radau")
 IMPULSE_SHARE = 1e-2  # fraction of m |J_n v| that a contact must have transmitted before the impact can end
-STARTED = 1e-12  # fraction of the total impulse above which a contact has started to push
-BISECTIONS = 60  # halvings of the last solver step at most; they exhaust the 53 bits of float64
 
 
 class CompliantInfo(Info):
@@ -165,7 +159,7 @@ def kelvin_voigt(
         )
         impulse_bound = _impulse_bound(terms, state.v, m, end)
         atol = 0.1 * slip_speed if solver.atol is None else solver.atol
-        impact = _StiffImpact(model, state, law, stop_speed, impulse_bound)
+        impact = StiffImpact(model, state, law, stop_speed, impulse_bound)
         path = impact.integrate(float(end.duration), dataclasses.replace(solver, atol=float(atol)))
         return _read_outcome(impact, path, dtype)
 
@@ -178,7 +172,7 @@ def _check_call(model: Model, state: State, numbers: PyTree) -> None:
 
 
 def _read_outcome(
-    impact: _StiffImpact, integrated: _Integrated, dtype: jax.typing.DTypeLike
+    impact: StiffImpact, integrated: Integrated, dtype: jax.typing.DTypeLike
 ) -> tuple[jax.Array, CompliantInfo]:
     """Make the last velocity and the info of an integrated impact."""
     time, path, status, evaluations = integrated
@@ -187,7 +181,7 @@ def _read_outcome(
         status=jnp.asarray(int(status), jnp.uint32),
         duration=jnp.asarray(time[-1], dtype),
         impulse=jnp.asarray(impulses[-1], dtype),
-        first_contact_share=jnp.asarray(_first_share(impulses), dtype),
+        first_contact_share=jnp.asarray(first_share(impulses), dtype),
         num_evaluations=jnp.asarray(evaluations, jnp.int32),
         num_iters=jnp.asarray(len(time) - 1, jnp.int32),
         residual=jnp.asarray(impact.approach(path[-1]), dtype),
@@ -197,12 +191,6 @@ def _read_outcome(
         impulse_path=jnp.asarray(impulses, dtype),
     )
     return jnp.asarray(v[-1], dtype), info
-
-
-_Integrated = tuple[
-    np.ndarray, np.ndarray, Status, int
-]  # times (n,), rows (n, ny), status, evaluations of the rate
-Law = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # initial penetration, k, damping (nc,); slip speed
 
 
 def _terms_and_mass(model: Model, state: State, mass: float | None) -> tuple[ContactTerms, np.ndarray]:
@@ -219,7 +207,7 @@ def _contact_law(
     damping_ratio: jax.typing.ArrayLike,
     mass: np.ndarray,
     slip_speed: float,
-) -> Law:
+) -> ContactLaw:
     """Check the numbers of the contact law and make it."""
     phi = np.asarray(terms.phi)
     k = _as_positive("stiffness", stiffness, phi.shape)
@@ -236,142 +224,6 @@ def _impulse_bound(terms: ContactTerms, v: jax.Array, mass: np.ndarray, end: Imp
         return _as_positive("min_impulse", end.min_impulse, phi.shape, zero=True)
     reached = (phi + approach * end.duration < 0) & (approach < 0)
     return IMPULSE_SHARE * mass * np.where(reached, -approach, 0.0)
-
-
-@jit
-def _rate(model: Model, law: Law, y: jax.Array) -> jax.Array:
-    """Compute the time derivative of y = (q, v, normal impulses)."""
-    start, stiffness, damping, slip_speed = law
-    state = _state(model.system, y)
-    terms = contact_terms(model, state)
-    gap = terms.phi - start
-    push = jnp.maximum(0.0, -stiffness * gap - damping * (terms.J_n @ state.v))
-    normal = jnp.where(gap <= 0.0, push, 0.0)
-    slip = jnp.einsum("ctv,v->ct", terms.J_t, state.v)
-    square = jnp.sum(slip**2, axis=1)
-    safe = jnp.where(square > 0.0, square, 1.0)  # no derivative of a norm at zero
-    slip_norm = jnp.where(square > 0.0, jnp.sqrt(safe), 0.0)
-    friction = -(terms.mu * normal / jnp.maximum(slip_norm, slip_speed))[:, None] * slip
-    force = normal @ terms.J_n + jnp.einsum("ct,ctv->v", friction, terms.J_t)
-    acceleration = implicit.solve_spd(terms.M, (force - bias(model, state))[:, None])[:, 0]
-    return jnp.concatenate([velocity_map(model.system, state.q) @ state.v, acceleration, normal])
-
-
-_rate_jacobian = jit(jax.jacfwd(_rate, argnums=2))
-
-
-@jit
-def _approach(model: Model, law: Law, y: jax.Array) -> jax.Array:
-    """Find the lowest normal velocity of a penetrating contact, +inf if there is none."""
-    state = _state(model.system, y)
-    terms = contact_terms(model, state)
-    return jnp.min(jnp.where(terms.phi <= law[0], terms.J_n @ state.v, jnp.inf))
-
-
-def _state(system: System, y: jax.Array) -> State:
-    nq, nv = system.structure.num_positions, system.structure.num_velocities
-    return State(q=y[:nq], v=y[nq : nq + nv], t=jnp.zeros((), y.dtype))
-
-
-class _StiffImpact:
-    """One impact as SciPy's solvers see it: NumPy vectors in and out."""
-
-    def __init__(
-        self,
-        model: Model,
-        state: State,
-        law: Law,
-        stop_speed: float,
-        min_impulse: np.ndarray,
-    ) -> None:
-        self.problem = (model, law)
-        self.start = np.concatenate([state.q, state.v, np.zeros(min_impulse.size)])
-        self.sizes = (state.q.size, state.q.size + state.v.size)
-        self.stop_speed, self.min_impulse = stop_speed, min_impulse
-
-    def split(self, y: np.ndarray) -> list[np.ndarray]:
-        """Split rows y into q, v and impulses."""
-        return np.split(y, self.sizes, axis=-1)
-
-    def over(self, y: np.ndarray) -> bool:
-        """Tell whether no penetrating contact approaches and every contact has had its minimum impulse."""
-        if np.any(y[self.sizes[1] :] < self.min_impulse):
-            return False
-        return bool(self.approach(y) <= self.stop_speed)
-
-    def approach(self, y: np.ndarray) -> float:
-        """Compute the largest speed at which a penetrating contact approaches, at least 0; NaN of a NaN."""
-        return float(np.maximum(0.0, -float(_approach(*self.problem, y))))
-
-    def integrate(self, span: float, settings: StiffSolver) -> _Integrated:
-        """Solve up to the end of the impact; return times (n,), rows y (n, ny), status and evaluations."""
-        from scipy import integrate  # imported late because its import is slow
-
-        def rate(_: float, y: np.ndarray) -> np.ndarray:
-            out: np.ndarray = np.asarray(_rate(*self.problem, y))
-            return out
-
-        def jacobian(_: float, y: np.ndarray) -> np.ndarray:
-            # The solvers shrink their step on a rate that is not finite, but not on such a Jacobian.
-            out: np.ndarray = np.nan_to_num(np.asarray(_rate_jacobian(*self.problem, y)))
-            return out
-
-        times, rows, status = [0.0], [self.start], Status.SUCCESS
-        if self.over(self.start):
-            return np.array(times), np.stack(rows), status, 0
-        if not np.all(np.isfinite(rate(0.0, self.start))):
-            return np.array(times), np.stack(rows), Status.UNTERMINATED | Status.NONFINITE, 1
-        solver = getattr(integrate, settings.method)(
-            rate, 0.0, self.start, span, jac=jacobian, rtol=settings.rtol, atol=settings.atol
-        )
-        while True:
-            solver.step()
-            if solver.status == "failed":
-                status = Status.UNTERMINATED | Status.STALLED
-                break
-            over = self.over(solver.y)
-            if over:
-                end, last = _first(self.over, solver.dense_output(), solver.t_old, solver.t)
-            else:
-                end, last = solver.t, solver.y
-            times.append(end)
-            rows.append(last)
-            if over:
-                break
-            if solver.status == "finished":
-                status = Status.UNTERMINATED
-                break
-            if len(times) > settings.max_steps:
-                status = Status.UNTERMINATED | Status.MAX_ITERS
-                break
-        return np.array(times), np.stack(rows), status, int(solver.nfev)
-
-
-def _first(
-    over: Callable[[np.ndarray], bool], dense: Callable[[float], np.ndarray], low: float, high: float
-) -> tuple[float, np.ndarray]:
-    """Find the time in (low, high] at which the impact ends, by bisection, and y at that time."""
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        if over(dense(middle)):
-            high = middle
-        else:
-            low = middle
-    return high, dense(high)
-
-
-def _first_share(impulses: np.ndarray) -> float:
-    """Compute the fraction of the first contact's impulse transmitted before the second contact starts."""
-    total = impulses[-1]
-    started = impulses > STARTED * np.sum(total)
-    begin = np.where(np.any(started, axis=0), np.argmax(started, axis=0), len(impulses))
-    first, *others = np.argsort(begin, kind="stable")
-    if begin[first] == len(impulses):
-        return 0.0
-    second = min((int(begin[i]) for i in others), default=len(impulses))
-    return float(impulses[second - 1, first] / total[first])
 
 
 def _double(leaf: PyTree) -> jax.Array:

@@ -25,7 +25,7 @@ from jaxcontact.solvers.contact_directions import (
     one_sided_impulse,
 )
 
-SAME = 4.0  # borders; velocities of two orders that differ less are the same
+SAME_BORDERS = 4.0  # borders; velocities of two orders that differ less are the same
 PROBES = 8  # directions per contact, to see whether an order matters
 
 
@@ -139,7 +139,7 @@ def _reflections_jvp(length: int, primals: tuple, tangents: tuple) -> tuple[jax.
 def _is_same(gram: jax.Array, impulse: jax.Array, rule: StrikeRule) -> jax.Array:
     """Decide whether impulses (nc,) end at the velocity of the impact."""
     difference = impulse - rule.impulse
-    return difference @ gram @ difference <= (SAME * rule.border) ** 2
+    return difference @ gram @ difference <= (SAME_BORDERS * rule.border) ** 2
 
 
 def order_matters(length: int, gram: jax.Array, rate: jax.Array, rule: StrikeRule) -> jax.Array:

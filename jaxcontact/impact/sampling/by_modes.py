@@ -19,7 +19,7 @@ from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, fr
 from jaxcontact.impact.sampling import mode_selection
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
-from jaxcontact.impact.sampling.mode_selection import FEW
+from jaxcontact.impact.sampling.mode_selection import MAX_MET_MODES
 from jaxcontact.impact.sampling.sampling_kernel import (
     Begun,
     LaneProblem,
@@ -64,7 +64,7 @@ class ByModes:
         limit = contact_modes.feasibility_tolerance(v.dtype) * float(speed)
         self.memory = Memory(self.table, self.space.delassus, u, cap, limit)
         self.pieces: mode_tree.Leaves | mode_filter.Sieve | None = None
-        if self.table.regular.shape[0] > FEW:
+        if self.table.regular.shape[0] > MAX_MET_MODES:
             if self.space.num_tangents == 1:
                 pieces: PyTree = mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
             else:
@@ -182,7 +182,7 @@ def _first(leaf: jax.Array, size: int) -> np.ndarray:
     return np.array(np.asarray(leaf)[..., :size])
 
 
-@functools.partial(jit, static_argnums=1, compiler_options=all_cores.WIDE)
+@functools.partial(jit, static_argnums=1, compiler_options=all_cores.WIDE_VECTORS)
 def tabulate(terms: ContactTerms, num_directions: int = 8) -> tuple[ContactSpace, contact_modes.ModeMaps]:
     """Compute the scaled contact matrices, and tabulate all contact modes of a step."""
     space = contact_space(terms)
@@ -198,7 +198,7 @@ def _scales(space: ContactSpace, v: jax.Array, step: jax.Array) -> tuple[jax.Arr
 
 def regular_modes(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
     """Select the regular modes of a large table, padded with others to a multiple of 128."""
-    if table.regular.shape[0] <= FEW:
+    if table.regular.shape[0] <= MAX_MET_MODES:
         return table
     regular_index = np.flatnonzero(np.asarray(table.regular))
     selected = jax.tree.map(np.asarray, table).take(
@@ -212,4 +212,4 @@ def tile_size(num_modes: int, platform: str) -> int:
     """Choose the lanes of the kernel: enough to vectorise, few enough that (modes, lanes) fits in cache."""
     if not platforms.is_cpu(platform):
         return int(np.clip(2**24 // num_modes, 2**10, 2**14))
-    return 256 if num_modes <= 64 else 128 if num_modes <= FEW else 64 if num_modes <= 4096 else 32
+    return 256 if num_modes <= 64 else 128 if num_modes <= MAX_MET_MODES else 64 if num_modes <= 4096 else 32

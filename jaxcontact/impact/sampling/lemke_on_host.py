@@ -24,7 +24,8 @@ from jaxcontact.impact.laws.contact_space import (
 from jaxcontact.impact.laws.pivoting import impact_lcp, random_cover
 from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.precision import jit
-from jaxcontact.solvers.lcp import Lemke, generic_vectors
+from jaxcontact.solvers.lcp import Lemke
+from jaxcontact.solvers.lemke_dictionary import generic_vectors
 from jaxcontact.solvers.machine_code import load_machine_code
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.terms import ContactTerms

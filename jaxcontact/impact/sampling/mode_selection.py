@@ -18,7 +18,7 @@ from jax import lax
 from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.solvers import contact_modes, mode_choice, mode_filter, mode_tree
 
-FEW = 128  # largest number of modes that a tile is expected to meet; more modes take a slower path
+MAX_MET_MODES = 128  # largest number of modes that a tile is expected to meet; more modes take a slower path
 BLOCK = 128  # number of modes evaluated together
 SIEVED = 512  # largest number of modes that a sieve is expected to leave; more take a slower path
 _HANDFUL = 32  # number of modes that a sieve mostly leaves at most
@@ -52,7 +52,7 @@ def select(
         set_data = None if names is None else _describe_sets(valid, score, names, speeds, index)
         return mode, count > 0, set_data
 
-    if number <= FEW:
+    if number <= MAX_MET_MODES:
         mode, found, set_data = _choose_among_all(table, x, live, limit, choose)
     elif isinstance(pieces, mode_filter.Sieve):
         mode, found, set_data = _choose_by_sieve(pieces, x, live, limit, number, choose)
@@ -98,15 +98,17 @@ def _choose_by_sieve(
         """Choose among the remaining modes that are valid in some lane."""
         index, score = score_passed(SIEVED)
         met = mode_filter.any_lane(jnp.isfinite(score) & live[None])
-        at = mode_filter.places(met, FEW)
+        at = mode_filter.places(met, MAX_MET_MODES)
         valid_index = index.at[at].get(mode="fill", fill_value=number)
         score = score.at[at].get(mode="fill", fill_value=jnp.inf)
-        few = jnp.sum(met, dtype=jnp.int32) <= FEW
+        few = jnp.sum(met, dtype=jnp.int32) <= MAX_MET_MODES
         return lax.cond(few, lambda: choose_among(valid_index, score), lambda: choose_first(number))
 
     def choose_among_many() -> _Choice:
         if number <= 2 * SIEVED:
-            return lax.cond(left <= FEW, lambda: choose_first(FEW), lambda: choose_first(number))
+            return lax.cond(
+                left <= MAX_MET_MODES, lambda: choose_first(MAX_MET_MODES), lambda: choose_first(number)
+            )
         return lax.cond(left <= SIEVED, sift, lambda: choose_first(number))
 
     return lax.cond(left <= _HANDFUL, lambda: choose_first(_HANDFUL), choose_among_many)
@@ -129,13 +131,13 @@ def _choose_by_validity(
     valid = valid.reshape(-1, x.shape[1])[:number] & live[None]
     met = mode_filter.any_lane(valid)
     # Of hundreds of modes a tile meets few: choose among those only, unless there are many.
-    index = jnp.nonzero(met, size=FEW, fill_value=number)[0].astype(jnp.int32)
+    index = jnp.nonzero(met, size=MAX_MET_MODES, fill_value=number)[0].astype(jnp.int32)
 
     def choose_among_few() -> _Choice:
         score = contact_modes.apply(table.score.at[:, index].get(mode="clip"), x)
         return choose(valid.at[index].get(mode="fill", fill_value=False), score, index)
 
-    few_enough = jnp.sum(met, dtype=jnp.int32) <= FEW
+    few_enough = jnp.sum(met, dtype=jnp.int32) <= MAX_MET_MODES
     return lax.cond(few_enough, choose_among_few, lambda: choose(valid, contact_modes.apply(table.score, x)))
 
 

@@ -352,7 +352,7 @@ def _keep_outcome(results: LaneResults, last: _Lanes, collides: jax.Array, where
     )
 
 
-run_lanes = jit(resolve_lanes, static_argnames="settings", compiler_options=all_cores.WIDE)
+run_lanes = jit(resolve_lanes, static_argnames="settings", compiler_options=all_cores.WIDE_VECTORS)
 
 
 @functools.partial(jit, static_argnames="num_contacts")

@@ -45,7 +45,7 @@ MANY_MODES = 512  # modes of a table above which each block is cut so that all w
 PILOT = 2048  # number of samples that fill the first table of "visited"
 HUGE, SHORT_PILOT = 2**15, 512  # above so many modes fewer samples fill it, because each takes long
 _NONE = np.empty(0, np.uint32)
-LONG = 2**19  # samples of a block from which on a larger table is compiled
+LONG_BLOCK = 2**19  # samples of a block from which on a larger table is compiled
 GROWTH = 1.5  # each block of "visited" ends at this multiple of the last sample number of the block before
 
 
@@ -117,7 +117,7 @@ class Stream:
                 # block after the pilot and long blocks enlarge the capacity, which needs a new compilation.
                 knowledge = None
                 if self.enumerates and self.learns and block_begin > 0:
-                    long = self.pilot * GROWTH**number - block_begin >= LONG
+                    long = self.pilot * GROWTH**number - block_begin >= LONG_BLOCK
                     if not fits_capacity(facts, capacity) and (long or number == 1):
                         capacity = self.by_modes.memory.choose_capacity(facts)
                     used = facts if fits_capacity(facts, capacity) else used

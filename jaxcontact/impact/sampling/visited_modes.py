@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxcontact.impact.sampling.mode_selection import FEW
+from jaxcontact.impact.sampling.mode_selection import MAX_MET_MODES
 from jaxcontact.solvers import contact_modes, mode_filter
 
 SET = 2**32  # facts below it are numbers of modes, the others are signatures of complete sets of outcomes
@@ -70,7 +70,7 @@ class Memory:
         table, names = _padded(self.table, met, size), np.resize(self.names[met], size)
         sets = (facts[facts >= SET] - SET).astype(np.uint32)
         complete = np.pad(sets, (0, max_sets - sets.size), constant_values=2**32 - 1)
-        if size <= FEW:
+        if size <= MAX_MET_MODES:
             return VisitedModes(table, complete, names)
         if self.x is None:
             self.x = self._typical(table.take(np.arange(met.size)))

@@ -13,7 +13,8 @@ from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import energies
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of, drag_at
-from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep, applied_force, mean_velocities
+from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep, mean_velocities
+from jaxcontact.simulate.variational.discrete_momenta import applied_force
 from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 ROUNDING = 1024.0  # machine epsilons of the energies that are compared; a smaller rise is rounding

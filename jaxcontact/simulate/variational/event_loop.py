@@ -16,13 +16,12 @@ from jax import lax
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
-from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
-from jaxcontact.mechanics.system import Model, Params, State, System
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import StepperInfo
-from jaxcontact.simulate.trajectory import Impacts, Trajectory, motion_record
+from jaxcontact.simulate.trajectory import Impacts, motion_record
 from jaxcontact.simulate.variational.contact_state import (
     Node,
     approaching,
@@ -34,7 +33,8 @@ from jaxcontact.simulate.variational.contact_state import (
     terms_and_joints,
     touching,
 )
-from jaxcontact.simulate.variational.discrete_mechanics import Start, take_step
+from jaxcontact.simulate.variational.discrete_mechanics import take_step
+from jaxcontact.simulate.variational.discrete_momenta import Start
 from jaxcontact.simulate.variational.energy import impact_gains, move_gains
 from jaxcontact.simulate.variational.event_log import (
     EVENT,
@@ -52,6 +52,13 @@ from jaxcontact.simulate.variational.gap_dips import looked_between
 from jaxcontact.simulate.variational.impact_event import Strike, strike
 from jaxcontact.simulate.variational.jam import jolt, stopped
 from jaxcontact.simulate.variational.joint_rows import num_dry, without_dry
+from jaxcontact.simulate.variational.motion_records import (
+    ImpactSetting,
+    MotionChoice,
+    MotionMemory,
+    MotionNumbers,
+    RecordedMotion,
+)
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import touch_tolerance
 from jaxcontact.tolerances import GAP
@@ -73,69 +80,6 @@ class _StepCarry(NamedTuple):
     over: jax.Array  # whether the last piece went to the end of the step
     pieces: MotionPieces
     num_pieces: jax.Array
-
-
-class MotionNumbers(NamedTuple):
-    """The start and the numbers of a motion; it can be differentiated by all of these but `zeno`."""
-
-    params: Params
-    state: State
-    dt: jax.Array
-    restitution: jax.Array
-    zeno: jax.Array
-    law: Law | None  # an impact law as a pytree, or None for reflections
-    controls: jax.Array | None  # (T, nu)
-
-
-class MotionMemory(NamedTuple):
-    """The memory of a motion of its impacts.
-
-    Attributes:
-        key: of all impacts, for laws that draw.
-        last: (nc,) time of the last impact of each contact, s.
-        number: number of impacts so far.
-    """
-
-    key: jax.Array | None
-    last: jax.Array
-    number: jax.Array
-
-
-class MotionChoice(NamedTuple):
-    """The static choices of a motion, fixed when it is compiled; see `variational`."""
-
-    order: str | tuple[int, ...]
-    num_steps: int
-    max_impacts: int
-
-
-class ImpactSetting(NamedTuple):
-    """The settings of the impacts of a motion."""
-
-    restitution: jax.Array
-    zeno: jax.Array
-    key: jax.Array | None
-    first: jax.Array  # number of the first one
-    order: str | tuple[int, ...]
-    law: Law | None
-
-
-class RecordedMotion(NamedTuple):
-    """A motion and the pieces that repeat it.
-
-    Attributes:
-        trajectory: the motion.
-        memory: of its impacts, after it.
-        pieces: its pieces, with a first axis of `max_pieces`.
-        num_pieces: number of pieces, including those beyond `max_pieces`.
-        ends: (T,) index of the last piece of each time step.
-    """
-
-    trajectory: Trajectory
-    memory: MotionMemory
-    pieces: MotionPieces
-    num_pieces: jax.Array
-    ends: jax.Array
 
 
 class _TimeStep(NamedTuple):

@@ -21,8 +21,8 @@ from jaxcontact.simulate.variational.event_search import (
 )
 from jaxcontact.solvers.roots import cubic_dip
 
-MOST = 8  # trials in between at most
-DOUBT = 0.1  # possible error of a dip, as a fraction of its depth below the lower end
+MAX_TRIALS = 8  # trials in between at most
+DIP_ERROR_FRACTION = 0.1  # possible error of a dip, as a fraction of its depth below the lower end
 
 
 def looked_between(
@@ -49,8 +49,8 @@ def looked_between(
     right = jax.tree.map(lambda a, b: jnp.where(between & falls, b, a), end, look.right)
     span = right.h - left.h
     dip, share = cubic_dip(left.gap, right.gap, span * left.rate, span * right.rate)
-    lowest = dip - DOUBT * (jnp.minimum(left.gap, right.gap) - dip)
-    below = ~node.closed & (lowest < -round_off(dip.dtype)) & (look.number < MOST)
+    lowest = dip - DIP_ERROR_FRACTION * (jnp.minimum(left.gap, right.gap) - dip)
+    below = ~node.closed & (lowest < -round_off(dip.dtype)) & (look.number < MAX_TRIALS)
     deepest = jnp.argmin(jnp.where(below, dip, jnp.inf))
     length = left.h[deepest] + share[deepest] * span[deepest]
     first = accepted & ~look.between & ~again & jnp.any(below)

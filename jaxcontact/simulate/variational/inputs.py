@@ -13,7 +13,7 @@ from jaxcontact.mechanics.numbers import is_inertia
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.variational.contact_state import count_rows
-from jaxcontact.simulate.variational.event_loop import MotionMemory
+from jaxcontact.simulate.variational.motion_records import MotionMemory
 
 
 def check_motion(

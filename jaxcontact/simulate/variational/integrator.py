@@ -15,8 +15,8 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.stepper import of_contacts
 from jaxcontact.simulate.steppers.variational import Variational
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionNumbers
 from jaxcontact.simulate.variational.inputs import check_motion, no_memory
+from jaxcontact.simulate.variational.motion_records import MotionChoice, MotionNumbers
 from jaxcontact.simulate.variational.replay import compute_motion
 
 MAX_IMPACTS = 1024  # recorded by default; they set the memory of a motion

@@ -28,19 +28,19 @@ from jaxcontact.simulate.variational.contact_state import (
     loads,
     terms_and_joints,
 )
-from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step
+from jaxcontact.simulate.variational.discrete_mechanics import repeat_step
+from jaxcontact.simulate.variational.discrete_momenta import Start
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, MotionPieces
-from jaxcontact.simulate.variational.event_loop import (
+from jaxcontact.simulate.variational.event_loop import impact, run
+from jaxcontact.simulate.variational.jam import jolt
+from jaxcontact.simulate.variational.joint_rows import JointRows, num_dry
+from jaxcontact.simulate.variational.motion_records import (
     ImpactSetting,
     MotionChoice,
     MotionMemory,
     MotionNumbers,
     RecordedMotion,
-    impact,
-    run,
 )
-from jaxcontact.simulate.variational.jam import jolt
-from jaxcontact.simulate.variational.joint_rows import JointRows, num_dry
 from jaxcontact.terms import ContactTerms
 
 PIECES = 3  # of the log for each impact on record: its event, the impact, the move after it

@@ -309,11 +309,13 @@ def test_solvers_agree():
 
 
 def test_runs_compile_once():
-    module = importlib.import_module("jaxcontact.impact.laws.kelvin_voigt")
+    module = importlib.import_module("jaxcontact.impact.laws.stiff_impact")
     block_run(stiffnesses(0.0))
-    before = [f._cache_size() for f in (module._rate, module._rate_jacobian, module._approach)]
+    before = [f._cache_size() for f in (module.state_rate, module.state_rate_jacobian, module.approach_rates)]
     block_run(stiffnesses(3.0), 1e-4, slip_speed=1e-9, mass=2.0)
-    assert before == [f._cache_size() for f in (module._rate, module._rate_jacobian, module._approach)]
+    assert before == [
+        f._cache_size() for f in (module.state_rate, module.state_rate_jacobian, module.approach_rates)
+    ]
 
 
 def test_penetration_within_the_tolerance_carries_no_force():
@@ -324,8 +326,8 @@ def test_penetration_within_the_tolerance_carries_no_force():
 
 
 def test_an_approach_that_is_no_number_ends_no_impact(monkeypatch):
-    module = importlib.import_module("jaxcontact.impact.laws.kelvin_voigt")
-    monkeypatch.setattr(module, "_approach", lambda *_: np.nan)
+    module = importlib.import_module("jaxcontact.impact.laws.stiff_impact")
+    monkeypatch.setattr(module, "approach_rates", lambda *_: np.nan)
     model = jc.Model(system=bouncer(), params=make_params(2))
     _, info = kelvin_voigt(model, make_state([0.0], [-0.4]), 1e6, 5.0, duration=1e-3, min_impulse=0.0)
     assert jc.Status.UNTERMINATED & int(info.status)

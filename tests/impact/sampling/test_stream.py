@@ -127,7 +127,7 @@ def test_more_room_is_compiled_only_for_long_blocks(
     """What there is no room for is left to the table of all modes; the same samples come out."""
 
     def sizes_and_outcomes(long: int) -> tuple[int, np.ndarray]:
-        monkeypatch.setattr(stream, "LONG", long)
+        monkeypatch.setattr(stream, "LONG_BLOCK", long)
         source = few_modes(*gait, 2, monkeypatch)
         chunks = list(source.chunks(600))
         return len(source.compiled), np.concatenate([chunk.samples.v_plus for chunk in chunks])
