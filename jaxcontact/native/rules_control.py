@@ -260,8 +260,8 @@ def _scan(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> li
     first, last = p["num_consts"], p["num_consts"] + p["num_carry"]
     fixed, carry, rows = inputs[:first], inputs[first:last], inputs[last:]
     shapes = equation.outputs[p["num_carry"] :]
-    most = UNROLLED if p["length"] < MANY_TURNS else min(UNROLLED, UNROLLED_TURNS)
-    if p["length"] <= 1 or p["length"] * _size(p["jaxpr"]) <= most:
+    limit = UNROLLED if p["length"] < MANY_TURNS else min(UNROLLED, UNROLLED_TURNS)
+    if p["length"] <= 1 or p["length"] * _size(p["jaxpr"]) <= limit:
         return _written_out(program, p, fixed, carry, rows, shapes)
     return _turn_by_turn(program, p, fixed, carry, rows, shapes)
 
