@@ -3,7 +3,7 @@
 In the code of one world an entry that is known to be zero costs nothing, and in this order the zeros of a
 mass matrix stay; XLA's programs have other ways. Entries: `eliminate` and `substitute`, for the code of one
 world alone; `factorise` and `solve_factored`, which take a `general_factor` elsewhere. Where contacts slide,
-a pivot may be near zero that an exchange would avoid: for searches that judge their steps.
+a pivot may be near zero that an exchange would avoid: for searches whose results are judged.
 No function has a derivative; `implicit` has the rule.
 """
 

@@ -109,18 +109,12 @@ def _run_apart(
 
         bodies.append((where, *_inside(program, body, where)))
     results = list(zip(*(numbers for _, _, numbers in bodies), strict=True))
-    # What is the same in all branches, as the zeros of a matrix, needs no cell.
-    cells = [
-        n[0] if len(set(n)) == 1 else ops.new(CELL, (), kind) for n, kind in zip(results, kinds, strict=True)
-    ]
+    # What is the same in all branches, as zeros of a matrix that they leave, needs no cell.
+    cells = {k: ops.new(CELL, (), kinds[k]) for k, numbers in enumerate(results) if len(set(numbers)) > 1}
     for where, block, numbers in bodies:
-        pairs = [(cell, n) for cell, n in zip(cells, numbers, strict=True) if cell != n]
-        ops.now.items.append(Branch(where, block, pairs))
-    read = [
-        n if len(set(same)) == 1 else ops.new(READ, (n,), ops.kind[n])
-        for n, same in zip(cells, results, strict=True)
-    ]
-    return _as_arrays(read, arrays)
+        ops.now.items.append(Branch(where, block, [(cell, numbers[k]) for k, cell in cells.items()]))
+    read = {k: ops.new(READ, (cell,), kinds[k]) for k, cell in cells.items()}
+    return _as_arrays([read.get(k, numbers[0]) for k, numbers in enumerate(results)], arrays)
 
 
 @dataclasses.dataclass

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra import branch_factor, general_factor
+from jaxcontact.algebra import branch_factor
 from jaxcontact.algebra.cones import positive
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
@@ -89,6 +89,7 @@ class _Linear(NamedTuple):
         compliance: (nu,) of limits and normals.
         misfit: (nu,) by which rates differ from those of the velocities.
         momentum: (nv,) misfit of the momenta.
+        held: (ne,) change of impulse that equality rows ask for, where they have no bound.
         lean: (nc,) per tangent, the change of friction per normal impulse.
         response: loss of impulse per rate.
         factor: of the system of the velocities.
@@ -99,9 +100,10 @@ class _Linear(NamedTuple):
     compliance: jax.Array
     misfit: jax.Array
     momentum: jax.Array
+    held: jax.Array
     lean: Rows
     response: Response
-    factor: general_factor.Factor
+    factor: branch_factor.Factor
 
 
 class _Move(NamedTuple):
@@ -189,10 +191,10 @@ def _linearise_rows(fixed: _InteriorConstants, now: _InteriorPoint) -> _Linear:
     block += [
         [a * loss[nl:], *row] for a, row in zip(lean, friction_cone.force_per_slip(contacts), strict=True)
     ]
-    held = program.slope[:ne]
+    give = program.slope[:ne]
     if program.dry_bound is not None:
-        held = jnp.where(jnp.isfinite(program.dry_bound), friction_cone.force_per_slip(dry)[0][0], held)
-    response = Response(now.p, program.slope, jnp.concatenate([held, loss[:nl]]), block, program.keep)
+        give = jnp.where(jnp.isfinite(program.dry_bound), friction_cone.force_per_slip(dry)[0][0], give)
+    response = Response(now.p, program.slope, jnp.concatenate([give, loss[:nl]]), block, program.keep)
     return _Linear(
         contacts=contacts,
         dry=dry,
@@ -201,6 +203,7 @@ def _linearise_rows(fixed: _InteriorConstants, now: _InteriorPoint) -> _Linear:
         momentum=multiply(program.M, now.x - program.v)
         - program.push
         - apply_columns(program.columns, now.p),
+        held=(program.keep[:ne] - 1.0) * now.p[:ne] + program.offset[:ne] - program.slope[:ne] * u[:ne],
         lean=lean,
         response=response,
         factor=cone_program.factor(program, response),
@@ -223,8 +226,7 @@ def _direct(
     dry_turning, dry_product = friction_cone.right_hand_sides(dry, target, dry_second)
     turned = friction_cone.solve_force(contacts, turning)
     rubbed = [t + a * normal[nl:] for t, a in zip(turned, law.lean, strict=True)]
-    u = apply_rows(program.columns, now.x)[:ne]
-    held = (program.keep[:ne] - 1.0) * now.p[:ne] + program.offset[:ne] - program.slope[:ne] * u
+    held = law.held
     if program.dry_bound is not None:
         dry_turned = friction_cone.solve_force(dry, dry_turning)[0]
         held = jnp.where(jnp.isfinite(program.dry_bound), dry_turned, held)

@@ -57,6 +57,7 @@ class ConeProgram(Record):
         stop: (nu,) loss of impulse per velocity at that rate, at least `slope`.
         dry_bound: (ne,) largest impulse of each equality row, inf for no bound; None if no row has one.
         depth: (nu,) depth at u = 0, and dt, the time step; for the potential only.
+        tree_rows: the rows of contacts again, by the tree of their bodies; None if there is no tree.
         num_equalities, num_limits: number of such rows (static).
         limits_apart: True if every limit moves one velocity alone (static).
         pyramid: bounds |p_t1| and |p_t2| separately instead of |p_t|, if there is no `bound` (static).

@@ -23,20 +23,6 @@ def small_programs(request, monkeypatch):
     return request.param
 
 
-@pytest.fixture
-def program_sizes(monkeypatch):
-    """Numbers of operations of the programs that a test compiles."""
-    sizes = []
-    compiled = jc.batching.simd.MachineCode.__init__
-
-    def watched(self, ops, *arguments):
-        compiled(self, ops, *arguments)
-        sizes.append(self.num_operations)
-
-    monkeypatch.setattr(jc.batching.simd.MachineCode, "__init__", watched)
-    return sizes
-
-
 def collatz(n):
     """Turns and largest number until n is one; the numbers change places in each turn."""
 

@@ -38,16 +38,8 @@ def test_a_matrix_and_its_transpose(rows, columns, zeros, monkeypatch):
     close(lambda x, m: powers(rows, columns, zeros, x, m), x, entries, rtol=1e-12, atol=1e-13)
 
 
-def test_no_more_operations_than_a_row_takes(monkeypatch):
+def test_no_more_operations_than_a_row_takes(program_sizes, monkeypatch):
     """A matrix of many numbers from outside of a loop is multiplied row by row."""
-    sizes = []
-    compiled = jc.batching.simd.MachineCode.__init__
-
-    def watched(self, ops, *arguments):
-        compiled(self, ops, *arguments)
-        sizes.append(self.num_operations)
-
-    monkeypatch.setattr(jc.batching.simd.MachineCode, "__init__", watched)
     rng = np.random.default_rng(0)
     x, entries = rng.normal(size=(WORLDS, 25)), rng.normal(size=(WORLDS, 1500))
     run = jc.simd(lambda x, m: powers(60, 25, (), x, m), nan=False)
@@ -56,7 +48,7 @@ def test_no_more_operations_than_a_row_takes(monkeypatch):
     written_out = jc.simd(lambda x, m: powers(60, 25, (), x, m), nan=False)(x, entries)
     for a, b in zip(looped, written_out, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
-    assert sizes[0] < sizes[1] - 5000  # each product of 1500 numbers is 2900 operations
+    assert program_sizes[0] < program_sizes[1] - 5000  # each product of 1500 numbers is 2900 operations
 
 
 def test_a_matrix_of_the_loop_itself_is_written_out(monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 
 from jaxcontact.solvers.cone_interior import approach_by_interior_points
 from jaxcontact.solvers.cone_program import ConeProgram
+from jaxcontact.solvers.coulomb_program import TRIAL_STEPS, solve_by_modes
 
 NV, EQUALITIES, LIMITS, CONTACTS, PROGRAMS = 7, 3, 2, 6, 48
 
@@ -124,3 +125,22 @@ def test_loops_of_fixed_length_have_the_same_result():
     early, late = approach(2, count=2)[0], approach(2, early_exit=False, count=2)[0]
     np.testing.assert_allclose(early.x, late.x, atol=1e-12)
     np.testing.assert_array_equal(early.iterations, late.iterations)
+
+
+def test_a_trial_ends_where_three_steps_make_no_progress():
+    """Newton's method from the velocities before the step: elsewhere a trial is the same search."""
+    program = programs(3)
+    start = jnp.zeros_like(program.offset)
+
+    def search(is_trial):
+        def one(world):
+            program, start = world
+            return solve_by_modes(program, program.v, start, 24, is_trial=is_trial)
+
+        return jax.jit(lambda *worlds: jax.lax.map(one, worlds))(program, start)
+
+    trial, whole_search = search(True), search(False)
+    ended = np.asarray(trial.iterations < whole_search.iterations)
+    assert 0 < ended.sum() < PROGRAMS
+    assert np.all(np.asarray(trial.iterations)[ended] == TRIAL_STEPS) and not np.any(trial.converged[ended])
+    np.testing.assert_array_equal(np.asarray(trial.x)[~ended], np.asarray(whole_search.x)[~ended])
