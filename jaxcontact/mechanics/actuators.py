@@ -99,7 +99,7 @@ def yielding(
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the stiffness and damping matrices (nv, nv) of springs, dampers, drag, actuators at a state.
 
-    Both matrices are positive semidefinite. An actuator at the end of its range pushes with a constant force,
+    Both matrices are positive semidefinite, but for a negative damping of a file. An actuator at the end of its range pushes with a constant force,
     so it adds nothing. A gain that feeds energy into the motion adds nothing either: a step treats it
     explicitly.
     """
