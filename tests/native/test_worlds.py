@@ -90,13 +90,13 @@ def test_a_long_program_warns_the_caller(monkeypatch):
 @pytest.fixture
 def levels(monkeypatch):
     """The levels at which the modules of each program are compiled, as a set per program."""
-    levels, compiled = [], machine_code.object_files.object_files
+    levels, compiled = [], machine_code.object_files.read_or_compile
 
     def watched(modules, workers):
         levels.append({level for _, level in modules})
         return compiled(modules, workers)
 
-    monkeypatch.setattr(machine_code.object_files, "object_files", watched)
+    monkeypatch.setattr(machine_code.object_files, "read_or_compile", watched)
     return levels
 
 
