@@ -29,9 +29,8 @@ from jaxcontact.io.mjcf_support import (
     bad_numbers,
     default_law,
     ignored,
-    negative_dampings,
-    out_of_range,
     refused,
+    unusual,
 )
 from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, tree_numbers, tree_of
 from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
@@ -118,11 +117,7 @@ def load_mjcf(
     notes = _Notes(
         ignored=ignored(mj, planar),
         left_out=[*changes, *left_out],
-        unusual=[
-            *geometry.notes,
-            *negative_dampings(mj),
-            *out_of_range(mj, np.asarray(state.q), has_keyframe=keyframe is not None),
-        ],
+        unusual=[*geometry.notes, *unusual(mj, np.asarray(state.q), has_keyframe=keyframe is not None)],
     )
     if notes.lines:
         warnings.warn(f"load_mjcf {notes.sentence}", IgnoredOptionWarning, stacklevel=2)

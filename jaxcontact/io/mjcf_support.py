@@ -189,7 +189,12 @@ def ignored(mj: mujoco.MjModel, planar: bool = False) -> list[str]:
     return left_out
 
 
-def out_of_range(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list[str]:
+def unusual(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list[str]:
+    """List negative dampings, and the joints whose position at q is out of their range."""
+    return [*_negative_dampings(mj), *_out_of_range(mj, q, has_keyframe)]
+
+
+def _out_of_range(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list[str]:
     """List the joints whose position at q is out of their range, and keyframes to start from, if none is."""
     lines = []
     for j in np.flatnonzero(np.asarray(mj.jnt_limited, bool)):
@@ -205,7 +210,7 @@ def out_of_range(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list[
     return lines
 
 
-def negative_dampings(mj: mujoco.MjModel) -> list[str]:
+def _negative_dampings(mj: mujoco.MjModel) -> list[str]:
     """List the joints and tendons whose damping is negative: they gain energy as they move, as in MuJoCo."""
     if is_disabled(mj, "damper"):
         return []

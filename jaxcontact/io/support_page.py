@@ -91,7 +91,7 @@ def _lines() -> Iterator[str]:
         "  the second tangent's friction of pairs",
         "- motion of mocap bodies with joints or tendons; that of others is `simulate.Inputs(mocap=)`",
         "",
-        "A start out of the range of a joint and a negative damping, which acts as in MuJoCo, are also noted there.",
+        "A negative damping, which acts as in MuJoCo, and a start out of a joint's range are noted there.",
         "",
         "## Contacts",
         "",
