@@ -58,7 +58,7 @@ def pose_score(
 ) -> jax.Array:
     """Compute half the sum of squares of `pose_residuals` (...,): minus the log likelihood, up to a constant.
 
-    At the truth its mean is 3: `identify` with `largest_score=` says when a fit is much worse.
+    At the truth its mean is 3: `SearchSettings(largest=)` of `identify` marks a fit that is much worse.
 
     Derivative: exact, but at differences of half a turn.
     """
