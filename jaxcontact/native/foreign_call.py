@@ -95,7 +95,7 @@ class _Writer:
     def _write_copies(self, name: str, operands: list[Operand], first: int, lane: Any) -> str:
         """Write a function (record, slots, group) that copies the numbers of each operand, lane by lane."""
         lines = [f"define internal void @{name}(ptr %record, ptr %slots, i64 %group) nounwind {{", "entry:"]
-        lines += _write_word_load("size", "%record", _SIZE)
+        lines += _write_word_load("size", _SIZE)
         lines += ["  %last = sub i64 %size, 1", f"  %begin = mul i64 %group, {self.lanes.count}"]
         for k in range(self.lanes.count):
             lines.append(f"  %world{k} = add i64 %begin, {k}")
@@ -177,9 +177,7 @@ class _Writer:
         lines += [f"  %run = inttoptr i64 {run} to ptr"]
         for name, word in (("next", _NEXT), ("active", _ACTIVE), ("tickets", _TICKETS)):
             lines.append(f"  %{name} = getelementptr i8, ptr %record, i64 {8 * word}")
-        lines += _write_word_load("groups", "%record", _GROUPS) + _write_word_load(
-            "per", "%record", _PER_CHUNK
-        )
+        lines += _write_word_load("groups", _GROUPS) + _write_word_load("per", _PER_CHUNK)
         lines += _write_pointer_load("api", "%record", 8 * _API_WORD) + _write_pointer_load(
             "future", "%record", 8 * _FUTURE_WORD
         )
@@ -220,7 +218,7 @@ class _Writer:
             "  %isasync = icmp ne ptr %future, null",
             "  br i1 %isasync, label %tell, label %return",
             "tell:",
-            *_write_call("told", "%api", _SET_AVAILABLE, ["ptr %future"]),
+            *_write_call("told", _SET_AVAILABLE, ["ptr %future"]),
             "  br label %return",
             "return:",
             "  ret void",
@@ -240,7 +238,7 @@ class _Writer:
             "  %isalone = icmp eq i64 %threads, 1",
             "  br i1 %isalone, label %own, label %share",
             "share:",
-            *_write_call("created", "%api", _FUTURE_CREATE, ["ptr null"]),
+            *_write_call("created", _FUTURE_CREATE, ["ptr null"]),
             "  %future = load ptr, ptr %createdfield2",
             f"  store ptr %future, ptr %word{_FUTURE_WORD}",
             f"  %futureplace = getelementptr i8, ptr %call, i64 {_FUTURE}",
@@ -248,11 +246,11 @@ class _Writer:
             "  br label %schedule",
             "schedule:",
             "  %thread = phi i64 [1, %share], [%following, %scheduled]",
-            *_write_call("refused", "%api", _SCHEDULE, ["ptr %context", "ptr @worker", "ptr %record"]),
+            *_write_call("refused", _SCHEDULE, ["ptr %context", "ptr @worker", "ptr %record"]),
             "  %isrefused = icmp ne ptr %refused, null",
             "  br i1 %isrefused, label %inline, label %scheduled",
             "inline:",
-            *_write_call("destroyed", "%api", _ERROR_DESTROY, ["ptr %refused"]),
+            *_write_call("destroyed", _ERROR_DESTROY, ["ptr %refused"]),
             "  call void @worker(ptr %record)",
             "  br label %scheduled",
             "scheduled:",
@@ -304,7 +302,7 @@ class _Writer:
             "  %isfull = icmp eq ptr %record, null",
             "  br i1 %isfull, label %full, label %fill",
             "full:",
-            *_write_call("error", "%api", _ERROR_CREATE, ["ptr @full", f"i64 {_RESOURCE_EXHAUSTED}"]),
+            *_write_call("error", _ERROR_CREATE, ["ptr @full", f"i64 {_RESOURCE_EXHAUSTED}"]),
             "  ret ptr %error",
             "fill:",
             f"  %behind = getelementptr i8, ptr %record, i64 {self.record_bytes + _ALIGNMENT}",
@@ -342,19 +340,19 @@ def _write_pointer_load(name: str, base: str, offset: int) -> list[str]:
     ]
 
 
-def _write_word_load(name: str, base: str, word: int) -> list[str]:
-    """Write the load of an integer, the word with this index after a base."""
+def _write_word_load(name: str, word: int) -> list[str]:
+    """Write the load of an integer, the word of the record with this index."""
     return [
-        f"  %{name}at = getelementptr i8, ptr {base}, i64 {8 * word}",
+        f"  %{name}at = getelementptr i8, ptr %record, i64 {8 * word}",
         f"  %{name} = load i64, ptr %{name}at",
     ]
 
 
-def _write_call(name: str, api: str, offset: int, values: list[str]) -> list[str]:
+def _write_call(name: str, offset: int, values: list[str]) -> list[str]:
     """Write a call of one of XLA's functions; its argument is a structure of its size, null, and values."""
     lines = [f"  %{name}args = alloca [{2 + len(values)} x i64]"]
     for k, value in enumerate([f"i64 {8 * (2 + len(values))}", "ptr null", *values]):
         lines.append(f"  %{name}field{k} = getelementptr i8, ptr %{name}args, i64 {8 * k}")
         lines.append(f"  store {value}, ptr %{name}field{k}")
-    lines += _write_pointer_load(f"{name}function", api, offset)
+    lines += _write_pointer_load(f"{name}function", "%api", offset)
     return [*lines, f"  %{name} = call ptr %{name}function(ptr %{name}args)"]

@@ -7,7 +7,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.compliant.settings import Settings
-from jaxcontact.compliant.solve import _info, _search
+from jaxcontact.compliant.solve import _make_info, _search
 from jaxcontact.compliant.step import assemble
 
 INERTIA = np.array([0.1, 0.2, 0.35])
@@ -89,7 +89,7 @@ def test_a_step_that_makes_energy_says_so():
 
     @jax.jit
     def status(x, p):
-        return _info(problem, x, p, iterations, converged, Settings()).status
+        return _make_info(problem, x, p, iterations, converged, Settings()).status
 
     assert int(status(x, p)) == 0
     assert int(status(x + 0.01, p)) & jc.Status.ENERGY

@@ -11,7 +11,7 @@ from helpers.problems import random_spd
 import jaxcontact as jc
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.simulate.variational.active_set import contact_impulses
-from jaxcontact.simulate.variational.impact_event import stopped, strike
+from jaxcontact.simulate.variational.impact_event import stop_contacts, strike
 
 
 def random_terms(rng, nc, nv):
@@ -156,10 +156,10 @@ def test_an_impact_that_ends_a_chatter_is_that_of_anitescu_and_potra(rng, dim):
 
     @jax.jit
     def both(terms, v):
-        found, push, is_found = stopped(terms, v)
+        found, push, is_found = stop_contacts(terms, v)
 
         def again(v):
-            return stopped(terms, v, push)[0]
+            return stop_contacts(terms, v, push)[0]
 
         values = by_law(terms, v), found, again(v)
         return values, is_found, jax.jacfwd(lambda v: by_law(terms, v))(v), jax.jacfwd(again)(v)
