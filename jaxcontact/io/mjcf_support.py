@@ -214,7 +214,7 @@ def _negative_dampings(mj: mujoco.MjModel) -> list[str]:
     """List the joints and tendons whose damping is negative: they gain energy as they move, as in MuJoCo."""
     if is_disabled(mj, "damper"):
         return []
-    lines = {}
+    lines: dict[str, None] = {}
     for field, element in (("dof_damping", "joint"), ("tendon_damping", "tendon")):
         values = np.asarray(getattr(mj, field), float)
         values = values.reshape(len(values), -1 if values.size else 0)

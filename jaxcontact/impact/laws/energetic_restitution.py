@@ -61,18 +61,10 @@ def check(terms: ContactTerms, restitution: jax.typing.ArrayLike | None) -> jax.
     """Return the coefficients of restitution (nc,), None if all are known to be 0; raise for invalid ones."""
     if restitution is None:
         return None
-    nc = terms.J_t.shape[0]
-    if np.shape(restitution) not in ((), (nc,)):
-        raise ValueError(
-            f"restitution: expected a number or shape ({nc},), got shape {np.shape(restitution)}"
-        )
-    if inputs.is_concrete(restitution):
-        values = np.asarray(restitution, float)
-        if not np.all((values >= 0) & (values <= 1)):
-            raise ValueError(f"restitution: expected numbers in 0..1, got {restitution}")
-        if not np.any(values):
-            return None
-    return jnp.broadcast_to(jnp.asarray(restitution, terms.M.dtype), (nc,))
+    inputs.check_restitution(terms, restitution)
+    if inputs.is_concrete(restitution) and not np.any(np.asarray(restitution, float)):
+        return None
+    return jnp.broadcast_to(jnp.asarray(restitution, terms.M.dtype), terms.J_t.shape[:1])
 
 
 def loaded(stored: jax.Array, slowest: jax.Array) -> jax.Array:
