@@ -212,16 +212,13 @@ def _out_of_range(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list
 
 def _negative_dampings(mj: mujoco.MjModel) -> list[str]:
     """List the joints and tendons whose damping is negative: they gain energy as they move, as in MuJoCo."""
-    if is_disabled(mj, "damper"):
-        return []
-    lines: dict[str, None] = {}
+    lines = []
     for field, element in (("dof_damping", "joint"), ("tendon_damping", "tendon")):
-        values = np.asarray(getattr(mj, field), float)
-        values = values.reshape(len(values), -1 if values.size else 0)
-        for i in np.flatnonzero(np.any(values < 0.0, axis=1)):
+        damping = np.asarray(getattr(mj, field), float)
+        for i in np.flatnonzero(damping < 0.0) if not is_disabled(mj, "damper") else ():
             index = int(mj.dof_jntid[i]) if element == "joint" else int(i)
-            lines[f"{element} {_name(mj, element, index)!r} has the damping {values[i].min():.4g} < 0"] = None
-    return list(lines)
+            lines.append(f"{element} {_name(mj, element, index)!r} has the damping {damping[i]:.4g} < 0")
+    return list(dict.fromkeys(lines))
 
 
 def _name(mj: mujoco.MjModel, element: str, index: int) -> str:
