@@ -100,7 +100,7 @@ def replay(
         strikes = (piece.kind == IMPACT) | (piece.kind == JAM)
         moves = jnp.where(piece.kind == UNUSED, 0, 1)
         which = jnp.where(strikes, jnp.where(piece.kind == JAM, 3, 2), moves)
-        at = _PieceStart(numbers, memory.key, node, number, piece)
+        at = _PieceAtNode(numbers, memory.key, node, number, piece)
         after, blow, pushed = lax.switch(which, branches.kinds, at)
         row = (after.q, after.v, after.t, pushed, node.t, node.v, after.v, blow)
         return (after._replace(closed=piece.closed), number + strikes), row
@@ -156,8 +156,8 @@ def _terms(
     return terms_and_joints(Model(system=system, params=params), q, t)
 
 
-class _PieceStart(NamedTuple):
-    """The start of a piece that is repeated, the number of the next impact, and its `piece` of the log."""
+class _PieceAtNode(NamedTuple):
+    """The node at which a piece is repeated, the number of the next impact, and its `piece` of the log."""
 
     numbers: MotionNumbers
     key: jax.Array | None
@@ -166,38 +166,38 @@ class _PieceStart(NamedTuple):
     piece: MotionPieces
 
 
-def _repeat_nothing(at: _PieceStart) -> tuple[PyTree, ...]:
+def _repeat_nothing(at: _PieceAtNode) -> tuple[PyTree, ...]:
     return at.node, jnp.zeros_like(at.node.terms.phi), jnp.zeros_like(at.piece.impulse)
 
 
 # The log has the end of each piece; a derivative needs no other values, and no impulses.
 
 
-def _read_move(system: System, at: _PieceStart) -> tuple[tuple[PyTree, ...], tuple]:
+def _read_move(system: System, at: _PieceAtNode) -> tuple[tuple[PyTree, ...], tuple]:
     terms, joints = _terms(system, at.numbers.params, at.piece.q, at.node.t)
     after = make_node(terms, at.piece.q, at.piece.p, at.piece.t, joints)
     return _repeat_nothing(at._replace(node=after)), ()
 
 
-def _read_impact(at: _PieceStart) -> tuple[tuple[PyTree, ...], tuple]:
+def _read_impact(at: _PieceAtNode) -> tuple[tuple[PyTree, ...], tuple]:
     after = make_node(at.node.terms, at.piece.q, at.piece.p, at.piece.t, at.node.joints)
     return _repeat_nothing(at._replace(node=after)), ()
 
 
-def _repeat_impact(choice: MotionChoice, at: _PieceStart, log: PyTree) -> tuple[PyTree, ...]:
+def _repeat_impact(choice: MotionChoice, at: _PieceAtNode, log: PyTree) -> tuple[PyTree, ...]:
     numbers, key, node, number, piece = at
     setting = ImpactSetting(numbers.restitution, numbers.zeno, key, number, choice.order, numbers.law)
     after, hit = apply_impact(setting, node, piece.participants, piece.plastic, number, piece.order)
     return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
 
-def _repeat_jam(at: _PieceStart, log: PyTree) -> tuple[PyTree, ...]:
+def _repeat_jam(at: _PieceAtNode, log: PyTree) -> tuple[PyTree, ...]:
     after, found, _ = jam_impact(at.node, at.piece.participants, at.piece.impulse, True)
     return after, found[:, 0], jnp.zeros_like(at.piece.impulse)
 
 
 def _repeat_move(
-    system: System, at: _PieceStart, log: PyTree, late: jax.Array
+    system: System, at: _PieceAtNode, log: PyTree, late: jax.Array
 ) -> tuple[tuple[PyTree, ...], PieceEnd]:
     """Repeat a move.
 
