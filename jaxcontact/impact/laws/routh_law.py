@@ -282,7 +282,7 @@ def fitted_law(terms: ContactTerms, v: jax.Array, law: PyTree) -> FittedRouth:
     return FittedRouth(
         impulse_step=jnp.broadcast_to(jnp.asarray(law.impulse_step, v.dtype), (nc,)),
         max_steps=law.num_steps(count),
-        restitution=energetic_restitution.check(terms, law.restitution),
+        restitution=energetic_restitution.check_coefficients(terms, law.restitution),
         selection=selection,
         num_directions=law.num_directions,
         density=law.density,
