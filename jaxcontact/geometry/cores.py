@@ -20,7 +20,7 @@ from jaxcontact.algebra.selection import smallest
 from jaxcontact.batching.world_code import takes_one_at_a_time
 from jaxcontact.geometry.balls import Rows, planes_of
 from jaxcontact.geometry.frames import dot, frames_of, owners, rows, turned
-from jaxcontact.geometry.groups import PlacedBodies, flattened
+from jaxcontact.geometry.groups import PlacedBodies, flattened, number_distinct
 from jaxcontact.geometry.hulls import touch_half_space
 from jaxcontact.geometry.manifold import CONTACTS, touch_couple
 from jaxcontact.geometry.shapes import Constants, Cylinder, Ellipsoid, HalfSpace, Shape
@@ -62,12 +62,6 @@ def extents(shapes: Sequence[Shape], constants: Constants, dtype: jax.typing.DTy
     return jnp.sqrt(dot(centres, centres)) + jnp.sqrt(dot(halves, halves))
 
 
-def _number_distinct(shapes: Sequence[Shape]) -> tuple[list[Shape], list[int]]:
-    """List the distinct shapes, and the number of each in that list."""
-    distinct = list(dict.fromkeys(shapes))
-    return distinct, [distinct.index(shape) for shape in shapes]
-
-
 def cores_on_cores(
     world: PlacedBodies,
     first: Sequence[Shape],
@@ -75,8 +69,8 @@ def cores_on_cores(
 ) -> Rows:
     """Compute the contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
     (kinds_a, index_a), (kinds_b, index_b) = (
-        _number_distinct(first),
-        _number_distinct([shape for shape, _ in second]),
+        number_distinct(first),
+        number_distinct([shape for shape, _ in second]),
     )
     a, b = _place_cores(world, kinds_a), _place_cores(world, kinds_b)
     has_round = _has_round(first, second)
@@ -101,8 +95,8 @@ def nearest_cores(
     contact without a place; returns also which contacts have a place, and the least bound without one.
     """
     (kinds_a, of_a), (kinds_b, of_b) = (
-        _number_distinct(first),
-        _number_distinct([shape for shape, _ in second]),
+        number_distinct(first),
+        number_distinct([shape for shape, _ in second]),
     )
     a, b = _place_cores(world, kinds_a), _place_cores(world, kinds_b)
     count, reach = limits
@@ -236,7 +230,7 @@ def _touch(a: _Cores, b: _Cores, has_round: bool) -> Rows:
 def hulls_on_planes(world: PlacedBodies, shapes: Sequence[Shape], planes: Sequence[HalfSpace]) -> Rows:
     """Compute the contacts of hulls of many corners with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
-    distinct, index = _number_distinct(shapes)
+    distinct, index = number_distinct(shapes)
     hulls = _place_cores(world, distinct).at(np.array(index))
     return flattened(
         jax.vmap(touch_half_space)(hulls.core.vertices, hulls.position, hulls.orientation, normal, offset)
