@@ -40,13 +40,13 @@ def computed_once(arrays: Arrays, in_batches: bool = True) -> Arrays:
 def _divide_by_one(*arrays: jax.Array, in_batches: bool, batched: bool) -> list[jax.Array]:
     """Divide arrays by one, which no compiler repeats; small arrays of one type in a single row."""
     if sum(x.size for x in arrays) > SMALL_COUNT or len({x.dtype for x in arrays}) > 1:
-        return [_divided(x) for x in arrays] if in_batches or not batched else list(arrays)
-    row = _divided(jnp.concatenate([x.ravel() for x in arrays]))
+        return [_divide(x) for x in arrays] if in_batches or not batched else list(arrays)
+    row = _divide(jnp.concatenate([x.ravel() for x in arrays]))
     ends = np.cumsum([x.size for x in arrays])[:-1].tolist()
     return [part.reshape(x.shape) for part, x in zip(jnp.split(row, ends), arrays, strict=True)]
 
 
-def _divided(x: jax.Array) -> jax.Array:
+def _divide(x: jax.Array) -> jax.Array:
     return x / jnp.where(jnp.isnan(x), 2.0, 1.0).astype(x.dtype)
 
 
