@@ -40,7 +40,7 @@ class Stride:
         self.model = model = load(robot)
         _, self.speed, duration = ROBOTS[robot]
         pieces, _ = jc.optimize.robot_gait(model, speed=self.speed, duration=duration)
-        legs, nv = stride_guess.legs_of(model), model.structure.num_velocities
+        legs, nv = stride_guess.find_legs(model), model.structure.num_velocities
         self.order = np.arange(nv) if legs.mirror is None else legs.mirror
         self.ranges = control_sizes(model)
         self.units = np.concatenate([

@@ -83,8 +83,8 @@ def _cma(seed: int) -> Callable[[], dict[str, Any]]:
     model, (_, speed, duration) = load(ROBOT), ROBOTS[ROBOT]
 
     def run() -> dict[str, Any]:
-        legs = stride_guess.legs_of(model)
-        schedule = stride_guess.schedule_of(legs, NUM_PIECES)
+        legs = stride_guess.find_legs(model)
+        schedule = stride_guess.plan_stances(legs, NUM_PIECES)
         guess = stride_guess.guess_stride(model, legs, schedule, speed, duration, BENDS[0])
         figures: dict[str, Any] = {}
         for motions in (300, 300 * FAIR):

@@ -74,7 +74,8 @@ def api_pages():
     """The text of the page of each room; what the front door has is only there."""
     pages, seen = {}, set()
     for room, title in ROOMS.items():
-        lines = [room, "=" * len(room), "", title + ".", ""]
+        # Names in annotations are those of the room: `Settings` of two rooms are two.
+        lines = [room, "=" * len(room), "", f".. currentmodule:: {room}", "", title + ".", ""]
         for name, value in public_names(room).items():
             if id(value) in seen:
                 continue

@@ -167,14 +167,14 @@ def check_choice(*choices: str) -> Callable[[str, object], None]:
 check_corner = check_choice("smooth", "one_sided")  # derivatives: of the mode taken, or of the direction
 
 
-def check_some(name: str, value: Value) -> None:
+def check_not_empty(name: str, value: Value) -> None:
     """Raise ValueError if an array has no entries."""
     if 0 in jnp.shape(value):
         raise ValueError(f"{name}: expected at least one number, got none")
 
 
 def check_numbers(name: str, value: object) -> None:
-    """Check as `check_number` does, of an array or of each value of a mapping; NaN and no numbers pass."""
+    """Check a Python number, or those of a mapping, as `check_number` does; arrays and empty lists pass."""
     for part in value.values() if isinstance(value, Mapping) else [value]:
         is_empty = isinstance(part, list | tuple) and not part
         if not is_empty and not isinstance(part, np.ndarray | np.generic | jax.Array):

@@ -176,7 +176,7 @@ class _Parameter:
             raise TypeError(f"{self.name}: expected an array, got a masked one; use its method filled")
         record = next((kind for kind in self.kinds if kind.is_record), None)
         if not self.rules or record:
-            value = self._by_annotation(value, sizes, record)
+            value = self._by_annotation(value, sizes)
         for rule in self.rules:
             if callable(rule):
                 rule(self.name, value)
@@ -184,7 +184,8 @@ class _Parameter:
                 check_shapes(self.name, value, rule, sizes)
         return value
 
-    def _by_annotation(self, value: Value, sizes: dict[str, int], record: _Kind | None) -> Value:
+    def _by_annotation(self, value: Value, sizes: dict[str, int]) -> Value:
+        """Check and convert a value by the annotation of its argument."""
         kind = next((kind for kind in self.kinds if kind.fits(value)), None)
         if kind is None:
             expected = " or ".join(dict.fromkeys(kind.expected for kind in self.kinds))

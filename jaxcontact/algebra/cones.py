@@ -38,7 +38,7 @@ def project_friction(
     slope_n: jax.Array,
     slope_t: jax.Array,
     mu: jax.Array,
-    pyramid: bool = False,
+    pyramid: bool,
 ) -> tuple[list[jax.Array], list[list[jax.Array]]]:
     """Find the impulse of the friction cone nearest to (normal, tangent); return it and its derivative.
 

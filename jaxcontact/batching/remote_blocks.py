@@ -187,15 +187,12 @@ class RemoteQueue:
         overhead: s, time of an empty block, measured at the first use.
         seconds_per_call: s, time of a call in a worker, None before one was measured.
         bytes_per_call: bytes of the result of a call, in the last answer.
-        num_bytes: bytes of all blocks and answers, without the messages of the executor.
-        num_blocks: number of answers.
     """
 
     def __init__(self, executor: Executor, recipe: Recipe, patience: float) -> None:
         self.executor, self.recipe, self.patience = executor, recipe, patience
         self.overhead: float | None = None
         self.seconds_per_call: float | None = None
-        self.num_bytes = self.num_blocks = 0
         self.bytes_per_call = 0.0
         self._first_check: tuple[str, str] | None = None
         self.num_workers = WorkerCount(executor)
@@ -238,7 +235,6 @@ class RemoteQueue:
             remaining -= len(block)
             numbers.append(next(number))
             data = pickle.dumps(_Block(self.recipe, numbers[-1], block), protocol=5)
-            self.num_bytes += len(data)
             yield (data,)
 
     def _size(self, remaining: int) -> int:
@@ -294,8 +290,6 @@ class RemoteQueue:
             raise ExecutorError(f"executor: the worker on {answer['worker']} sent a damaged block {number}")
         if answer["timed"]:
             self.seconds_per_call = answer["seconds"] / answer["timed"]
-        self.num_bytes += len(answer["data"])
-        self.num_blocks += number >= 0
         results, error = pickle.loads(answer["data"])
         self.bytes_per_call = len(answer["data"]) / max(1, len(results))
         return results, error

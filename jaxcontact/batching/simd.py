@@ -20,7 +20,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.batching.all_cores import on_all_cores, workers
 from jaxcontact.batching.simd_primitive import World, batch_of
 from jaxcontact.front_door import checked
-from jaxcontact.native.compiler import compiled
+from jaxcontact.native.compiler import compile_function
 from jaxcontact.native.jaxprs import function_of, is_key, keys_of, numbers_of
 from jaxcontact.native.kinds import BOOL, kind_of
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
@@ -169,7 +169,7 @@ class _CompiledFunction:
     def of(jaxpr: jax.extend.core.ClosedJaxpr, nan: bool) -> _CompiledFunction:
         """Compile a function; return its program."""
         function = function_of(jaxpr)
-        code, lanes = compiled(function, nan, len(workers(jax.local_devices(backend="cpu")[:1])))
+        code, lanes = compile_function(function, nan, len(workers(jax.local_devices(backend="cpu")[:1])))
         return _CompiledFunction(code, lanes, [(a.shape, a.dtype) for a in function.outputs], function.keys)
 
     def run(self, arrays: list[np.ndarray]) -> list[PyTree]:

@@ -19,7 +19,7 @@ from jax.interpreters import ad, batching, mlir
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.batching.all_cores import workers
-from jaxcontact.native.compiler import compiled
+from jaxcontact.native.compiler import compile_function
 from jaxcontact.native.foreign_call import Operand, register
 from jaxcontact.native.jaxprs import function_of
 
@@ -151,7 +151,7 @@ class World:
             try:
                 function = function_of(self.jaxpr)
                 cores = len(workers(jax.local_devices(backend="cpu")[:1]))
-                code, lanes = compiled(function, self.nan, cores, shared)
+                code, lanes = compile_function(function, self.nan, cores, shared)
                 arguments = [Operand(*pair) for pair in zip(function.inputs, shared, strict=True)]
                 results = [Operand(array) for array in function.outputs]
                 self._targets[shared] = register(code, lanes, arguments, results, cores)

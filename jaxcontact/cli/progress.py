@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 WIDTH = 24  # characters of a bar
 LINE = 100  # characters of a line, which covers the one before
+WAIT = 2.0  # s; a shorter run of samples prints nothing
 
 
 def _show(text: str, last: bool) -> None:
@@ -46,13 +47,11 @@ def describe_search(cost: float, residual: float, slope: float) -> str:
     return f"cost {cost:.5f}  error {residual:.0e}  slope {slope:.0e}"
 
 
-def rate_of_samples(
-    stored: int, wait: float = 2.0, every: float = 1.0, also: Callable[[], str] = str
-) -> Callable[[int, int], None]:
+def rate_of_samples(stored: int, also: Callable[[], str] = str) -> Callable[[int, int], None]:
     """Make a function (num_done, total) that prints the samples done, their rate and the time left.
 
-    It prints if a run takes longer than `wait` seconds, and then every `every` seconds. Rate and time left
-    exclude the `stored` samples and the first chunk after them, which compiles. `also` returns what is
+    It prints if a run takes longer than `WAIT` seconds, and then every second. Rate and time left exclude
+    the `stored` samples and the first chunk after them, which compiles. `also` returns what is
     printed at the end.
     """
     begin = shown = time.perf_counter()
@@ -63,7 +62,7 @@ def rate_of_samples(
         now = time.perf_counter()
         if start is None and num_done > stored:
             start = now, num_done
-        if now - begin < wait or (now - shown < every and num_done < total):
+        if now - begin < WAIT or (now - shown < 1.0 and num_done < total):
             return
         shown = now
         text = f"{num_done:>9} of {total} samples"

@@ -37,7 +37,7 @@ def find(options: argparse.Namespace) -> int:
         model, speed=options.speed, duration=options.duration, num_steps=options.steps,
         run=Run(checkpoint=checkpoint, progress=progress.bar(_describe)),
     )  # fmt: skip
-    motion = repeat_stride(simulate_stride(model, stride), stride_guess.legs_of(model), STRIDES)
+    motion = repeat_stride(simulate_stride(model, stride), stride_guess.find_legs(model), STRIDES)
     summary = {
         "file": options.model,
         "status": Status.describe(info.status),

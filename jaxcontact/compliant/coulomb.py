@@ -37,8 +37,8 @@ class _Programs(NamedTuple):
     convex: ConeProgram
 
 
-def coupled(program: ConeProgram) -> ConeProgram:
-    """Bound the friction of a program by mu times its own normal impulses."""
+def couple_friction(program: ConeProgram) -> ConeProgram:
+    """Bound the friction of a program by mu times its own normal impulses: Coulomb's law."""
     return program.replace(coulomb=True)
 
 
@@ -71,7 +71,7 @@ def _settle(
     steps: int = STAGE_STEPS,
     is_trial: bool = False,
 ) -> ConeSolution:
-    """Continue from a solution by Newton's method."""
+    """Continue from an approximate solution by Newton's method on Coulomb's law."""
     exact = programs.exact
     found = solve_by_modes(exact, start.x, start.p, min(steps, max_iters), early_exit, digits, is_trial)
     return found.replace(iterations=start.iterations + found.iterations)
@@ -134,7 +134,7 @@ def solve_coulomb_step(
 
     Derivative: none.
     """
-    programs = _Programs(coupled(exact), convex)
+    programs = _Programs(couple_friction(exact), convex)
     begin = ConeSolution(
         x=exact.v, p=jnp.zeros_like(exact.offset), iterations=jnp.int32(0), converged=jnp.asarray(False)
     )

@@ -29,8 +29,8 @@ from jaxcontact.compliant.problem import (
     count_rows,
     friction_springs,
     gaps_of,
-    head_springs,
     rubs_by_mass,
+    spread_springs,
     start_rates,
     stretch_after,
 )
@@ -51,12 +51,12 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     u = row_algebra.apply_rows(program.columns, x) + drift
     work = p * u
     tangent = jnp.sum(work[heads:].reshape(axes - 1, nc), axis=0)
-    held, *sprung = _friction_springs(problem, p[heads:].reshape(axes - 1, nc).T / h)
+    held, *sprung = _work_on_springs(problem, p[heads:].reshape(axes - 1, nc).T / h)
     tangent = tangent - held
     supplied = work[:heads].at[nb + nl :].add(tangent)
     pushes = p[:heads] > 0
     answers = jnp.where(pushes, supplied / jnp.where(pushes, p[:heads], 1.0), u[:heads])
-    stiffness, _, mass = head_springs(problem, lifts=not program.coulomb)
+    stiffness, _, mass = spread_springs(problem, lifts=not program.coulomb)
     depth = -by_axis(terms.phi, terms.kind)[:heads]
 
     def elastic(depth: jax.Array) -> jax.Array:
@@ -70,7 +70,7 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
         first = start_rates(problem)
         arrives, leaves = first[:heads] ** 2, jnp.minimum(u[:heads] ** 2, answers**2)
         if rubs_by_mass(problem, lifts=not program.coulomb):
-            arrives, rubbed = _with_friction(first, p, arrives, heads, nc)
+            arrives, rubbed = _rates_with_friction(first, p, arrives, heads, nc)
             slower = jnp.sum((first**2 - u**2)[heads:].reshape(axes - 1, nc), axis=0)
             released = released.at[nb + nl :].add(0.5 * mass[nb + nl :] * jnp.maximum(slower, 0.0) * rubbed)
         is_open = jnp.concatenate([jnp.zeros(nb, bool), gaps_of(problem).is_open])
@@ -87,10 +87,10 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     return rise > jnp.finfo(x.dtype).eps ** 0.5 * compared
 
 
-def _with_friction(
+def _rates_with_friction(
     first: jax.Array, p: jax.Array, arrives: jax.Array, heads: int, nc: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Return squares of rates at the start, also along the impulses of contacts, and which contacts push."""
+    """Raise squares of rates at the start to those along the impulses of contacts; return also who pushes."""
     contacts = slice(heads - nc, heads)
     pushes = p[contacts] > 0
     along = jnp.sum((p * first)[heads - nc :].reshape(-1, nc), axis=0)
@@ -98,7 +98,7 @@ def _with_friction(
     return arrives.at[contacts].max(along**2), pushes
 
 
-def _friction_springs(problem: Problem, force: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _work_on_springs(problem: Problem, force: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute the work (nc,) of forces (nc, nt) on friction springs and dampers, and energies of springs."""
     end = stretch_after(problem.material, problem.stretch, force, problem.dt)
     if end is None:

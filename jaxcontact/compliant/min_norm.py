@@ -18,7 +18,7 @@ from jaxcontact.solvers.cone_program import ConeProgram, split
 
 
 def solve_min_norm(
-    problem: Problem, max_iters: int, early_exit: bool, zeta: float | jax.Array | None = None
+    problem: Problem, max_iters: int, early_exit: bool, zeta: float | jax.Array | None
 ) -> tuple[jax.Array, ...]:
     """Solve the QP (83-85), with contacts the QCQP (181-198); return v+, h lam, iterations, converged.
 

@@ -34,7 +34,7 @@ class Selection(Record):
     limits: int = static()
     axes: int = static()
 
-    def after(self, first: int, width: int = 1) -> jax.Array:
+    def places_after(self, first: int, width: int = 1) -> jax.Array:
         """Compute places of contacts in a list of `first` other entries, then `width` of each candidate."""
         entries = first + width * self.nearest.index[:, None] + jnp.arange(width)[None]
         return jnp.concatenate([jnp.arange(first), entries.ravel()])
@@ -47,27 +47,27 @@ class Selection(Record):
     @property
     def rows(self) -> jax.Array:
         """Places in the list of all rows (nr,)."""
-        return self.after(self.equalities + self.limits, self.axes)
+        return self.places_after(self.equalities + self.limits, self.axes)
 
     @property
     def constraints(self) -> jax.Array:
         """Places in the list of all constraints (nk,)."""
-        return self.after(self.equalities - self.dry + self.limits)
+        return self.places_after(self.equalities - self.dry + self.limits)
 
 
-def selection_of(kind: tuple[Kind, ...], nearest: Nearest) -> Selection:
-    """Return the selection that made rows of these kinds."""
+def make_selection(kind: tuple[Kind, ...], nearest: Nearest) -> Selection:
+    """Make the selection of the `nearest` contacts, which made rows of these kinds."""
     equalities, limits, _, axes = count_rows(kind)
     return Selection(nearest=nearest, equalities=equalities, dry=kind.count(DRY), limits=limits, axes=axes)
 
 
-def material_of(material: Material, selection: Selection) -> Material:
+def select_material(material: Material, selection: Selection) -> Material:
     """Select the material of the contacts of a step; leaves (nu,) of a potential have one entry per row."""
     candidates = selection.nearest.phi.shape[0]
 
     def select(value: jax.Array, first: int) -> jax.Array:
         is_per_candidate = jnp.shape(value) == (first + candidates,)
-        return jnp.asarray(value)[selection.after(first)] if is_per_candidate else value
+        return jnp.asarray(value)[selection.places_after(first)] if is_per_candidate else value
 
     constraints = selection.equalities - selection.dry + selection.limits
     return material.replace(
@@ -84,7 +84,7 @@ def material_of(material: Material, selection: Selection) -> Material:
     )
 
 
-def info_of_all(info: StepInfo, selection: Selection, loose: jax.Array | None) -> StepInfo:
+def spread_info(info: StepInfo, selection: Selection, loose: jax.Array | None) -> StepInfo:
     """Spread a result over all candidates; `loose` (nc, nt) are friction springs without force."""
     index, phi = selection.nearest.index, selection.nearest.phi
     candidates = phi.shape[0]

@@ -31,7 +31,7 @@ class Problem(Record):
 
     Attributes:
         M: (nv, nv) mass matrix; or `Diagonal`, where the rows are `BodyRows`.
-        v: (nv,) velocity from which impulses start; of a mechanism `ahead` of its free step.
+        v: (nv,) velocity from which impulses start; of a mechanism the one that its free step leads to.
         f: (nv,) generalized force other than of the constraints, tau - bias, without gyroscopic ones.
         terms: rows G, gaps phi, Gdot v, friction and kinds.
         material: stiffness, damping and friction of the constraints.
@@ -100,7 +100,7 @@ def by_contact(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
 
 
 def columns_of(terms: ConstraintTerms) -> PyTree:
-    """G^T (nv, nr) with the rows by axis; `BodyRows` stay as they are."""
+    """Return the columns G^T (nv, nr) of the rows, by axis; `BodyRows` stay as they are."""
     if isinstance(terms.G, BodyRows):
         return terms.G
     nb, nl, nc, axes = count_rows(terms.kind)
@@ -134,23 +134,23 @@ def spread_heads(name: str, value: PyTree, kind: tuple[Kind, ...], dtype: jax.ty
 
 
 def damping_of(problem: Problem) -> PyTree:
-    """B at the start of the step, a number or (nk,)."""
+    """Return the damping B of constraints at the start of the step, a number or (nk,)."""
     kind = problem.terms.kind
     nb, nl, nc, _ = count_rows(kind)
     phi = by_axis(problem.terms.phi, kind)[: nb + nl + nc]
     return problem.material.damping_at(-jnp.concatenate([phi[: nb - kind.count(DRY)], phi[nb:]]))
 
 
-class HeadSprings(NamedTuple):
-    """Springs and dampers of all rows but tangents (n,), and the masses that `ScaledSprings` carry along."""
+class RowSprings(NamedTuple):
+    """Springs and dampers (n,) of joints, limits and normals; masses that `ScaledSprings` carry along."""
 
     stiffness: jax.Array
     damping: jax.Array
     mass: jax.Array | None
 
 
-def head_springs(problem: Problem, lifts: bool = False) -> HeadSprings:
-    """Spread the springs and dampers of the material over all rows but tangents.
+def spread_springs(problem: Problem, lifts: bool) -> RowSprings:
+    """Spread the springs and dampers of the material over joints, limits and normals: all but tangents.
 
     In a cone that `lifts` what slides nothing else keeps `ScaledSprings` from pushing across a gap that
     stays open: there they have no force.
@@ -161,7 +161,7 @@ def head_springs(problem: Problem, lifts: bool = False) -> HeadSprings:
     material, kind, dtype = problem.material, problem.terms.kind, problem.terms.phi.dtype
     damping = spread_heads("material.damping", damping_of(problem), kind, dtype)
     if not isinstance(material.stiffness, ScaledSprings):
-        return HeadSprings(spread_heads("material.stiffness", material.stiffness, kind, dtype), damping, None)
+        return RowSprings(spread_heads("material.stiffness", material.stiffness, kind, dtype), damping, None)
     springs, (nb, nl, nc, _), nd = material.stiffness, count_rows(kind), kind.count(DRY)
     mass = jnp.zeros(nb + nl + nc, dtype).at[nb:].set(springs.carried_mass(-gaps_of(problem).start))
     k, b = _scaled_in_step(problem, springs)
@@ -175,7 +175,7 @@ def head_springs(problem: Problem, lifts: bool = False) -> HeadSprings:
         return jnp.concatenate([joints, jnp.zeros(nd, dtype), mass[nb:] * heads])
 
     damping = damping + beside_joints(springs.joint_damping, b)
-    return HeadSprings(beside_joints(springs.joint_stiffness, k), damping, mass)
+    return RowSprings(beside_joints(springs.joint_stiffness, k), damping, mass)
 
 
 def _scaled_in_step(problem: Problem, springs: ScaledSprings) -> tuple[jax.Array, jax.Array]:
@@ -194,8 +194,8 @@ def _scaled_in_step(problem: Problem, springs: ScaledSprings) -> tuple[jax.Array
     return jnp.where(is_open, opened[0], closed[0]), jnp.where(is_open, opened[1], closed[1])
 
 
-class Gaps(NamedTuple):
-    """Gaps (nu,) of limits and contacts at the start of a step, at its end without impulses, which are open.
+class StepGaps(NamedTuple):
+    """Gaps (nu,) of limits and contacts: at the start of a step, at its end without impulses, and if open.
 
     Of gaps and depths that are rounding of the motion in the step, those that grow are open: otherwise the
     last digit of a foot on the ground would decide between two laws.
@@ -206,7 +206,7 @@ class Gaps(NamedTuple):
     is_open: jax.Array
 
 
-def gaps_of(problem: Problem) -> Gaps:
+def gaps_of(problem: Problem) -> StepGaps:
     """Compute the gaps of limits and contacts in a step."""
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
@@ -216,7 +216,7 @@ def gaps_of(problem: Problem) -> Gaps:
     end = moved + h * u[heads]
     squares = (u[heads] ** 2).at[nl:].add(jnp.sum(u[heads.stop :].reshape(axes - 1, nc) ** 2, axis=0))
     is_rounding = gap**2 < (float(jnp.finfo(u.dtype).eps) ** ROUNDING * h) ** 2 * squares
-    return Gaps(gap, end, jnp.where(is_rounding, end > gap, gap > 0.0))
+    return StepGaps(gap, end, jnp.where(is_rounding, end > gap, gap > 0.0))
 
 
 def start_rates(problem: Problem) -> jax.Array:
@@ -239,7 +239,7 @@ def friction_springs(material: Material, nc: int, dtype: jax.typing.DTypeLike) -
 def stretch_after(
     material: Material, stretch: jax.Array | None, force: jax.Array, dt: float | jax.Array
 ) -> jax.Array | None:
-    """Stretch (nc, nt) at the end of a step with friction `force` (nc, nt); None without friction springs.
+    """Compute the stretch (nc, nt) of friction springs after a step with `force` (nc, nt); None without any.
 
     A spring follows its own law lam = -K xi' - B (xi' - xi) / h: of its contact while that sticks, at the
     bound while it slides, and back to zero under its damper alone where the contact is open.
@@ -274,7 +274,7 @@ def row_material(problem: Problem, lifts: bool = False) -> RowMaterial:
     terms, material, h = problem.terms, problem.material, problem.dt
     nb, _, nc, axes = count_rows(terms.kind)
     dtype, nd = terms.phi.dtype, terms.kind.count(DRY)
-    stiffness, damping, mass = head_springs(problem, lifts)
+    stiffness, damping, mass = spread_springs(problem, lifts)
     rubbing = spread("material.friction_damping", material.friction_damping, nd + nc, dtype)
     mu = terms.mu if material.friction is None else spread("material.friction", material.friction, nc, dtype)
     sticking, tangent_rate = jnp.zeros(nc, dtype), rubbing[nd:]
@@ -313,7 +313,7 @@ def convex_program(
     row: RowMaterial,
     *,
     pyramid: bool = False,
-    gate: str = "limits",
+    gate: str,
     cap: float | None = None,
 ) -> ConeProgram:
     """Make the program of a step in v+ and the impulses h lam; rows stiffer than the cap keep their impulse.

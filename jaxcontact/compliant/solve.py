@@ -103,7 +103,7 @@ def _search(
 
 def _relax(problem: Problem, settings: Settings) -> tuple[jax.Array, ...]:
     """Find (v+, p, iterations, converged) on the central path, with derivatives."""
-    exact = coulomb.coupled(program_of(problem, settings.cone, coulomb.cap_of(problem.v.dtype)))
+    exact = coulomb.couple_friction(program_of(problem, settings.cone, coulomb.cap_of(problem.v.dtype)))
     # A number that is not positive has no central path: its lane is INVALID and computes one anyway.
     k = jnp.asarray(problem.material.smoothing, problem.v.dtype)
     k = jnp.where(k > 0, k, 1.0)
@@ -115,7 +115,7 @@ def _relax(problem: Problem, settings: Settings) -> tuple[jax.Array, ...]:
 def _conditions(problem: Problem, cone: str) -> ConeProgram:
     """Make the program whose `residuals` vanish at the solution."""
     program = program_of(problem, cone)
-    return coulomb.coupled(program) if cone == "coulomb" else program
+    return coulomb.couple_friction(program) if cone == "coulomb" else program
 
 
 def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[jax.Array, jax.Array]:
@@ -226,10 +226,10 @@ def solve_velocity(
     else:
         x, p, iterations, converged = _search(problem, start, settings, tree_rows)
         x, p = _attach(problem, x, p, settings.cone)
-    return x, _info(problem, x, p, iterations, converged, settings)
+    return x, _make_info(problem, x, p, iterations, converged, settings)
 
 
-def _info(
+def _make_info(
     problem: Problem,
     x: jax.Array,
     p: jax.Array,
@@ -237,6 +237,7 @@ def _info(
     converged: jax.Array,
     settings: Settings,
 ) -> StepInfo:
+    """Measure a solution (x, p) of a step: gaps, slips, violations of its laws, status."""
     cone = settings.cone
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)

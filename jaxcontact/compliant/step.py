@@ -12,7 +12,7 @@ from jax import lax
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 from jaxcontact.arguments import check_array, check_positive, check_type
-from jaxcontact.compliant.nearest import Selection, info_of_all, material_of, selection_of
+from jaxcontact.compliant.nearest import Selection, make_selection, select_material, spread_info
 from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.settings import DEFAULT, START, Settings, StepMemory
 from jaxcontact.compliant.solve import StepInfo, solve_velocity
@@ -57,7 +57,7 @@ def assemble_all(
         terms, _ = constraint_terms_at(model, state, kinematics)
     h = jnp.asarray(dt, state.q.dtype)
     free = free_step(model, state, tau, h, M, kinematics)
-    return _problem(model, state, free, h, terms), free
+    return _make_problem(model, state, free, h, terms), free
 
 
 def assemble_nearest(
@@ -71,13 +71,15 @@ def assemble_nearest(
     free = free_step(model, state, tau, h, M, kinematics)
     terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts, Coming(h, free.v))
     assert nearest is not None
-    problem = _problem(model, state, free, h, terms)
-    selection = selection_of(terms.kind, nearest)
-    return problem.replace(material=material_of(problem.material, selection)), free, selection
+    problem = _make_problem(model, state, free, h, terms)
+    selection = make_selection(terms.kind, nearest)
+    return problem.replace(material=select_material(problem.material, selection)), free, selection
 
 
-def _problem(model: Model, state: State, free: FreeStep, h: jax.Array, terms: ConstraintTerms) -> Problem:
-    """Put the constraints of a step beside its free motion."""
+def _make_problem(
+    model: Model, state: State, free: FreeStep, h: jax.Array, terms: ConstraintTerms
+) -> Problem:
+    """Make the problem of a step from its constraints and its free motion."""
     if model.params.material is None:
         raise ValueError("params.material: expected a compliant.Material, got None")
     # Rows turn with the bodies: those of the middle of the step give the mean rate of a gap.
@@ -93,7 +95,7 @@ def _problem(model: Model, state: State, free: FreeStep, h: jax.Array, terms: Co
     )
 
 
-def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
+def _touched_velocities(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
     """Find the velocities (nv,) on which joints act, or limits and contacts that push."""
     acts = (lam != 0) | (jnp.asarray(terms.kind, jnp.int32) == BILATERAL)
     if not isinstance(terms.G, BodyRows):
@@ -192,6 +194,7 @@ def smoothed(model: Model, smoothing: jax.Array | float | None) -> Model:
 
 
 def _check(model: Model, state: State, settings: Settings, memory: StepMemory, dt: float | jax.Array) -> None:
+    """Raise TypeError or ValueError for arguments of a step that do not fit."""
     check_mechanism(model, state)
     check_type("settings", settings, Settings)
     check_type("memory", memory, StepMemory)
@@ -259,8 +262,8 @@ def _step(
             problem = problem.replace(stretch=stretch[selection.nearest.index])
             loose = stretch_after(model.params.material, stretch, jnp.zeros_like(stretch), problem.dt)
         v, info = solve_velocity(problem, warm_start, settings, selection.nearest.tree_rows)
-        touched = _touched(problem.terms, info.lam)
-        info = info_of_all(info, selection, loose)
+        touched = _touched_velocities(problem.terms, info.lam)
+        info = spread_info(info, selection, loose)
         if selection.nearest.unseen is not None:
             # An impact on a lever may throw its far end at what was out of reach.
             meets = 2.0 * problem.dt * fastest(model, state.q, v) > selection.nearest.unseen
@@ -271,7 +274,7 @@ def _step(
         if warm_start is not None:
             check_array("memory.forces", warm_start, problem.terms.phi.shape)
         v, info = solve_velocity(problem, warm_start, settings)
-        touched = _touched(problem.terms, info.lam)
+        touched = _touched_velocities(problem.terms, info.lam)
     v, rate = again(take_free_step)(model, state.q, free, v, touched, problem.dt)
     q = again(functools.partial(retract, model.system))(state.q, problem.dt * rate)
     t = state.t + problem.dt
@@ -346,7 +349,7 @@ def _rollout(
         then, info = step(moved, carry[0], row.controls, dt=dt, settings=settings, memory=carry[1])
         return (then, info.memory), (then, info)
 
-    state = _moving_with(state, (model.params, state, inputs))
+    state = _let_depend_on(state, (model.params, state, inputs))
     return lax.scan(advance, (state, first_memory(model, state, memory)), inputs)[1]
 
 
@@ -362,10 +365,10 @@ def first_memory(model: Model, state: State, memory: StepMemory = START) -> Step
     return memory.replace(forces=jnp.zeros(rows.shape, rows.dtype))
 
 
-def _moving_with(state: State, causes: PyTree) -> State:
-    """Give a state a derivative by whatever of `causes` is differentiated by, if only of zero.
+def _let_depend_on(state: State, causes: PyTree) -> State:
+    """Add to a state a zero that depends on `causes`, so that it has a tangent whenever one of them has.
 
-    After a step it has one, and JAX would derive the step again when it finds out.
+    After a step it has one anyway; if it had none before, JAX would derive the step twice.
     """
     floats = [x for x in jax.tree.leaves(causes) if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
     nothing = sum(jnp.where(False, jnp.ravel(x)[0], 0.0).astype(state.q.dtype) for x in floats if jnp.size(x))

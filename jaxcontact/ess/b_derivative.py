@@ -16,7 +16,7 @@ from jax import lax
 
 from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra.forward_only import forward_only
-from jaxcontact.arguments import check_number, check_number_leaves, check_some
+from jaxcontact.arguments import check_not_empty, check_number, check_number_leaves
 from jaxcontact.ess import guard_crossing
 from jaxcontact.ess.event_step import CROSS, UNUSED
 from jaxcontact.ess.inputs import RunInputs
@@ -186,7 +186,7 @@ class Direction(Record):
     control: PyTree = None
 
 
-@checked(x0=check_some, control=check_number_leaves)
+@checked(x0=check_not_empty, control=check_number_leaves)
 def b_derivative(
     model: Model,
     x0: Float[jax.Array, " n"],

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.arguments import check_number_leaves, check_positive, check_some, is_concrete
+from jaxcontact.arguments import check_not_empty, check_number_leaves, check_positive, is_concrete
 from jaxcontact.ess.inputs import check
 from jaxcontact.ess.integrate import flow
 from jaxcontact.ess.run import FlowInfo
@@ -30,7 +30,7 @@ NARROWING_FRACTION = 0.1  # fraction of its width to which a trial narrows a ban
 TRIALS = 16  # runs of a choice; each narrows a band by 0.8 and more
 
 
-@checked(x0=check_some, control=check_number_leaves)
+@checked(x0=check_not_empty, control=check_number_leaves)
 def choose_bands(
     model: Model,
     x0: Float[jax.Array, " n"],

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import PyTree, Record
-from jaxcontact.arguments import check_number_leaves, check_some
+from jaxcontact.arguments import check_not_empty, check_number_leaves
 from jaxcontact.ess.b_derivative import PlannedRun, corner_width, one_sided_end
 from jaxcontact.ess.inputs import RunInputs, allowed_error
 from jaxcontact.ess.plan import Plan
@@ -58,7 +58,7 @@ class EventTrajectory(Record):
     status: jax.Array
 
 
-@checked(x0=check_some, control=check_number_leaves)
+@checked(x0=check_not_empty, control=check_number_leaves)
 def integrate(
     model: Model,
     x0: Float[jax.Array, " n"],
@@ -112,7 +112,7 @@ def integrate(
     return _trajectory(model.system, inputs, crossed0, plan, settings.max_events)
 
 
-@checked(x0=check_some, control=check_number_leaves)
+@checked(x0=check_not_empty, control=check_number_leaves)
 def flow(
     model: Model,
     x0: Float[jax.Array, " n"],

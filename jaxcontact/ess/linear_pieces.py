@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree, Record
-from jaxcontact.arguments import check_number_leaves, check_some
+from jaxcontact.arguments import check_not_empty, check_number_leaves
 from jaxcontact.ess.b_derivative import (
     BDerivativeInfo,
     Direction,
@@ -77,7 +77,7 @@ class LinearPieces(Record):
         return self.replace(jacobians=slopes[:, None], offsets=self.offsets @ by_end[:, None])
 
 
-@checked(x0=check_some, control=check_number_leaves)
+@checked(x0=check_not_empty, control=check_number_leaves)
 def one_sided_jacobian(
     model: Model,
     x0: Float[jax.Array, " n"],

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.arguments import check_entries, check_number, check_number_leaves, check_some
+from jaxcontact.arguments import check_entries, check_not_empty, check_number, check_number_leaves
 from jaxcontact.ess.inputs import as_jax, check_guards, count_guards, system_of
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.event_system import EventSystem
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
 
-@checked(x=check_some, t=check_number, control=check_number_leaves)
+@checked(x=check_not_empty, t=check_number, control=check_number_leaves)
 def saltation_matrix(
     model: Model,
     x: Float[jax.Array, " n"],
@@ -88,7 +88,7 @@ def _saltation(
     return jumped + rise[:, None] * gradient[None, :] / jnp.sum(gradient * f_before)
 
 
-@checked(order=check_entries, x_corner=check_some, t=check_number, control=check_number_leaves)
+@checked(order=check_entries, x_corner=check_not_empty, t=check_number, control=check_number_leaves)
 def ordering_map(
     model: Model,
     x_corner: Float[jax.Array, " n"],
@@ -167,7 +167,7 @@ class _ScaledGuards:
         return h * jnp.asarray(self.factors, h.dtype)
 
 
-@checked(states=check_some, eps=POSITIVE, t=check_number, control=check_number_leaves)
+@checked(states=check_not_empty, eps=POSITIVE, t=check_number, control=check_number_leaves)
 def rescale_guards(
     model: Model,
     states: Float[jax.Array, "k n"],

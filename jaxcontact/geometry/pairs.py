@@ -23,7 +23,6 @@ from jaxcontact.geometry.frames import rows, tangent_frame
 from jaxcontact.geometry.pair_kinds import (
     SIZED,
     Family,
-    contact_bodies,
     count_contacts,
     in_order,
     seen_as_balls,
@@ -50,8 +49,6 @@ class Candidates(NamedTuple):
     There are nc candidates; k of them are computed, all without `near_pairs`.
     """
 
-    body_a: tuple[int, ...]  # (nc,) body index, WORLD for the world
-    body_b: tuple[int, ...]
     point: jax.Array  # (k, dim) world point of contact on a's surface
     point_b: jax.Array  # (k, dim) the same on b's surface
     phi: jax.Array  # (k,) gap in m
@@ -228,10 +225,7 @@ def candidates(
     all_computed = all(isinstance(group, np.ndarray) for group in computed)
     point, point_b, phi, normal = (rows(column, order) if all_computed else column for column in columns)
     near = jnp.concatenate(near_of_groups)
-    body_a, body_b = contact_bodies(dim, bodies, shapes, pairs)
     return Candidates(
-        body_a=body_a,
-        body_b=body_b,
         point=point,
         point_b=point_b,
         phi=phi,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.arguments import check_count, check_number, check_some
+from jaxcontact.arguments import check_count, check_not_empty, check_number
 from jaxcontact.front_door import checked
 
 
@@ -197,7 +197,7 @@ def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Constants) -
                 )
 
 
-@checked(vertices=(check_number, check_some))
+@checked(vertices=(check_number, check_not_empty))
 def hull_faces(vertices: PyTree) -> tuple[tuple[int, int, int], ...]:
     """Find the faces of a `ConvexMesh`: triangles of the hull of `vertices`, counter-clockwise from outside.
 

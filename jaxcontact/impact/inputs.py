@@ -158,13 +158,13 @@ def check(terms: ContactTerms, v: jax.Array) -> None:
         check_precision(terms.M, terms.mu)
 
 
-def check_planar_enumeration(terms: ContactTerms, max_contacts: int, what: str) -> None:
+def check_planar_enumeration(terms: ContactTerms, max_contacts: int) -> None:
     """Raise ValueError if exhaustive enumeration of contact modes is not offered."""
     nc, nt = terms.J_t.shape[:2]
     if nt != 1 or nc > max_contacts:
         case = "spatial contacts (nt = 2)" if nt != 1 else f"{nc} contacts"
         raise ValueError(
-            f"{what}: contact modes are enumerated for planar systems of up to {max_contacts} contacts, "
+            f"routh_path: contact modes are enumerated for planar systems of up to {max_contacts} contacts, "
             f'got {case}; use selection="lemke" (one solution per step, by pivoting), or leave contacts out'
         )
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.arguments import check_not_negative, check_number, check_some
+from jaxcontact.arguments import check_not_empty, check_not_negative, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.io.atomic_files import replace_file
 
@@ -71,7 +71,7 @@ def _check_matrices(name: str, value: object) -> None:
         check_number(name, matrix)
 
 
-@checked(W=_check_matrices, q=(check_number, check_some), mu=check_not_negative)
+@checked(W=_check_matrices, q=(check_number, check_not_empty), mu=check_not_negative)
 def save_friction_problem(
     path: str | os.PathLike[str], W: PyTree, q: PyTree, mu: PyTree, *, dim: int = 3, title: str = ""
 ) -> None:

@@ -25,7 +25,13 @@ from jaxcontact.io.mjcf_shapes import (
 )
 from jaxcontact.io.mjcf_softness import scaled_springs
 from jaxcontact.io.mjcf_source import compile_source
-from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
+from jaxcontact.io.mjcf_support import (
+    bad_numbers,
+    default_law,
+    ignored,
+    refused,
+    unusual,
+)
 from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, tree_numbers, tree_of
 from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 from jaxcontact.mechanics.material import Material, friction_damping_of
@@ -111,7 +117,7 @@ def load_mjcf(
     notes = _Notes(
         ignored=ignored(mj, planar),
         left_out=[*changes, *left_out],
-        unusual=[*geometry.notes, *out_of_range(mj, np.asarray(state.q), has_keyframe=keyframe is not None)],
+        unusual=[*geometry.notes, *unusual(mj, np.asarray(state.q), has_keyframe=keyframe is not None)],
     )
     if notes.lines:
         warnings.warn(f"load_mjcf {notes.sentence}", IgnoredOptionWarning, stacklevel=2)

@@ -49,13 +49,11 @@ NOT_NEGATIVE = (
     ("body_mass", "body", "mass"),
     ("body_inertia", "body", "inertia"),
     ("dof_armature", "joint", "armature"),
-    ("dof_damping", "joint", "damping"),
     ("dof_frictionloss", "joint", "frictionloss"),
     ("jnt_stiffness", "joint", "stiffness"),
     ("geom_friction", "geom", "friction"),
     ("pair_friction", "pair", "friction"),
     ("tendon_stiffness", "tendon", "stiffness"),
-    ("tendon_damping", "tendon", "damping"),
     ("tendon_frictionloss", "tendon", "frictionloss"),
     ("tendon_armature", "tendon", "armature"),
     ("actuator_armature", "actuator", "armature"),
@@ -66,6 +64,7 @@ FINITE = (
     ("body_pos", "body", "pos"),
     ("body_gravcomp", "body", "gravcomp"),
     ("jnt_pos", "joint", "pos"),
+    ("dof_damping", "joint", "damping"),
     ("geom_pos", "geom", "pos"),
     ("geom_size", "geom", "size"),
     ("geom_margin", "geom", "margin"),
@@ -73,6 +72,7 @@ FINITE = (
     ("actuator_gear", "actuator", "gear"),
     ("actuator_gainprm", "actuator", "gain"),
     ("actuator_biasprm", "actuator", "bias"),
+    ("tendon_damping", "tendon", "damping"),
     ("tendon_lengthspring", "tendon", "springlength"),
 )
 # Unsupported elements, with the field that counts them.
@@ -189,7 +189,12 @@ def ignored(mj: mujoco.MjModel, planar: bool = False) -> list[str]:
     return left_out
 
 
-def out_of_range(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list[str]:
+def unusual(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list[str]:
+    """List negative dampings, and the joints whose position at q is out of their range."""
+    return [*_negative_dampings(mj), *_out_of_range(mj, q, has_keyframe)]
+
+
+def _out_of_range(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list[str]:
     """List the joints whose position at q is out of their range, and keyframes to start from, if none is."""
     lines = []
     for j in np.flatnonzero(np.asarray(mj.jnt_limited, bool)):
@@ -203,6 +208,17 @@ def out_of_range(mj: mujoco.MjModel, q: np.ndarray, has_keyframe: bool) -> list[
     if lines and names and not has_keyframe:
         lines.append(f"keyframes to start from: {', '.join(names)} (keyframe=)")
     return lines
+
+
+def _negative_dampings(mj: mujoco.MjModel) -> list[str]:
+    """List the joints and tendons whose damping is negative: they gain energy as they move, as in MuJoCo."""
+    lines = []
+    for field, element in (("dof_damping", "joint"), ("tendon_damping", "tendon")):
+        damping = np.asarray(getattr(mj, field), float)
+        for i in np.flatnonzero(damping < 0.0) if not is_disabled(mj, "damper") else ():
+            index = int(mj.dof_jntid[i]) if element == "joint" else int(i)
+            lines.append(f"{element} {_name(mj, element, index)!r} has the damping {damping[i]:.4g} < 0")
+    return list(dict.fromkeys(lines))
 
 
 def _name(mj: mujoco.MjModel, element: str, index: int) -> str:

@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 LEAST_INERTIA = 1e-15  # kg or kg m^2, MuJoCo's smallest number, below which a body has no drag
 
 
-def names_of(mj: mujoco.MjModel, count: int, element: Callable[[int], PyTree], kind: str) -> tuple[str, ...]:
+def names_of(count: int, element: Callable[[int], PyTree], kind: str) -> tuple[str, ...]:
     """Return the name of each element; element i without a name in the file is called `kind`_i."""
     return tuple(element(i).name or f"{kind}_{i}" for i in range(count))
 
 
 def body_names(mj: mujoco.MjModel) -> tuple[str, ...]:
     """Return the names of all bodies except the world."""
-    return names_of(mj, mj.nbody, mj.body, "body")[1:]
+    return names_of(mj.nbody, mj.body, "body")[1:]
 
 
 def tree_of(mj: mujoco.MjModel) -> Tree:
     """Make the topology of a model; body 0 of MuJoCo is the world."""
     limits_off = is_disabled(mj, "limit", "constraint")
-    joints = names_of(mj, mj.njnt, mj.joint, "joint")
+    joints = names_of(mj.njnt, mj.joint, "joint")
     kinds = [KINDS[int(kind)] for kind in mj.jnt_type]
     turning = [j for j, kind in enumerate(kinds) if kind in ("free", "ball")]
     return Tree(

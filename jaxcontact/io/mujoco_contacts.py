@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.arguments import check_number, check_some
+from jaxcontact.arguments import check_not_empty, check_number
 from jaxcontact.front_door import NOT_NEGATIVE, checked
 from jaxcontact.io.mujoco_package import mujoco_package
 from jaxcontact.terms import ContactTerms
@@ -85,7 +85,7 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
     return terms, jnp.asarray(np.array(data.qvel))
 
 
-@checked(v_plus=check_some)
+@checked(v_plus=check_not_empty)
 def to_mujoco(v_plus: Float[jax.Array, " nv"]) -> np.ndarray:
     """Convert the velocity v+ (nv,) after an impact to MuJoCo's qvel (nv,), for `mj_data.qvel[:]`.
 

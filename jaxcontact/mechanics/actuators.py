@@ -99,9 +99,9 @@ def yielding(
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the stiffness and damping matrices (nv, nv) of springs, dampers, drag, actuators at a state.
 
-    Both matrices are positive semidefinite. An actuator at the end of its range pushes with a constant force,
-    so it adds nothing. A gain that feeds energy into the motion adds nothing either: a step treats it
-    explicitly.
+    Both matrices are positive semidefinite, but for a negative damping of a file. An actuator at the end of
+    its range pushes with a constant force, so it adds nothing. A gain that feeds energy into the motion adds
+    nothing either: a step treats it explicitly.
     """
     tree, numbers = structure.tree, params.tree
     stiffness = jnp.diag(numbers.stiffness[dofs(tree).joint])

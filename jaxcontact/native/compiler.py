@@ -1,4 +1,4 @@
-"""The way from the function of one world to a compiled program. The entry function is `compiled`."""
+"""The way from the function of one world to a compiled program. The entry function is `compile_function`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULE_MODULES = (
 )  # fmt: skip
 
 
-def compiled(
+def compile_function(
     function: Function, nan: bool, cores: int, shared: tuple[bool, ...] = ()
 ) -> tuple[MachineCode, Lanes]:
     """Compile a function of one world; return its machine code and its lanes.

@@ -1,4 +1,4 @@
-"""Operations on numbers that are known when a program is built. Entries: `unary`, `binary`, `converted`."""
+"""Operations on numbers that are known when a program is built. Entries: `unary`, `binary`, `convert`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from jaxcontact.native.kinds import is_float, kind_of, numpy_type
 Number = Any  # a NumPy scalar of any dtype, whose operators np.generic does not declare
 
 
-def _quotient(a: Number, b: Number) -> Number:
+def _divide(a: Number, b: Number) -> Number:
+    """Divide as XLA: integers towards zero, and an integer by zero gives -1."""
     if is_float(kind_of(a.dtype)):
         return a / b
     if b == 0:
@@ -22,24 +23,26 @@ def _quotient(a: Number, b: Number) -> Number:
     return np.array(quotient & (2 ** (8 * a.dtype.itemsize) - 1), f"u{a.dtype.itemsize}").view(a.dtype)[()]
 
 
-def _remainder(a: Number, b: Number) -> Number:
+def _take_remainder(a: Number, b: Number) -> Number:
+    """Compute the remainder with the sign of a; of an integer by zero it is a."""
     if is_float(kind_of(a.dtype)):
         return np.fmod(a, b)
     return a if b == 0 else type(a)(0) if b == -1 else np.fmod(a, b)
 
 
-def _shifted_left(a: Number, b: Number) -> Number:
+def _shift_left(a: Number, b: Number) -> Number:
+    """Shift the bits of an integer left; a shift outside its width gives zero."""
     return np.left_shift(a, b) if 0 <= b < 8 * a.dtype.itemsize else type(a)(0)
 
 
-def _shifted_right(a: Number, b: Number) -> Number:
+def _shift_right(a: Number, b: Number) -> Number:
     """Shift the bits of an integer right and fill with zeros; a shift outside its width gives zero."""
     size = a.dtype.itemsize
     moved = int(a.view(f"u{size}")) >> int(b) if 0 <= b < 8 * size else 0
     return np.array(moved, f"u{size}").view(a.dtype)[()]
 
 
-def _shifted_right_signed(a: Number, b: Number) -> Number:
+def _shift_right_signed(a: Number, b: Number) -> Number:
     """Shift the bits of an integer right and fill with copies of its first bit."""
     size = a.dtype.itemsize
     moved = int(a.view(f"i{size}")) >> (int(b) if 0 <= b < 8 * size else 8 * size - 1)
@@ -50,8 +53,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
-    "div": _quotient,
-    "rem": _remainder,
+    "div": _divide,
+    "rem": _take_remainder,
     "max": np.maximum,
     "min": np.minimum,
     "and": operator.and_,
@@ -65,9 +68,9 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "ge": operator.ge,
     "pow": np.power,
     "atan2": np.arctan2,
-    "shift_left": _shifted_left,
-    "shift_right": _shifted_right,
-    "shift_right_signed": _shifted_right_signed,
+    "shift_left": _shift_left,
+    "shift_right": _shift_right,
+    "shift_right_signed": _shift_right_signed,
 }
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": operator.neg,
@@ -109,7 +112,7 @@ def binary(op: str, a: Number, b: Number) -> Number:
         return _BINARY[op](a, b)
 
 
-def converted(a: Number, kind: str) -> Number:
+def convert(a: Number, kind: str) -> Number:
     """Convert a known number to another kind; an integer kind takes its nearest number, and zero for NaN."""
     target = numpy_type(kind)
     if is_float(kind_of(a.dtype)) and kind[0] in "iu":

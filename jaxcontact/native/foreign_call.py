@@ -49,10 +49,10 @@ def register(
 ) -> str:
     """Register a program as a target of XLA, if it is new; return the target's name, with a digest of it."""
     writer = _Writer(lanes, arguments, results, code.memory_bytes, cores)
-    digest = hashlib.sha256("\n".join([code.digest, writer.text(0)]).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join([code.digest, writer.write_module(0)]).encode()).hexdigest()
     name = f"jaxcontact_simd_{digest[:40]}"
     if name not in _TARGETS:
-        engine = llvm_worker.linked([llvm_worker.machine_code(writer.text(code.address), 1)])
+        engine = llvm_worker.link([llvm_worker.compile_text(writer.write_module(code.address), 1)])
         handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("handler"))
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
         _TARGETS[name] = engine, handler, code
@@ -60,7 +60,7 @@ def register(
 
 
 class _Writer:
-    """A writer of `handler` (of a call), `worker` (of a record), `gather` and `scatter` (of a group)."""
+    """Writes the functions `handler` of a call, `worker` of a record, `gather` and `scatter` of a group."""
 
     def __init__(
         self, lanes: Lanes, arguments: list[Operand], results: list[Operand], memory_bytes: int, cores: int
@@ -75,7 +75,7 @@ class _Writer:
         words = _POINTERS + len(arguments) + len(results)
         self.record_bytes = -(-8 * words // _ALIGNMENT) * _ALIGNMENT
 
-    def text(self, run: int) -> str:
+    def write_module(self, run: int) -> str:
         """Write the LLVM module of the handler; `run` is the address of the program."""
         return "\n".join(
             [
@@ -85,17 +85,17 @@ class _Writer:
                 "declare i64 @llvm.smax.i64(i64, i64)",
                 "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
                 '@full = private constant [36 x i8] c"jc.simd: no memory for a batch left\\00"',
-                self._copies("gather", self.arguments, 0, self._gathered),
-                self._copies("scatter", self.results, len(self.arguments), self._scattered),
-                self._worker(run),
-                self._handler(),
+                self._write_copies("gather", self.arguments, 0, self._write_gather),
+                self._write_copies("scatter", self.results, len(self.arguments), self._write_scatter),
+                self._write_worker(run),
+                self._write_handler(),
             ]
         )
 
-    def _copies(self, name: str, operands: list[Operand], first: int, lane: Any) -> str:
+    def _write_copies(self, name: str, operands: list[Operand], first: int, lane: Any) -> str:
         """Write a function (record, slots, group) that copies the numbers of each operand, lane by lane."""
         lines = [f"define internal void @{name}(ptr %record, ptr %slots, i64 %group) nounwind {{", "entry:"]
-        lines += _load_word("size", "%record", _SIZE)
+        lines += _write_word_load("size", _SIZE)
         lines += ["  %last = sub i64 %size, 1", f"  %begin = mul i64 %group, {self.lanes.count}"]
         for k in range(self.lanes.count):
             lines.append(f"  %world{k} = add i64 %begin, {k}")
@@ -105,7 +105,7 @@ class _Writer:
             count = operand.array.size
             if not count:
                 continue
-            lines += _load_pointer(f"data{k}", "%record", 8 * (_POINTERS + first + k))
+            lines += _write_pointer_load(f"data{k}", "%record", 8 * (_POINTERS + first + k))
             lines += [f"  br label %loop{k}", f"loop{k}:"]
             lines.append(f"  %j{k} = phi i64 [0, %{before}], [%following{k}, %tail{k}]")
             lines.append(f"  %slot{k} = add i64 %j{k}, {slot}")
@@ -119,7 +119,7 @@ class _Writer:
             slot, before = slot + count, f"after{k}"
         return "\n".join([*lines, "  ret void", "}"])
 
-    def _address(self, k: int, world: int, operand: Operand) -> tuple[str, str, list[str]]:
+    def _write_address(self, k: int, world: int, operand: Operand) -> tuple[str, str, list[str]]:
         """Compute pointers to a number of one world in its buffer and in its slot; return names and lines."""
         kind, name = kind_of(operand.array.dtype), f"{k}x{world}"
         element = 1 if kind == BOOL else int(kind[1])
@@ -135,10 +135,11 @@ class _Writer:
         lines.append(f"  %inside{name} = getelementptr i8, ptr %place{k}, i64 {offset}")
         return f"%outside{name}", f"%inside{name}", lines
 
-    def _gathered(self, k: int, world: int, operand: Operand) -> list[str]:
-        outside, inside, lines = self._address(k, world, operand)
+    def _write_gather(self, k: int, world: int, operand: Operand) -> list[str]:
+        """Write the copy of a number of one world from its buffer to its slot."""
+        outside, inside, lines = self._write_address(k, world, operand)
         kind, name, word = kind_of(operand.array.dtype), f"{k}x{world}", self.lanes.word
-        small, large = _types(kind, self.lanes)
+        small, large = _types_of(kind, self.lanes)
         lines.append(f"  %number{name} = load {small}, ptr {outside}")
         value = f"%number{name}"
         if kind == BOOL:
@@ -150,10 +151,11 @@ class _Writer:
             value = f"%wide{name}"
         return [*lines, f"  store {large} {value}, ptr {inside}"]
 
-    def _scattered(self, k: int, world: int, operand: Operand) -> list[str]:
-        outside, inside, lines = self._address(k, world, operand)
+    def _write_scatter(self, k: int, world: int, operand: Operand) -> list[str]:
+        """Write the copy of a number of one world from its slot to its buffer."""
+        outside, inside, lines = self._write_address(k, world, operand)
         kind, name, word = kind_of(operand.array.dtype), f"{k}x{world}", self.lanes.word
-        small, large = _types(kind, self.lanes)
+        small, large = _types_of(kind, self.lanes)
         lines.append(f"  %number{name} = load {large}, ptr {inside}")
         value = f"%number{name}"
         if kind == BOOL:
@@ -166,7 +168,7 @@ class _Writer:
         # Lanes after the last world compute that world and write it again.
         return [*lines, f"  store {small} {value}, ptr {outside}"]
 
-    def _worker(self, run: int) -> str:
+    def _write_worker(self, run: int) -> str:
         """Write the function of a thread.
 
         It runs chunks of groups until none is left; the last thread tells XLA and frees the memory.
@@ -175,11 +177,11 @@ class _Writer:
         lines += [f"  %run = inttoptr i64 {run} to ptr"]
         for name, word in (("next", _NEXT), ("active", _ACTIVE), ("tickets", _TICKETS)):
             lines.append(f"  %{name} = getelementptr i8, ptr %record, i64 {8 * word}")
-        lines += _load_word("groups", "%record", _GROUPS) + _load_word("per", "%record", _PER_CHUNK)
-        lines += _load_pointer("api", "%record", 8 * _API_WORD) + _load_pointer(
+        lines += _write_word_load("groups", _GROUPS) + _write_word_load("per", _PER_CHUNK)
+        lines += _write_pointer_load("api", "%record", 8 * _API_WORD) + _write_pointer_load(
             "future", "%record", 8 * _FUTURE_WORD
         )
-        lines += _load_pointer("work", "%record", 8 * _WORK)
+        lines += _write_pointer_load("work", "%record", 8 * _WORK)
         lines += [
             "  %ticket = atomicrmw add ptr %tickets, i64 1 seq_cst",
             f"  %before = mul i64 %ticket, {self.work_bytes}",
@@ -216,7 +218,7 @@ class _Writer:
             "  %isasync = icmp ne ptr %future, null",
             "  br i1 %isasync, label %tell, label %return",
             "tell:",
-            *_call("told", "%api", _SET_AVAILABLE, ["ptr %future"]),
+            *_write_call("told", _SET_AVAILABLE, ["ptr %future"]),
             "  br label %return",
             "return:",
             "  ret void",
@@ -224,14 +226,19 @@ class _Writer:
         ]
         return "\n".join(lines)
 
-    def _handler(self) -> str:
+    def _write_handler(self) -> str:
         """Write the function that XLA calls."""
-        lines = ["define ptr @handler(ptr %call) nounwind {", "entry:", *self._version(), *self._record()]
+        lines = [
+            "define ptr @handler(ptr %call) nounwind {",
+            "entry:",
+            *self._write_version(),
+            *self._write_record(),
+        ]
         lines += [
             "  %isalone = icmp eq i64 %threads, 1",
             "  br i1 %isalone, label %own, label %share",
             "share:",
-            *_call("created", "%api", _FUTURE_CREATE, ["ptr null"]),
+            *_write_call("created", _FUTURE_CREATE, ["ptr null"]),
             "  %future = load ptr, ptr %createdfield2",
             f"  store ptr %future, ptr %word{_FUTURE_WORD}",
             f"  %futureplace = getelementptr i8, ptr %call, i64 {_FUTURE}",
@@ -239,11 +246,11 @@ class _Writer:
             "  br label %schedule",
             "schedule:",
             "  %thread = phi i64 [1, %share], [%following, %scheduled]",
-            *_call("refused", "%api", _SCHEDULE, ["ptr %context", "ptr @worker", "ptr %record"]),
+            *_write_call("refused", _SCHEDULE, ["ptr %context", "ptr @worker", "ptr %record"]),
             "  %isrefused = icmp ne ptr %refused, null",
             "  br i1 %isrefused, label %inline, label %scheduled",
             "inline:",
-            *_call("destroyed", "%api", _ERROR_DESTROY, ["ptr %refused"]),
+            *_write_call("destroyed", _ERROR_DESTROY, ["ptr %refused"]),
             "  call void @worker(ptr %record)",
             "  br label %scheduled",
             "scheduled:",
@@ -257,27 +264,30 @@ class _Writer:
         ]
         return "\n".join(lines)
 
-    def _version(self) -> list[str]:
+    def _write_version(self) -> list[str]:
         """Write the answer to a call that asks for the version of the interface."""
-        lines = _load_pointer("extension", "%call", _EXTENSION)
+        lines = _write_pointer_load("extension", "%call", _EXTENSION)
         lines += [
             "  %isquestion = icmp ne ptr %extension, null",
             "  br i1 %isquestion, label %version, label %begin",
             "version:",
-            *_load_pointer("metadata", "%extension", _METADATA),
+            *_write_pointer_load("metadata", "%extension", _METADATA),
         ]
         for offset, entry in _METADATA_ENTRIES.items():
             lines.append(f"  %field{offset} = getelementptr i8, ptr %metadata, i64 {offset}")
             lines.append(f"  store {entry}, ptr %field{offset}")
         return [*lines, "  ret ptr null", "begin:"]
 
-    def _record(self) -> list[str]:
+    def _write_record(self) -> list[str]:
         """Allocate and fill the record of a call, followed by the memory of each thread."""
         lines = []
         offsets = {"api": _API, "context": _CONTEXT, "arguments": _ARGUMENTS, "results": _RESULTS}
         for name, offset in offsets.items():
-            lines += _load_pointer(name, "%call", offset)
-        lines += [*_load_pointer("first", "%results", 0), *_load_pointer("dimensions", "%first", _DIMENSIONS)]
+            lines += _write_pointer_load(name, "%call", offset)
+        lines += [
+            *_write_pointer_load("first", "%results", 0),
+            *_write_pointer_load("dimensions", "%first", _DIMENSIONS),
+        ]
         lines += [
             "  %size = load i64, ptr %dimensions",
             f"  %rounded = add i64 %size, {self.lanes.count - 1}",
@@ -292,7 +302,7 @@ class _Writer:
             "  %isfull = icmp eq ptr %record, null",
             "  br i1 %isfull, label %full, label %fill",
             "full:",
-            *_call("error", "%api", _ERROR_CREATE, ["ptr @full", f"i64 {_RESOURCE_EXHAUSTED}"]),
+            *_write_call("error", _ERROR_CREATE, ["ptr @full", f"i64 {_RESOURCE_EXHAUSTED}"]),
             "  ret ptr %error",
             "fill:",
             f"  %behind = getelementptr i8, ptr %record, i64 {self.record_bytes + _ALIGNMENT}",
@@ -309,38 +319,40 @@ class _Writer:
         for k in range(len(self.arguments) + len(self.results)):
             is_argument = k < len(self.arguments)
             base, place = ("%arguments", k) if is_argument else ("%results", k - len(self.arguments))
-            lines += _load_pointer(f"buffer{k}", base, 8 * place)
-            lines += _load_pointer(f"data{k}", f"%buffer{k}", _DATA)
+            lines += _write_pointer_load(f"buffer{k}", base, 8 * place)
+            lines += _write_pointer_load(f"data{k}", f"%buffer{k}", _DATA)
             lines.append(f"  %pointer{k} = getelementptr i8, ptr %record, i64 {8 * (_POINTERS + k)}")
             lines.append(f"  store ptr %data{k}, ptr %pointer{k}")
         return lines
 
 
-def _types(kind: str, lanes: Lanes) -> tuple[str, str]:
+def _types_of(kind: str, lanes: Lanes) -> tuple[str, str]:
     """Return LLVM's types of a number in a buffer of XLA and in a slot."""
     small = "i8" if kind == BOOL else lanes.scalar(kind) if is_float(kind) else f"i{8 * int(kind[1])}"
     return small, lanes.in_memory(kind)
 
 
-def _load_pointer(name: str, base: str, offset: int) -> list[str]:
+def _write_pointer_load(name: str, base: str, offset: int) -> list[str]:
+    """Write the load of a pointer from `offset` bytes after a base."""
     return [
         f"  %{name}at = getelementptr i8, ptr {base}, i64 {offset}",
         f"  %{name} = load ptr, ptr %{name}at",
     ]
 
 
-def _load_word(name: str, base: str, word: int) -> list[str]:
+def _write_word_load(name: str, word: int) -> list[str]:
+    """Write the load of an integer, the word of the record with this index."""
     return [
-        f"  %{name}at = getelementptr i8, ptr {base}, i64 {8 * word}",
+        f"  %{name}at = getelementptr i8, ptr %record, i64 {8 * word}",
         f"  %{name} = load i64, ptr %{name}at",
     ]
 
 
-def _call(name: str, api: str, offset: int, values: list[str]) -> list[str]:
+def _write_call(name: str, offset: int, values: list[str]) -> list[str]:
     """Write a call of one of XLA's functions; its argument is a structure of its size, null, and values."""
     lines = [f"  %{name}args = alloca [{2 + len(values)} x i64]"]
     for k, value in enumerate([f"i64 {8 * (2 + len(values))}", "ptr null", *values]):
         lines.append(f"  %{name}field{k} = getelementptr i8, ptr %{name}args, i64 {8 * k}")
         lines.append(f"  store {value}, ptr %{name}field{k}")
-    lines += _load_pointer(f"{name}function", api, offset)
+    lines += _write_pointer_load(f"{name}function", "%api", offset)
     return [*lines, f"  %{name} = call ptr %{name}function(ptr %{name}args)"]

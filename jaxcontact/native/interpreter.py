@@ -34,11 +34,11 @@ class Interpreter:
         self.index_kind = index_kind
         self.going: int | None = None
         self.tables: dict[bytes, Table] = {}  # of matrices that loops multiply
-        self.earlier: dict[Any, Any] = {}  # what held of each inner loop, in the run before of a loop's body
-        self.settled: dict[Any, Any] = {}  # what holds of each, in this run
+        self.earlier: dict[Any, Any] = {}  # assumptions that held of inner loops in the last run of a body
+        self.settled: dict[Any, Any] = {}  # assumptions that hold of inner loops in this run of the body
 
     def constants(self, values: Any) -> Numbers:
-        """Return the numbers of known values."""
+        """Make constants of known values; return their numbers."""
         array = numbers_of(values)
         kind = kind_of(array.dtype)
         numbers = [self.ops.constant(value, kind) for value in array.ravel()]
@@ -55,7 +55,7 @@ class Interpreter:
         return all(self.ops.is_known(n) for n in numbers.ravel())
 
     def values(self, numbers: Numbers, dtype: jax.typing.DTypeLike) -> np.ndarray:
-        """Return the values of constants."""
+        """Return the values of numbers that are constants."""
         return np.array([self.ops.value[n] for n in numbers.ravel()], dtype).reshape(numbers.shape)
 
     def each(self, function: Callable[..., int], *arrays: Numbers) -> Numbers:
@@ -87,17 +87,18 @@ class Interpreter:
         return [read(v) for v in function.results]
 
     def _apply(self, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
+        """Apply the rule of an equation, to both parts of keys; without a rule run the function it calls."""
         if equation.name in RULES:
             if not equation.arranges_keys:
-                return self._by_rule(equation, inputs)
+                return self._apply_rule(equation, inputs)
             pairs = list(zip(inputs, equation.inputs, strict=True))
             parts = [[x[..., k] if array.is_key else x for x, array in pairs] for k in (0, 1)]
-            halves = zip(*(self._by_rule(equation.of_part, part) for part in parts), strict=True)
+            halves = zip(*(self._apply_rule(equation.of_part, part) for part in parts), strict=True)
             return [np.stack(half, -1) for half in halves]
         if equation.called is not None:
             return self.run(equation.called, inputs)
         raise NotImplementedError(f"function: jc.simd has no rule for the JAX primitive {equation.name!r}")
 
-    def _by_rule(self, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
+    def _apply_rule(self, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
         outputs = RULES[equation.name](self, equation, inputs)
         return outputs if isinstance(outputs, list) else [outputs]

@@ -55,7 +55,7 @@ class Lanes:
         """Return LLVM's type of the numbers of all lanes."""
         return f"<{self.count} x {self.in_memory(kind) if memory else self.scalar(kind)}>"
 
-    def all(self, scalar: str, value: object) -> str:
+    def splat(self, scalar: str, value: object) -> str:
         """Write a vector with the same number in all lanes."""
         return "<" + ", ".join([f"{scalar} {value}"] * self.count) + ">"
 

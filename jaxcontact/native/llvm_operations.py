@@ -1,4 +1,4 @@
-"""LLVM's text of single operations. The entry function is `operation`."""
+"""LLVM's text of single operations. The entry function is `write_operation`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OF_TWO = {"atan2": "atan2", "pow": "pow", "rem": "fmod"}
 _FLOAT_RELATIONS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
 
-def declarations(lanes: Lanes) -> str:
+def write_declarations(lanes: Lanes) -> str:
     """Write the declarations of the functions that the text of a program calls."""
     lines = []
     floats = [kind for kind in ("f8", "f4") if int(kind[1]) <= lanes.width]
@@ -41,28 +41,29 @@ def declarations(lanes: Lanes) -> str:
     return "\n".join([*lines, "!0 = !{}"])
 
 
-def operation(writer: PieceWriter, number: int) -> str:
+def write_operation(writer: PieceWriter, number: int) -> str:
     """Write the operation that computes a number from its arguments; return the name of its value."""
     ops = writer.ops
     op, kind, args = ops.op[number], ops.kind[number], ops.args[number]
     if op in ("max", "min"):
-        return _extreme(writer, op, args)
+        return _write_extreme(writer, op, args)
     values = [writer.use(argument) for argument in args]
     of = ops.kind[args[0]]
     if op == "convert":
-        return _converted(writer, values[0], of, kind)
+        return _write_conversion(writer, values[0], of, kind)
     if op == "bits":
-        return _with_same_bits(writer, values[0], of, kind)
+        return _write_same_bits(writer, values[0], of, kind)
     if op == "select":
         vector = writer.lanes.vector(kind)
         bit = f"{writer.lanes.vector(BOOL)} {values[0]}"
         return writer.emit(f"select {bit}, {vector} {values[1]}, {vector} {values[2]}")
     if op in RELATIONS:
-        return _compared(writer, op, of, values)
-    return (_of_floats if is_float(of) else _of_integers)(writer, op, of, values)
+        return _write_comparison(writer, op, of, values)
+    return (_write_float_operation if is_float(of) else _write_integer_operation)(writer, op, of, values)
 
 
-def _compared(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
+def _write_comparison(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
+    """Write a comparison of two numbers of a kind; return the name of its bit."""
     vector = writer.lanes.vector(kind)
     if is_float(kind):
         return writer.emit(f"fcmp {_FLOAT_RELATIONS[op]} {vector} {values[0]}, {values[1]}")
@@ -70,7 +71,8 @@ def _compared(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str
     return writer.emit(f"icmp {sign}{op} {vector} {values[0]}, {values[1]}")
 
 
-def _of_floats(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
+def _write_float_operation(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
+    """Write an operation on floats, by an instruction, an intrinsic or libm; return the name of its value."""
     lanes = writer.lanes
     vector = lanes.vector(kind)
     if op in ("add", "sub", "mul", "div"):
@@ -82,15 +84,15 @@ def _of_floats(writer: PieceWriter, op: str, kind: str, values: list[str]) -> st
     bits = 8 * int(kind[1])
     if op == "is_finite":
         size = writer.emit(f"call {vector} @llvm.fabs.v{lanes.count}f{bits}({vector} {values[0]})")
-        infinite = lanes.all(lanes.scalar(kind), "0x7FF0000000000000")
+        infinite = lanes.splat(lanes.scalar(kind), "0x7FF0000000000000")
         return writer.emit(f"fcmp olt {vector} {size}, {infinite}")
     if op in INTRINSICS:
         name = f"llvm.{INTRINSICS[op]}.v{lanes.count}f{bits}"
         return writer.emit(f"call {vector} @{name}({vector} {values[0]})")
-    return _world_by_world(writer, OF_TWO.get(op, op) + ("" if kind == "f8" else "f"), kind, values)
+    return _write_world_by_world(writer, OF_TWO.get(op, op) + ("" if kind == "f8" else "f"), kind, values)
 
 
-def _world_by_world(writer: PieceWriter, name: str, kind: str, values: list[str]) -> str:
+def _write_world_by_world(writer: PieceWriter, name: str, kind: str, values: list[str]) -> str:
     """Write a call of a function of libm for each world; return the name of the vector of results."""
     lanes = writer.lanes
     vector, scalar = lanes.vector(kind), lanes.scalar(kind)
@@ -102,7 +104,7 @@ def _world_by_world(writer: PieceWriter, name: str, kind: str, values: list[str]
     return total
 
 
-def _extreme(writer: PieceWriter, op: str, args: tuple[int, ...]) -> str:
+def _write_extreme(writer: PieceWriter, op: str, args: tuple[int, ...]) -> str:
     """Write the larger or the smaller of two numbers; NaN if one is; of two zeros max is the positive one."""
     ops, lanes = writer.ops, writer.lanes
     kind = ops.kind[args[0]]
@@ -131,33 +133,34 @@ def _extreme(writer: PieceWriter, op: str, args: tuple[int, ...]) -> str:
     return writer.emit(f"select {bits} {tie}, {vector} {zero}, {vector} {chosen}")
 
 
-def _of_integers(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
+def _write_integer_operation(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
+    """Write an operation on integers or bits; return the name of its value."""
     lanes = writer.lanes
     vector = lanes.vector(kind)
     if op in ("and", "or", "xor"):
         return writer.emit(f"{op} {vector} {values[0]}, {values[1]}")
     if op == "not":
-        ones = lanes.all(lanes.scalar(kind), "true" if kind == BOOL else -1)
-        return _held(writer, kind, writer.emit(f"xor {vector} {values[0]}, {ones}"))
+        ones = lanes.splat(lanes.scalar(kind), "true" if kind == BOOL else -1)
+        return _wrap(writer, kind, writer.emit(f"xor {vector} {values[0]}, {ones}"))
     if op in ("add", "sub", "mul"):
-        return _held(writer, kind, writer.emit(f"{op} {vector} {values[0]}, {values[1]}"))
+        return _wrap(writer, kind, writer.emit(f"{op} {vector} {values[0]}, {values[1]}"))
     if op == "neg":
-        return _held(writer, kind, writer.emit(f"sub {vector} zeroinitializer, {values[0]}"))
+        return _wrap(writer, kind, writer.emit(f"sub {vector} zeroinitializer, {values[0]}"))
     if op == "abs":
         below = writer.emit(f"icmp slt {vector} {values[0]}, zeroinitializer")
         minus = writer.emit(f"sub {vector} zeroinitializer, {values[0]}")
         size = writer.emit(f"select {lanes.vector(BOOL)} {below}, {vector} {minus}, {vector} {values[0]}")
-        return _held(writer, kind, size)
+        return _wrap(writer, kind, size)
     if op in ("div", "rem"):
-        return _divided(writer, op, kind, values)
+        return _write_division(writer, op, kind, values)
     if op in ("shift_left", "shift_right"):
-        return _shifted(writer, op, kind, values)
+        return _write_shift(writer, op, kind, values)
     if op == "shift_right_signed":
-        return _shifted_with_sign(writer, kind, values)
+        return _write_signed_shift(writer, kind, values)
     raise NotImplementedError(f"function: jc.simd has no {op} of integers")
 
 
-def _held(writer: PieceWriter, kind: str, value: str) -> str:
+def _wrap(writer: PieceWriter, kind: str, value: str) -> str:
     """Wrap an integer at the width of its kind, though its lane is wider; return the name of the result."""
     narrow, lanes = writer.lanes.narrow(kind), writer.lanes
     if narrow is None:
@@ -167,14 +170,14 @@ def _held(writer: PieceWriter, kind: str, value: str) -> str:
     return writer.emit(f"{'zext' if kind[0] == 'u' else 'sext'} {few} {low} to {lanes.vector(kind)}")
 
 
-def _divided(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
+def _write_division(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
     """Write a quotient or remainder, towards zero.
 
     Division by zero, at which a CPU would stop, gives -1, and as a remainder the number itself.
     """
     lanes, (a, b) = writer.lanes, values
     vector, bits, signed = lanes.vector(kind), lanes.vector(BOOL), kind[0] == "i"
-    minus, plus = lanes.all(lanes.scalar(kind), -1), lanes.all(lanes.scalar(kind), 1)
+    minus, plus = lanes.splat(lanes.scalar(kind), -1), lanes.splat(lanes.scalar(kind), 1)
     zero = writer.emit(f"icmp eq {vector} {b}, zeroinitializer")
     odd = zero
     if signed:  # a CPU would also stop at the smallest number divided by -1
@@ -187,34 +190,34 @@ def _divided(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
         result = writer.emit(f"select {bits} {negative}, {vector} {by_minus}, {vector} {result}")
     by_zero = a if op == "rem" else minus
     result = writer.emit(f"select {bits} {zero}, {vector} {by_zero}, {vector} {result}")
-    return _held(writer, kind, result)
+    return _wrap(writer, kind, result)
 
 
-def _shifted(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
+def _write_shift(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
     """Write a shift that moves zeros in; a shift by the number of bits or more gives zero."""
     lanes, (a, b) = writer.lanes, values
     vector, bits, size = lanes.vector(kind), lanes.vector(BOOL), 8 * int(kind[1])
-    inside = writer.emit(f"icmp ult {vector} {b}, {lanes.all(lanes.scalar(kind), size)}")
+    inside = writer.emit(f"icmp ult {vector} {b}, {lanes.splat(lanes.scalar(kind), size)}")
     amount = writer.emit(f"select {bits} {inside}, {vector} {b}, {vector} zeroinitializer")
     if op == "shift_right" and lanes.narrow(kind):
-        a = writer.emit(f"and {vector} {a}, {lanes.all(lanes.scalar(kind), 2**size - 1)}")
+        a = writer.emit(f"and {vector} {a}, {lanes.splat(lanes.scalar(kind), 2**size - 1)}")
     moved = writer.emit(f"{'shl' if op == 'shift_left' else 'lshr'} {vector} {a}, {amount}")
     result = writer.emit(f"select {bits} {inside}, {vector} {moved}, {vector} zeroinitializer")
-    return _held(writer, kind, result)
+    return _wrap(writer, kind, result)
 
 
-def _shifted_with_sign(writer: PieceWriter, kind: str, values: list[str]) -> str:
+def _write_signed_shift(writer: PieceWriter, kind: str, values: list[str]) -> str:
     """Write a shift to the right that moves in copies of the first bit."""
     lanes, (a, b) = writer.lanes, values
     vector, bits, size = lanes.vector(kind), lanes.vector(BOOL), 8 * int(kind[1])
-    largest_shift = lanes.all(lanes.scalar(kind), size - 1)
+    largest_shift = lanes.splat(lanes.scalar(kind), size - 1)
     inside = writer.emit(f"icmp ult {vector} {b}, {largest_shift}")
     amount = writer.emit(f"select {bits} {inside}, {vector} {b}, {vector} {largest_shift}")
-    signed = _held(writer, f"i{kind[1]}", a)
-    return _held(writer, kind, writer.emit(f"ashr {vector} {signed}, {amount}"))
+    signed = _wrap(writer, f"i{kind[1]}", a)
+    return _wrap(writer, kind, writer.emit(f"ashr {vector} {signed}, {amount}"))
 
 
-def _with_same_bits(writer: PieceWriter, value: str, of: str, to: str) -> str:
+def _write_same_bits(writer: PieceWriter, value: str, of: str, to: str) -> str:
     """Write a number as another kind of as many bits; an integer may have a wider lane."""
     lanes = writer.lanes
     few = f"<{lanes.count} x i{8 * int(of[1])}>"
@@ -224,13 +227,14 @@ def _with_same_bits(writer: PieceWriter, value: str, of: str, to: str) -> str:
             return bits
         return writer.emit(f"{'zext' if to[0] == 'u' else 'sext'} {few} {bits} to {lanes.vector(to)}")
     if not is_float(to):
-        return _held(writer, to, value)
+        return _wrap(writer, to, value)
     if lanes.narrow(of) is not None:
         value = writer.emit(f"trunc {lanes.vector(of)} {value} to {few}")
     return writer.emit(f"bitcast {few} {value} to {lanes.vector(to)}")
 
 
-def _converted(writer: PieceWriter, value: str, of: str, to: str) -> str:
+def _write_conversion(writer: PieceWriter, value: str, of: str, to: str) -> str:
+    """Write the conversion of a value from one kind to another; floats saturate as integers."""
     lanes = writer.lanes
     source, target = lanes.vector(of), lanes.vector(to)
     if to == BOOL:
@@ -250,4 +254,4 @@ def _converted(writer: PieceWriter, value: str, of: str, to: str) -> str:
         return writer.emit(f"{'zext' if sign == 'u' else 'sext'} {integers} {result} to {target}")
     if is_float(to):
         return writer.emit(f"{'uitofp' if of[0] == 'u' else 'sitofp'} {source} {value} to {target}")
-    return _held(writer, to, value)
+    return _wrap(writer, to, value)

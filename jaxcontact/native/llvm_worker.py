@@ -23,7 +23,7 @@ def target_machine(level: int) -> Any:
     )
 
 
-def machine_code(text: str, level: int) -> bytes:
+def compile_text(text: str, level: int) -> bytes:
     """Compile LLVM text at a level of optimisation; return the object file."""
     import llvmlite.binding as llvm
 
@@ -33,7 +33,7 @@ def machine_code(text: str, level: int) -> bytes:
     return code
 
 
-def linked(objects: list[bytes]) -> Any:
+def link(objects: list[bytes]) -> Any:
     """Link object files; return an engine that holds their code."""
     import llvmlite.binding as llvm
 
@@ -45,4 +45,4 @@ def linked(objects: list[bytes]) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(machine_code(sys.stdin.buffer.read().decode(), int(sys.argv[1])))
+    sys.stdout.buffer.write(compile_text(sys.stdin.buffer.read().decode(), int(sys.argv[1])))

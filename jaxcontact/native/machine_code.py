@@ -10,7 +10,7 @@ from jaxcontact.native import llvm_worker, object_files
 from jaxcontact.native.control import Largest
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.llvm_driver import DriverWriter, write_largest
-from jaxcontact.native.llvm_operations import declarations
+from jaxcontact.native.llvm_operations import write_declarations
 from jaxcontact.native.llvm_text import PieceWriter
 from jaxcontact.native.needed import all_items, find_needed
 from jaxcontact.native.operations import Block, Operations
@@ -54,19 +54,19 @@ class MachineCode:
         straight = sum(len(piece.entries) for piece in schedule.pieces if not _is_repeated(piece.block))
         texts: tuple[list[str], list[str]] = [], []  # by level
         for k, piece in enumerate(schedule.pieces):
-            texts[_level_of(piece.block, straight)].append(writer.function(k, piece))
+            texts[_level_of(piece.block, straight)].append(writer.write_piece(k, piece))
         kinds = sorted({item.source.kind for item in all_items(ops.root) if isinstance(item, Largest)})
         driver = [DriverWriter(ops, storage, lanes).write_function(schedule, num_inputs, len(results))]
         driver += [write_largest(kind, lanes) for kind in kinds]
         calls = [f"declare void @largest_{kind}(ptr, ptr, ptr, i64, i64)" for kind in kinds]
-        head = declarations(lanes)
+        head = write_declarations(lanes)
         modules = [("\n".join([head, *driver]), 1)]
         for level in (1, 0):
             modules += [
-                ("\n".join([head, *calls, *share]), level) for share in _shares(texts[level], workers)
+                ("\n".join([head, *calls, *share]), level) for share in _share_out(texts[level], workers)
             ]
         self.digest = object_files.object_name("\n".join(text for text, _ in modules), 1)
-        self._engine = llvm_worker.linked(object_files.object_files(modules, workers))
+        self._engine = llvm_worker.link(object_files.read_or_compile(modules, workers))
         signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
         self.address: int = self._engine.get_function_address("run")
         self.run: Run = signature(self.address)
@@ -98,7 +98,7 @@ def check_llvmlite() -> None:
         raise ImportError("jc.simd needs llvmlite: pip install 'jaxcontact[simd]'") from error
 
 
-def _shares(pieces: list[str], workers: int) -> list[list[str]]:
+def _share_out(pieces: list[str], workers: int) -> list[list[str]]:
     """Divide pieces into lists of about equal length, one per worker; short pieces into one list, if any."""
     total = sum(map(len, pieces))
     count = min(1, len(pieces)) if total < object_files.APART else workers

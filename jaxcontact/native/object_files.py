@@ -1,7 +1,7 @@
 """Object files of LLVM modules, compiled by processes of their own and stored in JAX's compilation cache.
 
-The entry function is `object_files`. A file in that folder begins with a digest of its name and its code, so
-that damaged or exchanged files are compiled again.
+The entry function is `read_or_compile`. A file in that folder begins with a digest of its name and its
+code, so that damaged or exchanged files are compiled again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def object_name(text: str, level: int) -> str:
 Module = tuple[str, int]  # its text, and its level of optimisation
 
 
-def object_files(modules: list[Module], workers: int) -> list[bytes]:
+def read_or_compile(modules: list[Module], workers: int) -> list[bytes]:
     """Read the object files of modules from the folder or compile them; an interrupt ends all processes."""
     store = _Store.of_jax()
     codes: dict[int, bytes] = {}
@@ -51,14 +51,14 @@ def object_files(modules: list[Module], workers: int) -> list[bytes]:
         if code is not None:
             codes[k] = code
     missing = [k for k in range(len(modules)) if k not in codes]
-    for k, code, seconds in _compiled({k: modules[k] for k in missing}, workers):
+    for k, code, seconds in _compile({k: modules[k] for k in missing}, workers):
         codes[k] = code
         if store:
             store.write(names[k], code, seconds)
     return [codes[k] for k in range(len(modules))]
 
 
-def _compiled(modules: dict[int, Module], workers: int) -> Iterator[tuple[int, bytes, float]]:
+def _compile(modules: dict[int, Module], workers: int) -> Iterator[tuple[int, bytes, float]]:
     """Compile modules; yield the key, the code and the seconds of each."""
     waiting = [k for k, (text, _) in modules.items() if len(text) >= APART]
     running: dict[int, _Process] = {}
@@ -69,7 +69,7 @@ def _compiled(modules: dict[int, Module], workers: int) -> Iterator[tuple[int, b
         for k, (text, level) in modules.items():
             if len(text) < APART:
                 begin = time.perf_counter()
-                yield k, llvm_worker.machine_code(text, level), time.perf_counter() - begin
+                yield k, llvm_worker.compile_text(text, level), time.perf_counter() - begin
         while running:
             for k in [k for k, process in running.items() if process.has_ended()]:
                 code, seconds = running.pop(k).result()
@@ -107,7 +107,7 @@ class _Process:
         code = self._files[1].read()
         self._close()
         if self._process is None or self._process.returncode:
-            code = llvm_worker.machine_code(
+            code = llvm_worker.compile_text(
                 self._text, self._level
             )  # a frozen program, say, has no interpreter of its own
         return code, time.perf_counter() - self._begin

@@ -98,20 +98,20 @@ class Operations:
             self.now.items.append(number)
         return number
 
-    def shared(self, op: str, args: tuple[int, ...], kind: str, value: Any = None) -> int:
+    def find_or_append(self, op: str, args: tuple[int, ...], kind: str, value: Any = None) -> int:
         """Return the number of this operation; append it if neither this block nor an outer one has it."""
-        key, block = (op, args, kind, value), self.now
-        place: Block | None = block
-        while place is not None:
-            number = place.number_of.get(key)
+        key = op, args, kind, value
+        block: Block | None = self.now
+        while block is not None:
+            number = block.number_of.get(key)
             if number is not None:
                 return number
-            place = place.parent
+            block = block.parent
         uniform = bool(args) and all(self.uniform[a] for a in args)
         if op == FROM_TABLE:  # the table may differ between worlds at the same place
             uniform = uniform and value[0].uniform
         number = self.new(op, args, kind, value, uniform)
-        block.number_of[key] = number
+        self.now.number_of[key] = number
         return number
 
     def constant(self, value: object, kind: str) -> int:
@@ -154,7 +154,7 @@ class Operations:
             return self.unary("abs", self.args[a][0])
         if op == "abs" and kind[0] == "u":
             return a
-        return self.shared(op, (a,), kind)
+        return self.find_or_append(op, (a,), kind)
 
     def binary(self, op: str, a: int, b: int) -> int:
         """Return the number of a op b, simplified; both are of one kind."""
@@ -167,7 +167,7 @@ class Operations:
             return simplified
         if op in SYMMETRIC and a > b:
             a, b = b, a
-        return self.shared(op, (a, b), BOOL if op in RELATIONS else self.kind[a])
+        return self.find_or_append(op, (a, b), BOOL if op in RELATIONS else self.kind[a])
 
     def select(self, where: int, yes: int, no: int) -> int:
         """Return the number that is `yes` if the bit `where` is set, else `no`."""
@@ -178,15 +178,15 @@ class Operations:
         if self.op[where] == "not":
             return self.select(self.args[where][0], no, yes)
         if self.kind[yes] == BOOL and (self.is_known(yes) or self.is_known(no)):
-            return self._bit(where, yes, no)
+            return self._select_bit(where, yes, no)
         # A choice by the same bit reaches only one of its branches.
         if self.op[yes] == "select" and self.args[yes][0] == where:
             return self.select(where, self.args[yes][1], no)
         if self.op[no] == "select" and self.args[no][0] == where:
             return self.select(where, yes, self.args[no][2])
-        return self.shared("select", (where, yes, no), self.kind[yes])
+        return self.find_or_append("select", (where, yes, no), self.kind[yes])
 
-    def _bit(self, where: int, yes: int, no: int) -> int:
+    def _select_bit(self, where: int, yes: int, no: int) -> int:
         """Return `select` of two bits, one of which is known."""
         if self.is_known(yes):
             if self.value[yes]:
@@ -201,8 +201,8 @@ class Operations:
         if self.kind[a] == kind:
             return a
         if self.is_known(a):
-            return self.constant(folding.converted(self.value[a], kind), kind)
-        return self.shared("convert", (a,), kind)
+            return self.constant(folding.convert(self.value[a], kind), kind)
+        return self.find_or_append("convert", (a,), kind)
 
     def same_bits(self, a: int, kind: str) -> int:
         """Return the number of another kind that has the same bits."""
@@ -210,10 +210,13 @@ class Operations:
             return a
         if self.is_known(a):
             return self.constant(self.value[a].view(numpy_type(kind)), kind)
-        return self.shared("bits", (a,), kind)
+        return self.find_or_append("bits", (a,), kind)
 
 
-def _product(ops: Operations, a: int, b: int) -> int | None:
+# Simpler forms: each function returns the number of one, or None if there is none.
+
+
+def _simplify_product(ops: Operations, a: int, b: int) -> int | None:
     for x, y in ((a, b), (b, a)):
         if ops.is_known(x):
             if ops.vanishes(x, y):
@@ -231,7 +234,7 @@ def _product(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
-def _sum(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_sum(ops: Operations, a: int, b: int) -> int | None:
     if ops.equals(a, 0):
         return b
     if ops.equals(b, 0):
@@ -243,7 +246,7 @@ def _sum(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
-def _difference(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_difference(ops: Operations, a: int, b: int) -> int | None:
     if ops.equals(b, 0):
         return a
     if ops.op[b] == "neg":
@@ -253,13 +256,13 @@ def _difference(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
-def _quotient(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_quotient(ops: Operations, a: int, b: int) -> int | None:
     if ops.equals(b, 1) or (ops.equals(a, 0) and is_float(ops.kind[a]) and not ops.nan):
         return a
     return None
 
 
-def _conjunction(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_and(ops: Operations, a: int, b: int) -> int | None:
     if a == b:
         return a
     for x, y in ((a, b), (b, a)):
@@ -270,7 +273,7 @@ def _conjunction(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
-def _disjunction(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_or(ops: Operations, a: int, b: int) -> int | None:
     if a == b:
         return a
     for x, y in ((a, b), (b, a)):
@@ -281,7 +284,7 @@ def _disjunction(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
-def _difference_in_kind(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_unequal(ops: Operations, a: int, b: int) -> int | None:
     if a != b:
         return None
     return ops.unary("is_nan", a) if is_float(ops.kind[a]) else ops.constant(False, BOOL)
@@ -294,7 +297,7 @@ def _bit_of(ops: Operations, number: int) -> int | None:
     return None
 
 
-def _same(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_equal(ops: Operations, a: int, b: int) -> int | None:
     for x, y in ((a, b), (b, a)):
         bit = _bit_of(ops, y)
         if ops.is_known(x) and bit is not None:
@@ -304,7 +307,7 @@ def _same(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
-def _known_nan(ops: Operations, a: int, b: int) -> int | None:
+def _find_nan(ops: Operations, a: int, b: int) -> int | None:
     """Return the one of two numbers that is known to be NaN; None if neither is."""
     for x in (a, b):
         if ops.is_known(x) and ops.value[x] != ops.value[x]:
@@ -312,20 +315,20 @@ def _known_nan(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
-def _larger(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_max(ops: Operations, a: int, b: int) -> int | None:
     if ops.kind[a] == BOOL:
         return ops.binary("or", a, b)
-    if (nan := _known_nan(ops, a, b)) is not None:
+    if (nan := _find_nan(ops, a, b)) is not None:
         return nan
     if a == b or (ops.equals(b, 0) and _bit_of(ops, a) is not None):
         return a
     return b if ops.equals(a, 0) and _bit_of(ops, b) is not None else None
 
 
-def _smaller(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_min(ops: Operations, a: int, b: int) -> int | None:
     if ops.kind[a] == BOOL:
         return ops.binary("and", a, b)
-    if (nan := _known_nan(ops, a, b)) is not None:
+    if (nan := _find_nan(ops, a, b)) is not None:
         return nan
     if a == b or (ops.equals(b, 1) and _bit_of(ops, a) is not None):
         return a
@@ -333,16 +336,16 @@ def _smaller(ops: Operations, a: int, b: int) -> int | None:
 
 
 _SIMPLER = {
-    "mul": _product,
-    "add": _sum,
-    "sub": _difference,
-    "div": _quotient,
-    "and": _conjunction,
-    "or": _disjunction,
-    "ne": _difference_in_kind,
-    "eq": _same,
-    "max": _larger,
-    "min": _smaller,
+    "mul": _simplify_product,
+    "add": _simplify_sum,
+    "sub": _simplify_difference,
+    "div": _simplify_quotient,
+    "and": _simplify_and,
+    "or": _simplify_or,
+    "ne": _simplify_unequal,
+    "eq": _simplify_equal,
+    "max": _simplify_max,
+    "min": _simplify_min,
     "lt": lambda ops, a, b: ops.constant(False, BOOL) if a == b else None,
     "gt": lambda ops, a, b: ops.constant(False, BOOL) if a == b else None,
 }

@@ -31,12 +31,12 @@ LOOP = 1000  # operations; the minimum count of a loop, so that other worlds do 
 _MOVES = ("broadcast_in_dim", "reshape", "slice", "concatenate", "squeeze", "transpose")
 
 
-def _size(function: Function) -> int:
+def _estimate_operations(function: Function) -> int:
     """Estimate the number of operations of a function."""
     total = 0
     for equation in function.equations:
         if equation.functions:
-            total += sum(map(_size, equation.functions)) * equation.params.get("length", 1)
+            total += sum(map(_estimate_operations, equation.functions)) * equation.params.get("length", 1)
             total += LOOP if equation.name == "while" else 0
         elif equation.name == "dot_general":
             (summed, _), _ = equation.params["dimension_numbers"]
@@ -47,7 +47,8 @@ def _size(function: Function) -> int:
     return total
 
 
-def _flat(arrays: list[Numbers]) -> list[int]:
+def _flatten(arrays: list[Numbers]) -> list[int]:
+    """Join the numbers of arrays in one list."""
     return [int(number) for array in arrays for number in array.ravel()]
 
 
@@ -61,7 +62,7 @@ def _as_arrays(numbers: list[int], like: list[Any]) -> list[Numbers]:
     ]
 
 
-def _inside(program: Interpreter, body: Callable[[], Any], going: int | None) -> tuple[Block, Any]:
+def _run_in_block(program: Interpreter, body: Callable[[], Any], going: int | None) -> tuple[Block, Any]:
     """Run `body` in a new block for the worlds whose bit `going` is set; return the block and the result."""
     ops, outer, others = program.ops, program.ops.now, program.going
     block = ops.now = Block(outer)
@@ -73,6 +74,7 @@ def _inside(program: Interpreter, body: Callable[[], Any], going: int | None) ->
 
 @rule("cond")
 def _branches(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
+    """Run the branch that is known, select among small ones, or let worlds run large ones apart."""
     ops, (which, *arguments) = program.ops, inputs
     branches, place = equation.params["branches"], int(which)
     last = len(branches) - 1
@@ -85,8 +87,8 @@ def _branches(program: Interpreter, equation: Equation, inputs: list[Numbers]) -
         zero, end = (ops.constant(k, ops.kind[place]) for k in (0, last))
         place = ops.binary("min", ops.binary("max", place, zero), end)
         hits = [ops.binary("eq", place, ops.constant(k, ops.kind[place])) for k in range(len(branches))]
-    if sum(map(_size, branches)) <= CHOSEN:
-        outputs = [_flat(program.run(branch, arguments)) for branch in branches]
+    if sum(map(_estimate_operations, branches)) <= CHOSEN:
+        outputs = [_flatten(program.run(branch, arguments)) for branch in branches]
         chosen = outputs[-1]
         for hit, numbers in zip(hits[:-1], outputs[:-1], strict=True):
             chosen = [ops.select(hit, a, b) for a, b in zip(numbers, chosen, strict=True)]
@@ -105,9 +107,9 @@ def _run_apart(
         where = hit if program.going is None else ops.binary("and", hit, program.going)
 
         def body(branch: Any = branch) -> list[int]:
-            return _flat(program.run(branch, arguments))
+            return _flatten(program.run(branch, arguments))
 
-        bodies.append((where, *_inside(program, body, where)))
+        bodies.append((where, *_run_in_block(program, body, where)))
     results = list(zip(*(numbers for _, _, numbers in bodies), strict=True))
     # What is the same in all branches, as zeros of a matrix that they leave, needs no cell.
     cells = {k: ops.new(CELL, (), kinds[k]) for k, numbers in enumerate(results) if len(set(numbers)) > 1}
@@ -151,13 +153,13 @@ def _first_guess(
     ):
         may_stay = argument == result or not np.issubdtype(array.dtype, np.floating)
         is_one = numbers.size == 1
-        knows = [program.ops.is_known(number) for number in _flat([numbers])]
+        knows = [program.ops.is_known(number) for number in _flatten([numbers])]
         stays += [may_stay or (is_known and not is_one) for is_known in knows]
         same += [may_stay or is_known or is_one for is_known in knows]
     return stays, same
 
 
-def _settled(
+def _settle_body(
     program: Interpreter,
     function: Function,
     num_fixed: int,
@@ -169,9 +171,9 @@ def _settled(
     `body` runs `function` and returns the next carry, further results, and whether all worlds end in the same
     iteration: if not, none of its cells is the same for all. An outer loop runs its body several times, each
     time with less assumed: so an inner loop assumes no more than what held of it the time before. The
-    outermost one, which costs most, does so seldom: see `_first_guess`.
+    outermost one, whose body costs most, begins with `_first_guess`, which mostly holds at once.
     """
-    ops, first = program.ops, _flat(carry)
+    ops, first = program.ops, _flatten(carry)
 
     def turn(stays: list[bool], uniform: list[bool]) -> tuple[list[int], list[int], Any, bool]:
         ops.now.is_of_loop = True
@@ -180,7 +182,7 @@ def _settled(
             for n, stay, same in zip(first, stays, uniform, strict=True)
         ]
         results, beside, together = body(_as_arrays(cells, carry))
-        return cells, _flat(results), beside, together
+        return cells, _flatten(results), beside, together
 
     outer = program.earlier, program.settled
     name = next((function, k) for k in itertools.count() if (function, k) not in program.settled)
@@ -192,7 +194,7 @@ def _settled(
     while True:
         program.earlier, program.settled = inner, {}
         assumed = functools.partial(turn, stays, uniform)
-        block, (cells, then, beside, together) = _inside(program, assumed, program.going)
+        block, (cells, then, beside, together) = _run_in_block(program, assumed, program.going)
         stay = [s and a == b for s, a, b in zip(stays, first, then, strict=True)]
         same = [together and u and ops.uniform[n] for u, n in zip(uniform, then, strict=True)]
         inner = program.settled
@@ -203,7 +205,7 @@ def _settled(
         stays, uniform = stay, same
 
 
-def _after(program: Interpreter, body: _Body, carry: list[Numbers]) -> list[Numbers]:
+def _read_carry(program: Interpreter, body: _Body, carry: list[Numbers]) -> list[Numbers]:
     """Return the numbers that a loop carries when it has ended."""
     ops = program.ops
     pairs = zip(body.cells, body.first, strict=True)
@@ -211,7 +213,7 @@ def _after(program: Interpreter, body: _Body, carry: list[Numbers]) -> list[Numb
     return _as_arrays(numbers, carry)
 
 
-def _where(program: Interpreter, bits: Numbers, new: Numbers, old: Numbers) -> Numbers:
+def _select_entries(program: Interpreter, bits: Numbers, new: Numbers, old: Numbers) -> Numbers:
     """Select new numbers where bits are set; the bits have the first axes of the numbers."""
     return program.each(
         program.ops.select, bits.reshape((*bits.shape, *(1,) * (new.ndim - bits.ndim))), new, old
@@ -220,6 +222,7 @@ def _where(program: Interpreter, bits: Numbers, new: Numbers, old: Numbers) -> N
 
 @rule("while")
 def _while(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
+    """Build a loop of unknown length; worlds that have ended wait for the others of their vector."""
     ops, p = program.ops, equation.params
     first, last = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
     of_condition, of_body, carry = inputs[:first], inputs[first:last], inputs[last:]
@@ -234,33 +237,34 @@ def _while(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> l
                 return going, turning
             return ops.binary("and", going, program.going), turning
 
-        condition, (going, turning) = _inside(program, test, program.going)
+        condition, (going, turning) = _run_in_block(program, test, program.going)
         outer, program.going = program.going, going
         results = program.run(p["body_jaxpr"], [*of_body, *cells])
         if turning.ndim:  # a batch within a world: some of its members continue, others have ended
-            results = [_where(program, turning, *pair) for pair in zip(results, cells, strict=True)]
+            results = [_select_entries(program, turning, *pair) for pair in zip(results, cells, strict=True)]
         program.going = outer
         return results, (condition, going), ops.uniform[going]
 
-    body = _settled(program, p["body_jaxpr"], len(of_body), carry, turn)
+    body = _settle_body(program, p["body_jaxpr"], len(of_body), carry, turn)
     condition, going = body.beside
     ops.now.items.append(While(condition, going, body.block, body.moving, ops.uniform[going]))
-    return _after(program, body, carry)
+    return _read_carry(program, body, carry)
 
 
 @rule("scan")
 def _scan(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
+    """Write out a short loop of known length, build a long one."""
     p = equation.params
     first, last = p["num_consts"], p["num_consts"] + p["num_carry"]
     fixed, carry, rows = inputs[:first], inputs[first:last], inputs[last:]
     shapes = equation.outputs[p["num_carry"] :]
     limit = UNROLLED if p["length"] < MANY_TURNS else min(UNROLLED, UNROLLED_TURNS)
-    if p["length"] <= 1 or p["length"] * _size(p["jaxpr"]) <= limit:
-        return _written_out(program, p, fixed, carry, rows, shapes)
-    return _turn_by_turn(program, p, fixed, carry, rows, shapes)
+    if p["length"] <= 1 or p["length"] * _estimate_operations(p["jaxpr"]) <= limit:
+        return _write_out(program, p, fixed, carry, rows, shapes)
+    return _build_loop(program, p, fixed, carry, rows, shapes)
 
 
-def _written_out(
+def _write_out(
     program: Interpreter,
     p: Any,
     fixed: list[Numbers],
@@ -282,7 +286,7 @@ def _written_out(
     return [*carry, *stacked]
 
 
-def _turn_by_turn(
+def _build_loop(
     program: Interpreter,
     p: Any,
     fixed: list[Numbers],
@@ -308,9 +312,9 @@ def _turn_by_turn(
         outputs = program.run(p["jaxpr"], [*fixed, *cells, *row_numbers])
         return outputs[: p["num_carry"]], outputs[p["num_carry"] :], True
 
-    body = _settled(program, p["jaxpr"], len(fixed), carry, turn)
+    body = _settle_body(program, p["jaxpr"], len(fixed), carry, turn)
     written = [
-        (Table(length * output.size, kind_of(array.dtype)), _flat([output]))
+        (Table(length * output.size, kind_of(array.dtype)), _flatten([output]))
         for output, array in zip(body.beside, shapes, strict=True)
     ]
     ops.now.items.append(Scan(counter, length, p["reverse"], body.block, body.moving, written))
@@ -318,7 +322,7 @@ def _turn_by_turn(
     for (table, _), array in zip(written, shapes, strict=True):
         numbers = [ops.new(FROM_TABLE, (), table.kind, (table, k)) for k in range(table.size)]
         stacked.append(np.array(numbers, np.int64).reshape(array.shape))
-    return [*_after(program, body, carry), *stacked]
+    return [*_read_carry(program, body, carry), *stacked]
 
 
 _Place = tuple[Table, int, int]  # a table, the place of a number in it, and the step from row to row

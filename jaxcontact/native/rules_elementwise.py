@@ -26,15 +26,17 @@ _UNARY = {
 }
 
 
-def _by(op: str, method: str) -> Rule:
+def _make_rule(op: str, method: str) -> Rule:
+    """Make the rule that applies one operation to every entry; `method` is "unary" or "binary"."""
+
     def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         return program.each(functools.partial(getattr(program.ops, method), op), *inputs)
 
     return apply
 
 
-RULES.update({name: _by(op, "binary") for name, op in _BINARY.items()})
-RULES.update({name: _by(op, "unary") for name, op in _UNARY.items()})
+RULES.update({name: _make_rule(op, "binary") for name, op in _BINARY.items()})
+RULES.update({name: _make_rule(op, "unary") for name, op in _UNARY.items()})
 
 
 @rule("pow")
@@ -171,37 +173,37 @@ def _same_bits(program: Interpreter, equation: Equation, inputs: list[Numbers]) 
 @rule("reduce_precision")
 def _of_less_precision(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     exponent, mantissa = (equation.params[name] for name in ("exponent_bits", "mantissa_bits"))
-    return program.each(lambda a: _rounded_off(program.ops, a, exponent, mantissa), *inputs)
+    return program.each(lambda a: _round_off(program.ops, a, exponent, mantissa), *inputs)
 
 
-def _rounded_off(ops: Operations, a: int, exponent: int, mantissa: int) -> int:
+def _round_off(ops: Operations, a: int, exponent: int, mantissa: int) -> int:
     """Round a number to fewer bits: to even, to infinity above the largest, to zero below the smallest."""
     info = np.finfo(numpy_type(ops.kind[a]))
     dropped = info.nmant - mantissa
     kind = f"u{info.dtype.itemsize}"
 
-    def whole(value: int) -> int:
+    def constant(value: int) -> int:
         return ops.constant(value, kind)
 
     bits = ops.same_bits(a, kind)
-    sign = ops.binary("and", bits, whole(1 << (info.bits - 1)))
-    size = ops.binary("and", bits, whole((1 << (info.bits - 1)) - 1))
+    sign = ops.binary("and", bits, constant(1 << (info.bits - 1)))
+    size = ops.binary("and", bits, constant((1 << (info.bits - 1)) - 1))
     if dropped > 0:
-        even = ops.binary("and", ops.binary("shift_right", size, whole(dropped)), whole(1))
-        half = ops.binary("add", even, whole((1 << (dropped - 1)) - 1))
+        even = ops.binary("and", ops.binary("shift_right", size, constant(dropped)), constant(1))
+        half = ops.binary("add", even, constant((1 << (dropped - 1)) - 1))
         mask = ((1 << info.bits) - 1) ^ ((1 << dropped) - 1)
-        size = ops.binary("and", ops.binary("add", size, half), whole(mask))
+        size = ops.binary("and", ops.binary("add", size, half), constant(mask))
     if exponent < info.bits - 1 - info.nmant:
         bias, reach = (1 << (info.bits - 2 - info.nmant)) - 1, (1 << (exponent - 1)) - 1
-        infinite = whole(((1 << (info.bits - 1 - info.nmant)) - 1) << info.nmant)
-        above = ops.binary("ge", size, whole((bias + reach + 1) << info.nmant))
-        below = ops.binary("le", size, whole((bias - reach) << info.nmant | ((1 << info.nmant) - 1)))
-        size = ops.select(above, infinite, ops.select(below, whole(0), size))
+        infinite = constant(((1 << (info.bits - 1 - info.nmant)) - 1) << info.nmant)
+        above = ops.binary("ge", size, constant((bias + reach + 1) << info.nmant))
+        below = ops.binary("le", size, constant((bias - reach) << info.nmant | ((1 << info.nmant) - 1)))
+        size = ops.select(above, infinite, ops.select(below, constant(0), size))
     result = ops.same_bits(ops.binary("or", sign, size), ops.kind[a])
     return ops.select(ops.unary("is_nan", a), a, result)
 
 
-def or_nan(ops: Operations, relation: str, a: int, b: int) -> int:
+def is_before(ops: Operations, relation: str, a: int, b: int) -> int:
     """Return the bit whether a is before b by the relation; NaN comes before all other numbers."""
     before = ops.binary(relation, a, b)
     if ops.kind[a] == BOOL or not is_float(ops.kind[a]):

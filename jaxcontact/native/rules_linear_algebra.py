@@ -15,7 +15,7 @@ from jaxcontact.native.operations import Operations
 from jaxcontact.native.registry import Numbers, rule
 
 
-def _less_products(ops: Operations, start: int, first: list[int], second: list[int]) -> int:
+def _subtract_products(ops: Operations, start: int, first: list[int], second: list[int]) -> int:
     """Compute start - sum of first[k] second[k]."""
     total = start
     for a, b in zip(first, second, strict=True):
@@ -23,7 +23,7 @@ def _less_products(ops: Operations, start: int, first: list[int], second: list[i
     return total
 
 
-def _of_each_matrix(function: Callable[..., Any], *arrays: Numbers) -> Any:
+def _map_matrices(function: Callable[..., Any], *arrays: Numbers) -> Any:
     """Apply a function of matrices to arrays of matrices; it returns an array, or a tuple of arrays."""
     shape = arrays[0].shape[:-2]
     if not shape:
@@ -45,19 +45,19 @@ def _cholesky(program: Interpreter, equation: Equation, inputs: list[Numbers]) -
         squares: list[int] = []
         for j in range(n):
             done = factor[j, :j].tolist()
-            squares.append(_less_products(ops, int(matrix[j, j]), done, done))
+            squares.append(_subtract_products(ops, int(matrix[j, j]), done, done))
             pivot = ops.unary("sqrt", squares[j])
             inverse = ops.binary("div", ops.constant(1, kind), pivot)
             factor[j, j] = pivot
             for i in range(j + 1, n):
-                left = _less_products(ops, int(matrix[i, j]), factor[i, :j].tolist(), done)
+                left = _subtract_products(ops, int(matrix[i, j]), factor[i, :j].tolist(), done)
                 factor[i, j] = ops.binary("mul", left, inverse)
-        return _unless_indefinite(ops, factor, squares)
+        return _mark_indefinite(ops, factor, squares)
 
-    return _array(_of_each_matrix(factor_of, *inputs), equation)
+    return _shape_output(_map_matrices(factor_of, *inputs), equation)
 
 
-def _unless_indefinite(ops: Operations, factor: Numbers, squares: list[int]) -> Numbers:
+def _mark_indefinite(ops: Operations, factor: Numbers, squares: list[int]) -> Numbers:
     """Replace a factor by NaN if a squared pivot is zero or negative; NaN pivots spread by themselves."""
     good = ops.constant(True, BOOL)
     for square in squares:
@@ -70,7 +70,7 @@ def _unless_indefinite(ops: Operations, factor: Numbers, squares: list[int]) -> 
     return factor
 
 
-def _array(found: Numbers, equation: Equation) -> Numbers:
+def _shape_output(found: Numbers, equation: Equation) -> Numbers:
     """Reshape numbers to the shape of an equation's output, which may be empty."""
     return found.reshape(equation.outputs[0].shape)
 
@@ -93,12 +93,12 @@ def _triangular_solve(program: Interpreter, equation: Equation, inputs: list[Num
             for i in range(n) if lower else reversed(range(n)):
                 solved_entries = slice(0, i) if lower else slice(i + 1, n)
                 done = solution[solved_entries, column].tolist()
-                left = _less_products(ops, int(rhs[i, column]), matrix[i, solved_entries].tolist(), done)
+                left = _subtract_products(ops, int(rhs[i, column]), matrix[i, solved_entries].tolist(), done)
                 scale = inverse[i]
                 solution[i, column] = left if scale is None else ops.binary("mul", left, scale)
         return solution if p["left_side"] else solution.T
 
-    return _array(_of_each_matrix(solved, *inputs), equation)
+    return _shape_output(_map_matrices(solved, *inputs), equation)
 
 
 @rule("lu")
@@ -117,7 +117,7 @@ def _lu(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list
             _eliminate(ops, rows[:, :n], k)
         return rows[:, :n], np.array(pivots, np.int64), rows[:, n]
 
-    found = _of_each_matrix(factors, *inputs)
+    found = _map_matrices(factors, *inputs)
     return [array.reshape(output.shape) for array, output in zip(found, equation.outputs, strict=True)]
 
 
@@ -140,7 +140,7 @@ def _lu_without_exchanges(program: Interpreter, equation: Equation, inputs: list
                 rows[i, k + 1 :] = [ops.binary("sub", entry, share) for entry, share in pairs]
         return rows
 
-    return _array(_of_each_matrix(factors, *inputs), equation)
+    return _shape_output(_map_matrices(factors, *inputs), equation)
 
 
 def _place_of_largest(ops: Operations, numbers: list[int], places: list[int]) -> int:
@@ -177,7 +177,7 @@ def _eliminate(ops: Operations, rows: Numbers, k: int) -> None:
 
 
 @rule("custom_linear_solve")
-def _solved(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
+def _custom_linear_solve(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     """Solve `lax.custom_linear_solve` by its own solver."""
     lengths = equation.params["const_lengths"]
     first = lengths.matvec + lengths.vecmat

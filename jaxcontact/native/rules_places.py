@@ -15,15 +15,15 @@ from jaxcontact.native.interpreter import Interpreter
 from jaxcontact.native.jaxprs import Equation
 from jaxcontact.native.operations import FROM_TABLE
 from jaxcontact.native.registry import RULES, Numbers, Rule, rule
-from jaxcontact.native.rules_shapes import arranged, fill_of
+from jaxcontact.native.rules_shapes import arrange, fill_of
 
 
-def _window(shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+def _find_window(shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     """Return the places (sizes) of the entries of an array's first window, in the list of all its entries."""
     return np.arange(math.prod(shape)).reshape(shape)[tuple(map(slice, sizes))]
 
 
-def _address(
+def _compute_address(
     program: Interpreter, start: list[int], axes: PyTree, shape: tuple[int, ...], sizes: Any
 ) -> tuple[int, int]:
     """Compute the place of the first entry of a window that starts at `start`, and whether it lies inside.
@@ -44,20 +44,20 @@ def _address(
     return address, inside
 
 
-def _read(program: Interpreter, array: Numbers, table: Table, address: int, offset: int) -> int:
+def _read_place(program: Interpreter, array: Numbers, table: Table, address: int, offset: int) -> int:
     """Read the number at address + offset from a table that holds an array."""
     ops = program.ops
     if ops.is_known(address):
         return int(array.ravel()[int(ops.value[address]) + offset])
-    return ops.shared(FROM_TABLE, (address,), table.kind, (table, offset))
+    return ops.find_or_append(FROM_TABLE, (address,), table.kind, (table, offset))
 
 
-def _rows(starts: Numbers) -> list[tuple[tuple[int, ...], list[int]]]:
+def _list_starts(starts: Numbers) -> list[tuple[tuple[int, ...], list[int]]]:
     """List the starts of windows: the place of each in its array, and its numbers."""
     return [(place, starts[place].tolist()) for place in np.ndindex(starts.shape[:-1])]
 
 
-def _of_batch(place: tuple[int, ...], array_axes: Any, start_axes: Any, shape: tuple[int, ...]) -> int:
+def _place_of_batch(place: tuple[int, ...], array_axes: Any, start_axes: Any, shape: tuple[int, ...]) -> int:
     """Return the place, in an array, of the first entry of the batch that the start at `place` belongs to."""
     pairs = zip(array_axes, start_axes, strict=True)
     return sum(place[other] * math.prod(shape[axis + 1 :]) for axis, other in pairs)
@@ -67,45 +67,47 @@ def _of_batch(place: tuple[int, ...], array_axes: Any, start_axes: Any, shape: t
 def _window_of(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     array, *start = inputs
     sizes = equation.params["slice_sizes"]
-    address, _ = _address(program, [int(s) for s in start], range(len(start)), array.shape, sizes)
-    window = _window(array.shape, sizes)
+    address, _ = _compute_address(program, [int(s) for s in start], range(len(start)), array.shape, sizes)
+    window = _find_window(array.shape, sizes)
     if program.ops.is_known(address):
         return array.ravel()[window + int(program.ops.value[address])]
     table = program.table(array)
-    return program.each(lambda offset: _read(program, array, table, address, offset), window)
+    return program.each(lambda offset: _read_place(program, array, table, address, offset), window)
 
 
 @rule("dynamic_update_slice")
 def _window_replaced(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     array, new, *start = inputs
-    address, _ = _address(program, [int(s) for s in start], range(array.ndim), array.shape, new.shape)
-    return _written(program, array, [(address, None, new.ravel())], _window(array.shape, new.shape), "set")
+    address, _ = _compute_address(program, [int(s) for s in start], range(array.ndim), array.shape, new.shape)
+    return _write(program, array, [(address, None, new.ravel())], _find_window(array.shape, new.shape), "set")
 
 
 @rule("gather")
 def _gathered(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     array, starts = inputs
     if program.are_known(starts):
-        return arranged(program, equation, inputs, (0,))
+        return arrange(program, equation, inputs, (0,))
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     ops, batch_axes = program.ops, numbers.operand_batching_dims
-    window = _window(array.shape, sizes)
+    window = _find_window(array.shape, sizes)
     gone = (*numbers.collapsed_slice_dims, *batch_axes)
     window = window.reshape([s for d, s in enumerate(sizes) if d not in gone])
     table, rows = program.table(array), []
     clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
     outside = fill_of(program, equation)
-    for place, start in _rows(starts):
-        fixed = _of_batch(place, batch_axes, numbers.start_indices_batching_dims, array.shape)
-        address, inside = _address(program, start, numbers.start_index_map, array.shape, sizes)
-        row = [_read(program, array, table, address, int(offset) + fixed) for offset in window.ravel()]
+    for place, start in _list_starts(starts):
+        fixed = _place_of_batch(place, batch_axes, numbers.start_indices_batching_dims, array.shape)
+        address, inside = _compute_address(program, start, numbers.start_index_map, array.shape, sizes)
+        row = [_read_place(program, array, table, address, int(offset) + fixed) for offset in window.ravel()]
         rows.append(row if clips else [ops.select(inside, number, outside) for number in row])
     found = np.array(rows, np.int64).reshape((*starts.shape[:-1], *window.shape))
     along = [d for d in range(found.ndim) if d not in numbers.offset_dims]
     return found.transpose(np.argsort([*along, *numbers.offset_dims]))
 
 
-def _scattered(combine: str) -> Rule:
+def _make_scatter_rule(combine: str) -> Rule:
+    """Make the rule of a scatter; `combine` joins a new entry with the old one, or is "set"."""
+
     def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         array, starts, new = inputs
         numbers = equation.params["dimension_numbers"]
@@ -121,22 +123,22 @@ def _scattered(combine: str) -> Rule:
         updates = updates.reshape(-1, math.prod(sizes))
         clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
         writes = []
-        for (place, start), update in zip(_rows(starts), updates, strict=True):
-            fixed = _of_batch(place, batch_axes, numbers.scatter_indices_batching_dims, array.shape)
-            address, inside = _address(program, start, axes, array.shape, sizes)
+        for (place, start), update in zip(_list_starts(starts), updates, strict=True):
+            fixed = _place_of_batch(place, batch_axes, numbers.scatter_indices_batching_dims, array.shape)
+            address, inside = _compute_address(program, start, axes, array.shape, sizes)
             address = program.ops.binary("add", address, program.ops.constant(fixed, program.index_kind))
             writes.append((address, None if clips else inside, update))
-        return _written(program, array, writes, _window(array.shape, sizes), combine)
+        return _write(program, array, writes, _find_window(array.shape, sizes), combine)
 
     return apply
 
 
-RULES["scatter"] = _scattered("set")
+RULES["scatter"] = _make_scatter_rule("set")
 for _name, _op in (("add", "add"), ("mul", "mul"), ("max", "max"), ("min", "min"), ("sub", "sub")):
-    RULES[f"scatter-{_name}"] = RULES[f"scatter_{_name}"] = _scattered(_op)
+    RULES[f"scatter-{_name}"] = RULES[f"scatter_{_name}"] = _make_scatter_rule(_op)
 
 
-def _written(
+def _write(
     program: Interpreter,
     array: Numbers,
     writes: list[tuple[int, int | None, Numbers]],
@@ -154,7 +156,7 @@ def _written(
             if inside is None or ops.value[inside]:
                 places = window.ravel() + int(ops.value[address])
                 flat[places] = (
-                    update if combine == "set" else _combined(program, combine, flat[places], update)
+                    update if combine == "set" else _combine(program, combine, flat[places], update)
                 )
         return flat.reshape(array.shape)
     table, always = program.table(array), ops.constant(True, "b")
@@ -166,5 +168,6 @@ def _written(
     return np.array([read(k) for k in range(table.size)], np.int64).reshape(array.shape)
 
 
-def _combined(program: Interpreter, combine: str, old: Numbers, new: Numbers) -> Numbers:
+def _combine(program: Interpreter, combine: str, old: Numbers, new: Numbers) -> Numbers:
+    """Apply the binary operation `combine` to every old and new entry."""
     return program.each(functools.partial(program.ops.binary, combine), old, new)

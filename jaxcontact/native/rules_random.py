@@ -21,7 +21,7 @@ _TURNS = ((13, 15, 26, 6), (17, 29, 16, 24))  # bits; Salmon, Moraes, Dror and S
 _PARITY = 0x1BD11BDA  # the constant of Threefry's key schedule, same paper
 
 
-def _generated(program: Interpreter, function: Callable[..., Any], *inputs: Numbers) -> Numbers:
+def _run_generator(program: Interpreter, function: Callable[..., Any], *inputs: Numbers) -> Numbers:
     """Run a function of the generator on numbers of 32 bits each; return its output."""
     arrays = [Array(numbers.shape, np.uint32) for numbers in inputs]
     return program.run(trace(function, *arrays), list(inputs))[0]
@@ -33,7 +33,7 @@ def _for_each_key(
     """Apply a function of one key to an array of keys."""
     for _ in range(keys.ndim - 1):
         function = jax.vmap(function)
-    return _generated(program, function, keys, *others)
+    return _run_generator(program, function, keys, *others)
 
 
 rule("random_wrap", "random_unwrap")(unchanged)

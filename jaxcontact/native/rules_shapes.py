@@ -11,7 +11,7 @@ from jaxcontact.native.kinds import greatest, is_float, kind_of, least
 from jaxcontact.native.registry import Numbers, rule
 
 
-def arranged(
+def arrange(
     program: Interpreter, equation: Equation, inputs: list[Numbers], which: tuple[int, ...]
 ) -> Numbers:
     """Return the output of a primitive that arranges the entries of the inputs `which`; the others are known.
@@ -119,7 +119,7 @@ def _padded(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> 
     widths = equation.params["padding_config"]
     if all(low >= 0 and high >= 0 and inside == 0 for low, high, inside in widths):
         return np.pad(array, [(low, high) for low, high, _ in widths], constant_values=int(filling))
-    return arranged(program, equation, inputs, (0, 1))
+    return arrange(program, equation, inputs, (0, 1))
 
 
 @rule("platform_index")

@@ -28,8 +28,8 @@ def _sorted(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> 
     places = [ops.constant(k, program.index_kind) for k in range(shape[-1])]
     for k in range(outputs[0].shape[0]):
         lists = [*(output[k].tolist() for output in outputs), list(places)]
-        for i, j in _exchanges(shape[-1]):
-            swap = _before(ops, [lists[c] for c in (*range(num_keys), -1)], j, i)
+        for i, j in _list_exchanges(shape[-1]):
+            swap = _comes_before(ops, [lists[c] for c in (*range(num_keys), -1)], j, i)
             for column in lists:
                 low, high = column[i], column[j]
                 column[i], column[j] = ops.select(swap, high, low), ops.select(swap, low, high)
@@ -38,7 +38,7 @@ def _sorted(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> 
     return [np.moveaxis(output.reshape(shape), -1, axis) for output in outputs]
 
 
-def _before(ops: Operations, keys: list[list[int]], j: int, i: int) -> int:
+def _comes_before(ops: Operations, keys: list[list[int]], j: int, i: int) -> int:
     """Return the bit whether entry j comes before entry i by the keys; NaN is last."""
     before = ops.constant(False, "b")
     for key in reversed(keys):
@@ -52,7 +52,7 @@ def _before(ops: Operations, keys: list[list[int]], j: int, i: int) -> int:
     return before
 
 
-def _exchanges(n: int) -> Iterator[tuple[int, int]]:
+def _list_exchanges(n: int) -> Iterator[tuple[int, int]]:
     """Yield the pairs of places that Batcher's odd-even merge sort compares, in order."""
     p = 1
     while p < n:
@@ -72,30 +72,30 @@ def _largest(program: Interpreter, equation: Equation, inputs: list[Numbers]) ->
     ops, count, kind = program.ops, equation.params["k"], kind_of(equation.inputs[0].dtype)
     rows = inputs[0].reshape(-1, inputs[0].shape[-1])
     if is_float(kind):
-        rows = program.each(lambda n: _in_total_order(ops, ops.same_bits(n, f"i{kind[1]}")), rows)
+        rows = program.each(lambda n: _to_total_order(ops, ops.same_bits(n, f"i{kind[1]}")), rows)
     found: list[list[Numbers]] = [[], []]
     for row in rows:
         source = program.table(row)
         tables = Table(count, source.kind), Table(count, program.index_kind)
         ops.now.items.append(Largest(source, *tables))
         for column, table in zip(found, tables, strict=True):
-            numbers = [ops.shared(FROM_TABLE, (), table.kind, (table, k)) for k in range(count)]
+            numbers = [ops.find_or_append(FROM_TABLE, (), table.kind, (table, k)) for k in range(count)]
             column.append(np.array(numbers, np.int64))
     shape = (*inputs[0].shape[:-1], count)
     values, places = (np.array(column, np.int64).reshape(shape) for column in found)
     if is_float(kind):
-        values = program.each(lambda n: ops.same_bits(_in_total_order(ops, n), kind), values)
+        values = program.each(lambda n: ops.same_bits(_to_total_order(ops, n), kind), values)
     return [values, program.each(lambda n: ops.convert(n, "i4"), places)]
 
 
-def _compared(op: str) -> Rule:
+def _make_comparison_rule(op: str) -> Rule:
     """Make the rule of a comparison by the total order of floats."""
 
     def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         ops, kind = program.ops, kind_of(equation.inputs[0].dtype)
         if is_float(kind):
             inputs = [
-                program.each(lambda n: _in_total_order(ops, ops.same_bits(n, f"i{kind[1]}")), x)
+                program.each(lambda n: _to_total_order(ops, ops.same_bits(n, f"i{kind[1]}")), x)
                 for x in inputs
             ]
         return program.each(lambda a, b: ops.binary(op, a, b), *inputs)
@@ -103,10 +103,10 @@ def _compared(op: str) -> Rule:
     return apply
 
 
-RULES["lt_to"], RULES["le_to"] = _compared("lt"), _compared("le")
+RULES["lt_to"], RULES["le_to"] = _make_comparison_rule("lt"), _make_comparison_rule("le")
 
 
-def _in_total_order(ops: Operations, bits: int) -> int:
+def _to_total_order(ops: Operations, bits: int) -> int:
     """Map the bits of a float to an integer of the same order; map that integer back to the bits."""
     kind = ops.kind[bits]
     sign = ops.binary("shift_right_signed", bits, ops.constant(8 * int(kind[1]) - 1, kind))

@@ -16,12 +16,12 @@ from jaxcontact.native.kinds import greatest, kind_of, least
 from jaxcontact.native.looped_products import product_in_loop
 from jaxcontact.native.operations import Operations
 from jaxcontact.native.registry import RULES, Numbers, Rule, rule
-from jaxcontact.native.rules_elementwise import or_nan
+from jaxcontact.native.rules_elementwise import is_before
 
 CHAIN = 4  # products summed in sequence; in a longer chain each would wait for the one before
 
 
-def _in_pairs(combine: Callable[[int, int], int], numbers: list[int]) -> int:
+def _combine_in_pairs(combine: Callable[[int, int], int], numbers: list[int]) -> int:
     """Combine all numbers in pairs of neighbours, then in pairs of those."""
     while len(numbers) > 1:
         rest = numbers[len(numbers) - len(numbers) % 2 :]
@@ -29,7 +29,9 @@ def _in_pairs(combine: Callable[[int, int], int], numbers: list[int]) -> int:
     return numbers[0]
 
 
-def _reduction(op: str, start: Callable[[str], Any]) -> Rule:
+def _make_reduction_rule(op: str, start: Callable[[str], Any]) -> Rule:
+    """Make the rule of a reduction; `start` gives the result without entries, of a kind."""
+
     def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         axes, (array,) = equation.params["axes"], inputs
         output = equation.outputs[0]
@@ -39,22 +41,22 @@ def _reduction(op: str, start: Callable[[str], Any]) -> Rule:
         rows = array.transpose(*unsummed, *axes).reshape(math.prod(output.shape), length).tolist()
         combine = functools.partial(program.ops.binary, op)
         nothing = program.ops.constant(start(kind), kind)
-        totals = [_in_pairs(combine, row) if row else nothing for row in rows]
+        totals = [_combine_in_pairs(combine, row) if row else nothing for row in rows]
         return np.array(totals, np.int64).reshape(output.shape)
 
     return apply
 
 
-RULES["reduce_sum"] = _reduction("add", lambda kind: 0)
-RULES["reduce_prod"] = _reduction("mul", lambda kind: 1)
-RULES["reduce_max"] = _reduction("max", least)
-RULES["reduce_min"] = _reduction("min", greatest)
-RULES["reduce_and"] = _reduction("and", lambda kind: greatest(kind) if kind[0] in "bu" else -1)
-RULES["reduce_or"] = _reduction("or", lambda kind: 0)
-RULES["reduce_xor"] = _reduction("xor", lambda kind: 0)
+RULES["reduce_sum"] = _make_reduction_rule("add", lambda kind: 0)
+RULES["reduce_prod"] = _make_reduction_rule("mul", lambda kind: 1)
+RULES["reduce_max"] = _make_reduction_rule("max", least)
+RULES["reduce_min"] = _make_reduction_rule("min", greatest)
+RULES["reduce_and"] = _make_reduction_rule("and", lambda kind: greatest(kind) if kind[0] in "bu" else -1)
+RULES["reduce_or"] = _make_reduction_rule("or", lambda kind: 0)
+RULES["reduce_xor"] = _make_reduction_rule("xor", lambda kind: 0)
 
 
-def _place(relation: str) -> Rule:
+def _make_place_rule(relation: str) -> Rule:
     """Make the rule of the first place of the largest or smallest number; NaN counts as that number."""
 
     def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
@@ -65,7 +67,7 @@ def _place(relation: str) -> Rule:
         for first, *others in rows.reshape(-1, rows.shape[-1]).tolist():
             best, place = first, ops.constant(0, kind)
             for k, number in enumerate(others, 1):
-                better = or_nan(ops, relation, number, best)
+                better = is_before(ops, relation, number, best)
                 best = ops.select(better, number, best)
                 place = ops.select(better, ops.constant(k, kind), place)
             places.append(place)
@@ -74,10 +76,12 @@ def _place(relation: str) -> Rule:
     return apply
 
 
-RULES["argmax"], RULES["argmin"] = _place("gt"), _place("lt")
+RULES["argmax"], RULES["argmin"] = _make_place_rule("gt"), _make_place_rule("lt")
 
 
-def _cumulative(op: str) -> Rule:
+def _make_cumulative_rule(op: str) -> Rule:
+    """Make the rule of a cumulative operation along an axis."""
+
     def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         axis, backwards = equation.params["axis"], equation.params["reverse"]
         rows = np.moveaxis(inputs[0], axis, 0)[:: -1 if backwards else 1]
@@ -91,7 +95,7 @@ def _cumulative(op: str) -> Rule:
 
 
 for _name, _op in (("cumsum", "add"), ("cumprod", "mul"), ("cummax", "max"), ("cummin", "min")):
-    RULES[_name] = _cumulative(_op)
+    RULES[_name] = _make_cumulative_rule(_op)
 
 
 @rule("dot_general")
@@ -121,15 +125,15 @@ def _product(program: Interpreter, equation: Equation, inputs: list[Numbers]) ->
 def _sum_of_products(ops: Operations, zero: int, pairs: list[tuple[int, int]]) -> int:
     """Sum the products of pairs, without those that are known to be zero, in chains."""
     pairs = [(a, b) for a, b in pairs if (a != zero or ops.nan) and not _vanishes(ops, a, b)]
-    parts = [_of_products(ops, pairs[k : k + CHAIN]) for k in range(0, len(pairs), CHAIN)]
-    return _in_pairs(functools.partial(ops.binary, "add"), parts) if parts else zero
+    parts = [_sum_chain(ops, pairs[k : k + CHAIN]) for k in range(0, len(pairs), CHAIN)]
+    return _combine_in_pairs(functools.partial(ops.binary, "add"), parts) if parts else zero
 
 
 def _vanishes(ops: Operations, a: int, b: int) -> bool:
     return ops.vanishes(a, b) or ops.vanishes(b, a)
 
 
-def _of_products(ops: Operations, pairs: list[tuple[int, int]]) -> int:
+def _sum_chain(ops: Operations, pairs: list[tuple[int, int]]) -> int:
     """Sum the products of pairs in sequence."""
     total, *others = (ops.binary("mul", a, b) for a, b in pairs)
     for product in others:

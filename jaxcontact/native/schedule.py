@@ -78,26 +78,28 @@ def make_schedule(ops: Operations, needed: Needed, results: list[int]) -> Schedu
     """Make the schedule of a program that returns `results`."""
     schedule = Schedule([], [], {}, {})
     maker = _Maker(ops, needed, schedule)
-    schedule.steps = maker.steps_of(ops.root)
-    maker.add(schedule.steps, [Return(k, n) for k, n in enumerate(results)], ops.root)
+    schedule.steps = maker.make_steps(ops.root)
+    maker.append_pieces(schedule.steps, [Return(k, n) for k, n in enumerate(results)], ops.root)
     return schedule
 
 
 class _Maker:
+    """Makes the steps of blocks and collects their pieces in a schedule."""
+
     def __init__(self, ops: Operations, needed: Needed, schedule: Schedule) -> None:
         self.ops, self.needed, self.schedule = ops, needed, schedule
 
-    def add(self, steps: list[Call | Step], entries: list[Entry], block: Block) -> None:
+    def append_pieces(self, steps: list[Call | Step], entries: list[Entry], block: Block) -> None:
         """Append entries as pieces, and the calls of these to the steps."""
         begin, size = 0, 0
         for k, entry in enumerate(entries):
-            size += self._size(entry)
+            size += self._count_operations(entry)
             if size >= PIECE or k + 1 == len(entries):
                 steps.append(Call(len(self.schedule.pieces)))
                 self.schedule.pieces.append(Piece(entries[begin : k + 1], block))
                 begin, size = k + 1, 0
 
-    def _size(self, entry: Entry) -> int:
+    def _count_operations(self, entry: Entry) -> int:
         """Estimate the number of CPU operations of an entry."""
         if isinstance(entry, Put):
             return WORLD_BY_WORLD
@@ -105,7 +107,7 @@ class _Maker:
             return WORLD_BY_WORLD if self.ops.op[entry] == FROM_TABLE and self.ops.args[entry] else 1
         return len(entries_read(self.ops, entry))
 
-    def steps_of(self, block: Block) -> list[Call | Step]:
+    def make_steps(self, block: Block) -> list[Call | Step]:
         """Make the steps of a block."""
         steps: list[Call | Step] = []
         straight: list[Entry] = []
@@ -118,38 +120,45 @@ class _Maker:
                 if written in self.needed.tables:
                     straight.append(item)
             else:
-                self.add(steps, self._in_order(straight), block)
+                self.append_pieces(steps, self._order(straight), block)
                 straight = []
-                self._branch_or_loop(steps, item, block)
-        self.add(steps, self._in_order(straight), block)
+                self._add_branch_or_loop(steps, item, block)
+        self.append_pieces(steps, self._order(straight), block)
         return steps
 
-    def _branch_or_loop(self, steps: list[Call | Step], item: Branch | While | Scan, block: Block) -> None:
+    def _add_branch_or_loop(
+        self, steps: list[Call | Step], item: Branch | While | Scan, block: Block
+    ) -> None:
+        """Append the step of a branch or loop, if one of its cells or rows is needed."""
         cells: list[Any] = [cell for cell in item.cells if cell[0] in self.needed.numbers]
         rows = [row for row in item.rows if row[0] in self.needed.tables] if isinstance(item, Scan) else []
         if not cells and not rows:
             return
         self.schedule.around[id(item.body)] = block, None if isinstance(item, Branch) else item
         if isinstance(item, Branch):
-            body = self.steps_of(item.body)
-            self._assign(body, cells, item.where, item.body)
+            body = self.make_steps(item.body)
+            self._add_assignments(body, cells, item.where, item.body)
             steps.append(Step(item, [], body))
             return
-        self._assign(steps, [(cell, first) for cell, first, _ in cells], None, block)
+        self._add_assignments(steps, [(cell, first) for cell, first, _ in cells], None, block)
         begin = len(self.schedule.pieces)
         condition, where = [], None
         if isinstance(item, While):
             self.schedule.around[id(item.condition)] = block, item
-            condition = self.steps_of(item.condition)
+            condition = self.make_steps(item.condition)
             where = None if item.together else item.going
-        body = self.steps_of(item.body)
+        body = self.make_steps(item.body)
         if isinstance(item, Scan):
-            self.add(body, [WriteRow(table, numbers, item.counter) for table, numbers in rows], item.body)
-        self._assign(body, [(cell, self._under(where, then)) for cell, _, then in cells], where, item.body)
+            self.append_pieces(
+                body, [WriteRow(table, numbers, item.counter) for table, numbers in rows], item.body
+            )
+        self._add_assignments(
+            body, [(cell, self._resolve_choices(where, then)) for cell, _, then in cells], where, item.body
+        )
         self.schedule.spans[id(item)] = begin, len(self.schedule.pieces) - 1
         steps.append(Step(item, condition, body))
 
-    def _assign(self, steps: list[Call | Step], pairs: Any, where: int | None, block: Block) -> None:
+    def _add_assignments(self, steps: list[Call | Step], pairs: Any, where: int | None, block: Block) -> None:
         """Write cells; first, all at once, those whose new number is that of another cell."""
         assigned = {cell for cell, _ in pairs}
         moved = [pair for pair in pairs if pair[1] in assigned]
@@ -157,11 +166,11 @@ class _Maker:
         groups = [moved] + [others[k : k + CELLS] for k in range(0, len(others), CELLS)]
         for group in groups:
             if group:
-                self.add(steps, [Assign(group, where)], block)
+                self.append_pieces(steps, [Assign(group, where)], block)
 
-    def _under(self, where: int | None, number: int) -> int:
-        """Return the number that remains where a bit is set: parts of that bit decide its choices."""
-        true, false = _facts(self.ops, where)
+    def _resolve_choices(self, where: int | None, number: int) -> int:
+        """Follow the choices of a number where a bit is set, whose parts decide them; return their end."""
+        true, false = _find_facts(self.ops, where)
         while self.ops.op[number] == "select":
             bit, yes, no = self.ops.args[number]
             if bit in true:
@@ -172,7 +181,7 @@ class _Maker:
                 break
         return number
 
-    def _in_order(self, straight: list[Entry]) -> list[Entry]:
+    def _order(self, straight: list[Entry]) -> list[Entry]:
         """Order straight code so that each number comes just before the first that needs it."""
         inside = {entry for entry in straight if isinstance(entry, int)}
         used = {n for entry in straight for n in entries_read(self.ops, entry)}
@@ -181,16 +190,18 @@ class _Maker:
         for entry in straight:
             if not isinstance(entry, int):
                 for number in entries_read(self.ops, entry):
-                    self._place(number, inside, done, ordered)
+                    self._place_after_arguments(number, inside, done, ordered)
                 ordered.append(entry)
             elif entry not in used or self.ops.op[entry] == FROM_TABLE:
-                self._place(entry, inside, done, ordered)
+                self._place_after_arguments(entry, inside, done, ordered)
         for entry in straight:
             if isinstance(entry, int):
-                self._place(entry, inside, done, ordered)
+                self._place_after_arguments(entry, inside, done, ordered)
         return ordered
 
-    def _place(self, number: int, inside: set[int], done: set[int], ordered: list[Entry]) -> None:
+    def _place_after_arguments(
+        self, number: int, inside: set[int], done: set[int], ordered: list[Entry]
+    ) -> None:
         """Append a number after those it needs."""
         if number in done or number not in inside:
             return
@@ -208,7 +219,7 @@ class _Maker:
                 ordered.append(top)
 
 
-def _facts(ops: Operations, where: int | None) -> tuple[set[int], set[int]]:
+def _find_facts(ops: Operations, where: int | None) -> tuple[set[int], set[int]]:
     """Find the bits that are set, and the bits that are not, where a bit is set."""
     true: set[int] = set()
     false: set[int] = set()

@@ -38,8 +38,8 @@ def cell_of(ops: Operations, number: int) -> int:
 def make_storage(ops: Operations, schedule: Schedule) -> Storage:
     """Assign slots to all numbers that cross pieces, and to tables."""
     lives = _Lives(ops, schedule)
-    slots, size = _packed(lives.numbers)
-    tables, size = _packed_tables(lives.tables, size)
+    slots, size = _pack_numbers(lives.numbers)
+    tables, size = _pack_tables(lives.tables, size)
     return Storage(slots, tables, size)
 
 
@@ -73,6 +73,7 @@ class _Lives:
                     self._home |= dict.fromkeys((table for table, _ in item.rows), outer)
 
     def _visit(self, entry: Entry, k: int) -> None:
+        """Keep what an entry of piece k reads and writes."""
         block = self.schedule.pieces[k].block
         for number in entries_read(self.ops, entry):
             self._keep(number, k, block)
@@ -93,9 +94,9 @@ class _Lives:
         for step in steps:
             if not isinstance(step, Step):
                 continue
-            pieces = [call.piece for call in _calls([step])]
+            pieces = [call.piece for call in _list_calls([step])]
             if isinstance(step.item, Scan):
-                self._extend(self.numbers, step.item.counter, min(pieces), max(pieces))
+                self._extend_life(self.numbers, step.item.counter, min(pieces), max(pieces))
             else:
                 test = step.item.where if isinstance(step.item, Branch) else step.item.going
                 for k in (min(pieces), max(pieces)):
@@ -118,21 +119,21 @@ class _Lives:
         if first_piece == k and number in self._piece_of and not always:
             return
         home = self._home.get(number) or self.ops.block[number]
-        first, last = self._span(k, block, home)
-        self._extend(self.numbers, number, first_piece if number in self._piece_of else first, last)
+        first, last = self._find_span(k, block, home)
+        self._extend_life(self.numbers, number, first_piece if number in self._piece_of else first, last)
 
     def _keep_table(self, table: Table, k: int, block: Block) -> None:
         home = self._home.setdefault(table, block)
-        self._extend(self.tables, table, *self._span(k, block, home))
+        self._extend_life(self.tables, table, *self._find_span(k, block, home))
 
-    def _span(self, k: int, block: Block, home: Block) -> tuple[int, int]:
+    def _find_span(self, k: int, block: Block, home: Block) -> tuple[int, int]:
         """Find first and last piece of the outermost loop that holds piece k but not `home`; else k twice.
 
         A number or table from outside a loop that is read or written inside it is kept in all its iterations.
         """
         span = k, k
-        homes = {id(outer) for outer in self._outwards(home)}
-        for outer in self._outwards(block):
+        homes = {id(outer) for outer in self._blocks_outwards(home)}
+        for outer in self._blocks_outwards(block):
             if id(outer) in homes:
                 break
             loop = self.schedule.around[id(outer)][1]
@@ -141,27 +142,29 @@ class _Lives:
                 span = min(span[0], first), max(span[1], last)
         return span
 
-    def _outwards(self, block: Block | None) -> Iterator[Block]:
+    def _blocks_outwards(self, block: Block | None) -> Iterator[Block]:
+        """Yield a block and those around it, from the inside out."""
         while block is not None:
             yield block
             around = self.schedule.around.get(id(block))
             block = around[0] if around else None
 
     @staticmethod
-    def _extend(lives: dict[Key, tuple[int, int]], key: Key, first: int, last: int) -> None:
+    def _extend_life(lives: dict[Key, tuple[int, int]], key: Key, first: int, last: int) -> None:
+        """Extend the span of pieces in which a key lives to these, in place."""
         before = lives.get(key, (first, last))
         lives[key] = min(first, before[0]), max(last, before[1])
 
 
-def _calls(steps: list[Call | Step]) -> Iterator[Call]:
+def _list_calls(steps: list[Call | Step]) -> Iterator[Call]:
     for step in steps:
         if isinstance(step, Call):
             yield step
         else:
-            yield from _calls([*step.condition, *step.body])
+            yield from _list_calls([*step.condition, *step.body])
 
 
-def _packed(lives: dict[int, tuple[int, int]]) -> tuple[dict[int, int], int]:
+def _pack_numbers(lives: dict[int, tuple[int, int]]) -> tuple[dict[int, int], int]:
     """Assign slots to numbers: each the lowest that is free from its first piece on."""
     slots: dict[int, int] = {}
     free: list[int] = []
@@ -178,7 +181,7 @@ def _packed(lives: dict[int, tuple[int, int]]) -> tuple[dict[int, int], int]:
     return slots, size
 
 
-def _packed_tables(lives: dict[Table, tuple[int, int]], start: int) -> tuple[dict[Table, int], int]:
+def _pack_tables(lives: dict[Table, tuple[int, int]], start: int) -> tuple[dict[Table, int], int]:
     """Assign first slots to tables after `start`: the largest first, each where it first fits."""
     tables: dict[Table, int] = {}
     end = start

@@ -181,7 +181,7 @@ class AugmentedSearch:
     def _start_round(
         self, s: np.ndarray, state: SearchState, multipliers: np.ndarray, penalty: np.ndarray
     ) -> SearchState:
-        """Go on with other multipliers and penalties; the curvature changes by that of the penalties."""
+        """Start a round with other multipliers and penalties, whose change bends the curvature."""
         value, gradient, *_ = self._lagrangian(s, multipliers, penalty)
         slopes = state.reached[1:, 1:]
         return state._replace(
@@ -194,6 +194,7 @@ class AugmentedSearch:
         )
 
     def _point(self, s: np.ndarray, multipliers: np.ndarray, penalty: np.ndarray) -> quasi_newton.SearchPoint:
+        """Make the point of a search that starts at s without a curvature."""
         value, gradient, *_ = self._lagrangian(s, multipliers, penalty)
         size = max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
         return quasi_newton.SearchPoint(s, value, gradient, np.eye(s.size) * size)

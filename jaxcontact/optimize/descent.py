@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxcontact.arguments import check_number, check_some
+from jaxcontact.arguments import check_not_empty, check_number
 from jaxcontact.front_door import checked
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ CANCELLED = 1e-9  # of the largest gradient component; a smaller component of th
 ENOUGH = 0.5  # minimum fraction of the predicted descent that a direction must give
 
 
-@checked(gradient=(check_some, check_number))
+@checked(gradient=(check_not_empty, check_number))
 def one_sided_descent(
     rate: Callable[[np.ndarray], float],
     piece: Callable[[np.ndarray], np.ndarray],

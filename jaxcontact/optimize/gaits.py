@@ -21,15 +21,16 @@ LEG_INERTIA = 0.01  # kg m^2, of a leg that swings; the massless legs of the mot
 REST = 1e-6  # m; bands of the guards of length, and 10 of them per second for guards of rate
 
 
-def _tripods(values: jax.Array, legs: int) -> jax.Array:
+def _spread_over_legs(values: jax.Array, legs: int) -> jax.Array:
+    """Spread numbers of front, middle and rear legs over both tripods."""
     return jnp.tile(jnp.broadcast_to(values, (min(legs, 3),)), max(legs // 3, 1))
 
 
 def _launch(free: PyTree, params: PyTree) -> Launch:
     """Launch half a stride from an apex at x = 0; both tripods are alike, so that it is a period."""
     legs = params["hips"].shape[0]
-    angle = _tripods(free["angle"], legs)
-    numbers = {**params, "angle": angle, "preload": _tripods(free["preload"], legs)}
+    angle = _spread_over_legs(free["angle"], legs)
+    numbers = {**params, "angle": angle, "preload": _spread_over_legs(free["preload"], legs)}
     level = jnp.zeros_like(free["height"])
     body = [
         level,
@@ -41,7 +42,7 @@ def _launch(free: PyTree, params: PyTree) -> Launch:
         level,
     ]
     x0 = jnp.concatenate([jnp.stack(body), jnp.zeros(legs, level.dtype)])
-    return Launch(numbers, x0, free["duration"], {"thrust": _tripods(free["thrust"], legs)})
+    return Launch(numbers, x0, free["duration"], {"thrust": _spread_over_legs(free["thrust"], legs)})
 
 
 def _measure(launch: Launch, x1: jax.Array, speed: jax.typing.ArrayLike) -> tuple[jax.Array, jax.Array]:
@@ -49,7 +50,7 @@ def _measure(launch: Launch, x1: jax.Array, speed: jax.typing.ArrayLike) -> tupl
     params, x0, duration, control = launch
     legs = min(params["hips"].shape[0], 3)
     held = jnp.sum(control["thrust"][:legs] ** 2 + params["preload"][:legs] ** 2)
-    spent = x1[6] + HEAT * duration * held + _swing(params["angle"][:legs], duration**2)
+    spent = x1[6] + HEAT * duration * held + _swing_work(params["angle"][:legs], duration**2)
     distance = x1[0] - x0[0]
     cost = spent / (params["mass"] * params["gravity"] * distance)
     return cost, jnp.concatenate([x1[1:6] - x0[1:6], (distance / duration - speed)[None]])
@@ -58,7 +59,7 @@ def _measure(launch: Launch, x1: jax.Array, speed: jax.typing.ArrayLike) -> tupl
 def _measure_hopper(
     launch: Launch, x1: jax.Array, speed: jax.typing.ArrayLike
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute the same as `_measure`, without pitch, which a leg at the centre of mass cannot change.
+    """Compute what `_measure` does, without pitch, which a leg at the centre of mass cannot change.
 
     The leg that swings must land again, so it swings within the flight, which takes twice the fall from the
     apex.
@@ -67,17 +68,17 @@ def _measure_hopper(
     cost, residuals = _measure(launch, x1, speed)
     fall = x0[1] - params["length"] * jnp.cos(params["angle"][0])
     flight = 8.0 * fall / params["gravity"]
-    more = _swing(params["angle"], flight) - _swing(params["angle"], duration**2)
+    more = _swing_work(params["angle"], flight) - _swing_work(params["angle"], duration**2)
     cost = cost + more / (params["mass"] * params["gravity"] * (x1[0] - x0[0]))
     return cost, residuals[jnp.array([0, 2, 3, 5])]
 
 
-def _swing(angles: jax.Array, squared_time: jax.Array) -> jax.Array:
+def _swing_work(angles: jax.Array, squared_time: jax.Array) -> jax.Array:
     """Compute the work, J, to swing legs through twice their angles in a time, given by its square, s^2."""
     return jnp.sum(0.5 * LEG_INERTIA * (2.0 * angles) ** 2 / squared_time)
 
 
-def _problem(model: Model, legs: int, measure: PyTree) -> GaitProblem:
+def _make_problem(model: Model, legs: int, measure: PyTree) -> GaitProblem:
     landing = min(legs, 3)
     assert isinstance(model.system, EventSystem)
     return GaitProblem(
@@ -114,7 +115,7 @@ def hexapod(*, together: bool = True) -> tuple[GaitProblem, PyTree, PyTree]:
     }
     if not together:
         free |= {"pitch": jnp.array(0.0), "turn": jnp.array(0.0)}
-    return _problem(model, 6, _measure), model.params, free
+    return _make_problem(model, 6, _measure), model.params, free
 
 
 def hopper() -> tuple[GaitProblem, PyTree, PyTree]:
@@ -128,4 +129,4 @@ def hopper() -> tuple[GaitProblem, PyTree, PyTree]:
         "thrust": jnp.full(1, 25.0),
         "preload": jnp.full(1, 30.0),
     }
-    return _problem(model, 1, _measure_hopper), model.params, free
+    return _make_problem(model, 1, _measure_hopper), model.params, free

@@ -165,8 +165,8 @@ def identify(
     _check_search(score, params0)
     check_run(run, unused=("chunk", "devices", "executor"))
     starts = list_starts(params0, search.starts)
-    means = [_mean_score(score, start, data, bounds, weights) for start in starts]
-    members = _members(groups, means[0].share.size)
+    means = [_make_mean_score(score, start, data, bounds, weights) for start in starts]
+    members = _number_groups(groups, means[0].share.size)
     settings = search.max_steps or 200, search.tol or 1e-6, search.curvature_step
     path = None if run.checkpoint is None else Path(run.checkpoint)
     about: dict[str, object] = {}
@@ -176,7 +176,7 @@ def identify(
         about = describe_search(program, run, settings, numbers)
     with open_state(path):
         ends = _search_all(means, settings, StateFile(path, about), run.progress)
-    results = [_account(mean, *end, members, search) for mean, end in zip(means, ends, strict=True)]
+    results = [_account_for_end(mean, *end, members, search) for mean, end in zip(means, ends, strict=True)]
     scores = np.array([info.score for _, info in results])
     statuses = np.array([info.status for _, info in results], np.uint32)
     good = ~np.asarray(Status.failed(statuses))
@@ -185,13 +185,15 @@ def identify(
     return results[best][0], results[best][1].replace(ends=flat, scores=scores, statuses=statuses)
 
 
-def _mean_score(score: Score, params0: PyTree, data: PyTree, bounds: PyTree, weights: PyTree) -> MeanScore:
+def _make_mean_score(
+    score: Score, params0: PyTree, data: PyTree, bounds: PyTree, weights: PyTree
+) -> MeanScore:
     """Make the function to be minimised, with a start at which its derivative is finite."""
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
     start = np.asarray(flat, float)
     limits = flat_bounds(bounds, params0, start)
     scores = _scores_at_start(score, unravel(flat), data)
-    mean = MeanScore(score, unravel, data, _shares(weights, scores.size), start, limits)
+    mean = MeanScore(score, unravel, data, _normalise_weights(weights, scores.size), start, limits)
     mean.start_score = float(mean.share @ scores)
     if not np.all(np.isfinite(mean.evaluate(start)[1])):
         raise ValueError(f"score: expected a finite derivative at params0, got {mean.evaluate(start)[1]}")
@@ -227,11 +229,11 @@ def _search_all(
             "ends": np.array([x for x, _ in ends]), "statuses": np.array([status for _, status in ends]),
             "counts": np.array([(score.num_iters, score.evaluations) for score in means[: number + 1]]),
         }  # fmt: skip
-        file.save(arrays | ({} if at is None else _stored_round(at)))
+        file.save(arrays | ({} if at is None else _arrays_of_round(at)))
 
     for number in range(len(ends), len(means)):
         mean = means[number]
-        at, stored = _round_of(stored) if "x" in stored else mean.begin(), {}
+        at, stored = _round_from_arrays(stored) if "x" in stored else mean.begin(), {}
 
         def report(at: SearchRound, number: int = number, mean: MeanScore = mean) -> None:
             save(number, at)
@@ -243,28 +245,30 @@ def _search_all(
     return ends
 
 
-def _stored_round(at: SearchRound) -> dict[str, np.ndarray]:
+def _arrays_of_round(at: SearchRound) -> dict[str, np.ndarray]:
+    """Convert the state of a search to arrays for its file."""
     point = at.point
     numbers = {name: np.asarray(getattr(point, name)) for name in ("x", "value", "gradient", "curvature")}
     return numbers | {"round": np.array([at.number, point.num_iters, point.num_restarts])}
 
 
-def _round_of(stored: dict[str, np.ndarray]) -> SearchRound:
+def _round_from_arrays(stored: dict[str, np.ndarray]) -> SearchRound:
+    """Invert `_arrays_of_round`."""
     number, num_iters, num_restarts = stored["round"].tolist()
     x, gradient, curvature = (stored[name] for name in ("x", "gradient", "curvature"))
     point = quasi_newton.SearchPoint(x, float(stored["value"]), gradient, curvature, num_iters, num_restarts)
     return SearchRound(number, point)
 
 
-def _account(
+def _account_for_end(
     mean_score: MeanScore, x: np.ndarray, status: int, members: np.ndarray, search: SearchSettings
 ) -> tuple[PyTree, IdentifyInfo]:
-    """Compute the covariance and the account of one end."""
+    """Compute the covariance at the end of a search, and the account of it."""
     (lower, upper), curvature_step = mean_score.bounds, search.curvature_step
     mean, _, rates = mean_score.evaluate(x)
     hessian, slope, _ = mean_score.local_account(x, curvature_step)
     at_bound = (x <= lower) | (x >= upper)
-    covariance = _sandwich(hessian, rates, members, ~at_bound)
+    covariance = _estimate_covariance(hessian, rates, members, ~at_bound)
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))
     if not np.all(np.isfinite(covariance)):
         status |= int(Status.SINGULAR)
@@ -312,7 +316,9 @@ def _scores_at_start(score: Score, params: PyTree, data: PyTree) -> np.ndarray:
     return scores
 
 
-def _sandwich(hessian: np.ndarray, rates: np.ndarray, members: np.ndarray, free: np.ndarray) -> np.ndarray:
+def _estimate_covariance(
+    hessian: np.ndarray, rates: np.ndarray, members: np.ndarray, free: np.ndarray
+) -> np.ndarray:
     """Return Huber's covariance (p, p) of the free parameters, 0 for others; NaN if H has no inverse."""
     total = np.zeros_like(hessian)
     if not free.any():
@@ -329,7 +335,8 @@ def _sandwich(hessian: np.ndarray, rates: np.ndarray, members: np.ndarray, free:
     return total
 
 
-def _shares(weights: np.ndarray | None, count: int) -> np.ndarray:
+def _normalise_weights(weights: np.ndarray | None, count: int) -> np.ndarray:
+    """Divide the weights of scores by their sum; raise ValueError if they do not fit."""
     weights = np.ones(count) if weights is None else np.asarray(weights, float)
     if weights.shape != (count,):
         raise ValueError(f"weights: expected shape ({count},) as the scores, got {weights.shape}")
@@ -338,7 +345,8 @@ def _shares(weights: np.ndarray | None, count: int) -> np.ndarray:
     return weights / weights.sum()
 
 
-def _members(groups: np.ndarray | None, count: int) -> np.ndarray:
+def _number_groups(groups: np.ndarray | None, count: int) -> np.ndarray:
+    """Number the groups of scores 0, 1, ...; raise ValueError if they do not fit."""
     groups = np.arange(count) if groups is None else np.asarray(groups)
     if groups.shape != (count,):
         raise ValueError(f"groups: expected shape ({count},) as the scores, got {groups.shape}")

@@ -194,7 +194,7 @@ def _search_all(
     stored = file.load() or {}
     names = ("ends", "ends_of_motions", "counts")
     rows = zip(*(stored.get(name, ()) for name in names), strict=True)
-    ends = [(problem.at(x, per_motion), *counts.tolist()) for x, per_motion, counts in rows]
+    ends = [(problem.evaluate(x, per_motion), *counts.tolist()) for x, per_motion, counts in rows]
 
     def save(walk: _Walk | None) -> None:
         arrays = {
@@ -217,12 +217,14 @@ def _search_all(
 
     for x in starts[len(ends) :]:
         if "x" in stored:
-            point, best = (problem.at(*pair) for pair in zip(stored["x"], stored["per_motion"], strict=True))
+            point, best = (
+                problem.evaluate(*pair) for pair in zip(stored["x"], stored["per_motion"], strict=True)
+            )
             if np.array_equal(point.x, best.x) and np.array_equal(point.per_motion, best.per_motion):
                 best = point
             walk = _Walk(point, best, stored["costs"].tolist(), float(stored["damping"]))
         else:
-            point = problem.at(x, problem.per_motion0)
+            point = problem.evaluate(x, problem.per_motion0)
             walk = _Walk(point, point, [point.cost], FIRST_DAMPING)
         problem.evaluations, stored = int(stored.get("evaluations", problem.evaluations)), {}
         ends.append(problem.search(walk, settings, report))
@@ -254,14 +256,15 @@ class _Problem:
             raise ValueError(
                 f"per_motion0: expected shapes that residuals take, got {shapes}: {error}"
             ) from error
-        values = self.at(np.asarray(flat, float), self.per_motion0)
+        values = self.evaluate(np.asarray(flat, float), self.per_motion0)
         if values.values.ndim != 2 or len(values.values) != count or not np.isfinite(values.cost):
             raise ValueError(
                 f"residuals: expected finite numbers ({count}, r) with finite derivatives at params0 and "
                 f"per_motion0, got {values.values.shape}: {values.values}"
             )
 
-    def at(self, x: np.ndarray, per_motion: np.ndarray) -> _Point:
+    def evaluate(self, x: np.ndarray, per_motion: np.ndarray) -> _Point:
+        """Compute the residuals and their derivatives."""
         self.evaluations += 1
         inputs = self.params(jnp.asarray(x, float)), self.per_motion(jnp.asarray(per_motion, float))
         values, rates = _with_derivatives(self._residuals, *inputs, self._data, self._along)
@@ -275,11 +278,13 @@ class _Problem:
         )
 
     def misfit(self, point: _Point) -> float:
+        """Compute the misfit of all motions, see `MotionsInfo`."""
         unknowns = point.x.size + point.per_motion.size
-        return 2.0 * point.cost / max(int(_used(point).sum()) - unknowns, 1)
+        return 2.0 * point.cost / max(int(_mark_used(point).sum()) - unknowns, 1)
 
     def motion_misfits(self, point: _Point) -> np.ndarray:
-        excess = _used(point).sum(axis=1) - point.per_motion.shape[1]
+        """Compute the misfit (m,) of each motion."""
+        excess = _mark_used(point).sum(axis=1) - point.per_motion.shape[1]
         return np.asarray(np.sum(point.values**2, axis=1) / np.maximum(excess, 1))
 
     def program(self) -> jax.stages.Traced:
@@ -301,32 +306,32 @@ class _Problem:
         while True:
             number = len(costs) - 1
             if min(costs[:-PATIENCE], default=np.inf) - best.cost < PROGRESS * best.cost:
-                return best, number, self._why(best)
+                return best, number, self._end_status(best)
             if number == max_steps:
                 return best, number, int(Status.MAX_ITERS)
             enough, growth = tol * self.misfit(point), 2.0
             if self._step(point, 0.0)[1] <= enough:
-                return best, number, 0 if best is point else self._why(best)
+                return best, number, 0 if best is point else self._end_status(best)
             while True:
                 step, predicted = self._step(point, damping)
-                new = self._moved(point, step)
+                new = self._point_after(point, step)
                 if max(point.cost, (1.0 + RISE) * best.cost) - new.cost > ENOUGH * predicted:
                     break
                 damping, growth = damping * growth, 2.0 * growth
                 if predicted <= enough:
-                    return best, number, self._why(best)
+                    return best, number, self._end_status(best)
             point, damping = new, max(damping / 5.0, 1e-12)
             costs = [*costs, point.cost]
             best = point if point.cost < best.cost else best
             report(_Walk(point, best, costs, damping))
 
-    def _moved(self, point: _Point, step: tuple[np.ndarray, np.ndarray]) -> _Point:
-        return self.at(np.clip(point.x + step[0], *self._bounds), point.per_motion + step[1])
+    def _point_after(self, point: _Point, step: tuple[np.ndarray, np.ndarray]) -> _Point:
+        return self.evaluate(np.clip(point.x + step[0], *self._bounds), point.per_motion + step[1])
 
-    def _why(self, point: _Point) -> int:
-        """Return KINK if a small part of a step that should descend leads up, or to where it leads up."""
+    def _end_status(self, point: _Point) -> int:
+        """Return KINK if a small part of a step that should descend rises, or its end does; else STALLED."""
         step = self._step(point, 0.0)[0]
-        near = self._moved(point, (KINK_STEP * step[0], KINK_STEP * step[1]))
+        near = self._point_after(point, (KINK_STEP * step[0], KINK_STEP * step[1]))
         by_params, by_motion = _gradient(near)
         rises = by_params @ step[0] + np.sum(by_motion * step[1]) > 0.0 or near.cost > point.cost
         return int(Status.KINK if rises and np.isfinite(near.cost) else Status.STALLED)
@@ -336,7 +341,7 @@ class _Problem:
         by_params, by_motion = _gradient(point)
         lower, upper = self._bounds
         free = ~(((point.x <= lower) & (by_params > 0)) | ((point.x >= upper) & (by_params < 0)))
-        schur, reduced, mixed, per_motion = _eliminated(point, damping)
+        schur, reduced, mixed, per_motion = _eliminate_motions(point, damping)
         shared = np.zeros_like(point.x)
         if free.any():
             shared[free] = -np.linalg.lstsq(schur[np.ix_(free, free)], reduced[free], rcond=None)[0]
@@ -355,7 +360,7 @@ class _Problem:
 
     def covariance(self, point: _Point, free: np.ndarray) -> np.ndarray:
         """Return Huber's covariance (p, p) of the free parameters by motion, 0 for the others."""
-        schur, _, mixed, per_motion = _eliminated(point, 0.0)
+        schur, _, mixed, per_motion = _eliminate_motions(point, 0.0)
         gains = np.linalg.solve(per_motion, np.swapaxes(mixed, 1, 2))
         rates = point.by_params - np.einsum("mrk,mkp->mrp", point.by_motion, gains)
         pulls = np.einsum("mrp,mr->mp", rates, point.values)[:, free]
@@ -369,7 +374,7 @@ class _Problem:
         return total
 
 
-def _used(point: _Point) -> np.ndarray:
+def _mark_used(point: _Point) -> np.ndarray:
     """Mark the residuals (m, r) that have a weight."""
     return np.asarray(np.any(point.by_motion != 0.0, axis=-1) | (point.values != 0.0))
 
@@ -379,8 +384,10 @@ def _gradient(point: _Point) -> tuple[np.ndarray, np.ndarray]:
     return by_params, np.einsum("mrk,mr->mk", point.by_motion, point.values)
 
 
-def _eliminated(point: _Point, damping: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the normal equations (p, p), (p,) of the parameters alone, the mixed block, that per motion."""
+def _eliminate_motions(
+    point: _Point, damping: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Eliminate the numbers of motions; return normal equations (p, p), (p,), mixed block, per motion."""
     shared = np.einsum("mrp,mrq->pq", point.by_params, point.by_params)
     mixed = np.einsum("mrp,mrk->mpk", point.by_params, point.by_motion)
     per_motion = np.einsum("mrk,mrl->mkl", point.by_motion, point.by_motion)

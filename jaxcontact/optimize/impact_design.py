@@ -160,7 +160,7 @@ class DesignEquations:
     def values(self, z: np.ndarray) -> np.ndarray:
         """Compute (1 + nc,): the cosine, the gaps of the two contacts, then the gaps of the others."""
         self.evaluations += 1
-        return np.asarray(_measures(*self._static, self.model, self.state, jnp.asarray(z * self.size)))
+        return np.asarray(_measure(*self._static, self.model, self.state, jnp.asarray(z * self.size)))
 
     def jacobian(self, z: np.ndarray) -> np.ndarray:
         """Compute the derivative of `values` by automatic differentiation."""
@@ -193,7 +193,7 @@ class DesignEquations:
             options={"maxiter": 200, "ftol": 1e-12},
         )  # fmt: skip
 
-    def _polished(self, z: np.ndarray) -> np.ndarray:
+    def _polish(self, z: np.ndarray) -> np.ndarray:
         """Apply Newton's method with the smallest change, as long as it reduces the residual."""
         for _ in range(POLISH):
             r, slope = self.residual(z), self.jacobian(z)[:3]
@@ -209,9 +209,9 @@ class DesignEquations:
         """Find the nearest design, with the equations met to round-off."""
         before = self.values(self.start)
         minimum = self.nearest()
-        z = self._polished(minimum.x if np.all(np.isfinite(minimum.x)) else self.start)
+        z = self._polish(minimum.x if np.all(np.isfinite(minimum.x)) else self.start)
         after = self.values(z)
-        params, state = _placed(*self._static[1:], self.model, self.state, jnp.asarray(z * self.size))
+        params, state = _apply_numbers(*self._static[1:], self.model, self.state, jnp.asarray(z * self.size))
         gaps = np.empty(len(self.others) + 2)
         gaps[[*self._static[0], *self.others]] = after[1:]
         worst = float(np.max(np.abs(self.residual(z))))
@@ -226,11 +226,11 @@ class DesignEquations:
         return params, state, report
 
 
-def _placed(
+def _apply_numbers(
     design: tuple[str, ...], rebuild: Rebuild | None, free: tuple[int, ...], model: Model,
     state: State, flat: jax.Array,
 ) -> tuple[Params, State]:  # fmt: skip
-    """Make params and state of numbers (n,): constants by name, then changes of the free coordinates."""
+    """Apply numbers (n,) to params and state: constants by name, then changes of the free coordinates."""
     constants, at = dict(model.params.constants), 0
     for name in design:
         old = jnp.asarray(constants[name])
@@ -242,11 +242,11 @@ def _placed(
 
 
 @functools.partial(jit, static_argnums=(0, 1, 2, 3))
-def _measures(
+def _measure(
     contacts: tuple[int, int], design: tuple[str, ...], rebuild: Rebuild | None,
     free: tuple[int, ...], model: Model, state: State, flat: jax.Array,
 ) -> jax.Array:  # fmt: skip
-    built, placed = _placed(design, rebuild, free, model, state, flat)
+    built, placed = _apply_numbers(design, rebuild, free, model, state, flat)
     terms = contact_terms(model.replace(params=built), placed)
     i, j = contacts
     pair = terms.J_n[jnp.array(contacts)]
@@ -256,4 +256,4 @@ def _measures(
     return jnp.concatenate([cosine[None], terms.phi[jnp.array([i, j, *rest])]])
 
 
-_slopes = jit(jax.jacfwd(_measures, argnums=6), static_argnums=(0, 1, 2, 3))
+_slopes = jit(jax.jacfwd(_measure, argnums=6), static_argnums=(0, 1, 2, 3))

@@ -14,7 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import PyTree, Record, static
-from jaxcontact.arguments import check_float_leaves, check_some
+from jaxcontact.arguments import check_float_leaves, check_not_empty
 from jaxcontact.batching.remote_blocks import run_blocks
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import checked
@@ -85,7 +85,7 @@ def search_from_starts(
     check_float_leaves("starts", starts)
     count = count_rows("starts", starts)
     rows = []
-    for row in _rows(search, jax.tree.map(np.asarray, starts), count, run):
+    for row in _search_rows(search, jax.tree.map(np.asarray, starts), count, run):
         rows.append(row)
         if run.progress is not None:
             run.progress(len(rows), count)
@@ -105,7 +105,7 @@ def search_from_starts(
 
 def count_rows(name: str, tree: PyTree) -> int:
     """Return the length of the first axis of all leaves; raise ValueError if they differ or are empty."""
-    jax.tree.map(lambda leaf: check_some(name, leaf), tree)
+    jax.tree.map(lambda leaf: check_not_empty(name, leaf), tree)
     sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}
     if len(sizes) != 1 or sizes <= {(), (0,)}:
         raise ValueError(f"{name}: expected arrays with one first axis, not empty, got {sorted(sizes)}")
@@ -130,8 +130,8 @@ def list_starts(params0: PyTree, starts: PyTree) -> list[PyTree]:
 Row = tuple[np.float64, np.float64, np.uint32, np.ndarray, str]
 
 
-class _End:
-    """Function of a start: cost, residual, status and controls at its end, and the text of an error."""
+class _SearchFromStart:
+    """A function of a start: cost, residual, status and controls at its end, and the text of an error."""
 
     def __init__(self, search: Search) -> None:
         self.search = search
@@ -148,12 +148,12 @@ class _End:
         return *numbers, np.asarray(ravel_pytree(controls)[0], flat.dtype), ""
 
 
-def _rows(search: Search, starts: PyTree, count: int, run: Run) -> Iterator[Row]:
+def _search_rows(search: Search, starts: PyTree, count: int, run: Run) -> Iterator[Row]:
     """Yield the end of each start, in order; with a checkpoint the stored ones first."""
 
     def computed(done: int) -> Iterator[Row]:
         calls = ((jax.tree.map(lambda leaf, k=k: leaf[k], starts),) for k in range(done, count))
-        return run_blocks(run, _End, (search,), calls, count=count - done, num_threads=1)
+        return run_blocks(run, _SearchFromStart, (search,), calls, count=count - done, num_threads=1)
 
     if run.checkpoint is None:
         yield from computed(0)

@@ -76,7 +76,7 @@ class MotionProgram:
             self._rate = jit(rate)
             self._piece = jit(jax.jacfwd(rate, argnums=1))
 
-    def about(self, controls0: PyTree, s: jax.Array, state: PyTree) -> dict[str, object]:
+    def describe(self, controls0: PyTree, s: jax.Array, state: PyTree) -> dict[str, object]:
         """Collect by name the properties that determine the run; `state` is the optimizer's at the start."""
         motions = [self._derivative.trace(s, self._scale, self._level_of(k)) for k in {0, self.last_level}]
         jacobian, (_, r) = motions[0].out_info
@@ -123,7 +123,7 @@ class MotionProgram:
         return float(value), np.asarray(gradient, float), float(cost), np.asarray(r, float)
 
     @staticmethod
-    def good(cost: jax.Array, r: jax.Array, jacobian: jax.Array) -> bool:
+    def is_finite(cost: jax.Array, r: jax.Array, jacobian: jax.Array) -> bool:
         """Tell whether a motion gave finite numbers and derivatives."""
         return all(bool(np.all(np.isfinite(np.asarray(a)))) for a in (cost, r, jacobian))
 
@@ -138,13 +138,13 @@ class MotionProgram:
         self.corners += calls > 1
         return -jnp.asarray(d), calls > 1
 
-    def step(
+    def propose_step(
         self, s: jax.Array, state: PyTree, gradient: jax.Array, r: jax.Array, a: jax.Array
     ) -> tuple[jax.Array, PyTree]:
         """Compute a step of the optax transformation; return it with the new state."""
         return self._update(s, state, gradient, r, a)
 
-    def moved(self, s: jax.Array, step: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    def take_step(self, s: jax.Array, step: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         """Take a step, halved while the motion fails; return the controls and their outcome.
 
         Raises:
@@ -153,7 +153,7 @@ class MotionProgram:
         for _ in range(12):
             new = jnp.clip(s + step, *(jnp.asarray(bound, s.dtype) for bound in self._bounds))
             outcome = self.evaluate(new)
-            if self.good(*outcome):
+            if self.is_finite(*outcome):
                 return new, outcome
             step = 0.5 * step
         raise FloatingPointError("objective: every step along the search direction leads to a failed motion")
@@ -165,7 +165,7 @@ class MotionProgram:
         for _ in range(NEWTON_STEPS):
             if largest(outcome[1]) <= 0.1 * tol:
                 break
-            new, reached = self.moved(s, self._back_within(s, outcome[1], outcome[2][1:]))
+            new, reached = self.take_step(s, self._step_back_within(s, outcome[1], outcome[2][1:]))
             if largest(reached[1]) >= 0.9 * largest(outcome[1]):
                 break
             s, outcome = new, reached
@@ -175,14 +175,14 @@ class MotionProgram:
         """Compute the length of the gradient along the constraints, of controls between their bounds."""
         lower, upper = (jnp.asarray(bound, s.dtype) for bound in self._bounds)
         inside = jnp.where((s > lower) & (s < upper), jacobian, 0.0)
-        return float(jnp.linalg.norm(inside[0] - _normal(inside[0], inside[1:])))
+        return float(jnp.linalg.norm(inside[0] - _normal_part(inside[0], inside[1:])))
 
-    def _back_within(self, s: jax.Array, r: jax.Array, a: jax.Array) -> jax.Array:
+    def _step_back_within(self, s: jax.Array, r: jax.Array, a: jax.Array) -> jax.Array:
         """Compute a step back to r = 0 by controls that it does not push beyond their bounds."""
         lower, upper = (jnp.asarray(bound, s.dtype) for bound in self._bounds)
         free = jnp.ones(s.shape, bool)
         for _ in range(BOUND_ROUNDS):
-            step = _back(r, jnp.where(free, a, 0.0))
+            step = _step_back(r, jnp.where(free, a, 0.0))
             inside = (s + step >= lower) & (s + step <= upper)
             if bool(jnp.all(inside | ~free)):
                 break
@@ -199,18 +199,18 @@ def _update(
     a: jax.Array,
 ) -> tuple[jax.Array, PyTree]:
     """Compute a step along the constraints r = 0 with Jacobian a (k, n), plus one back to them."""
-    updates, state = optimizer.update(gradient - _normal(gradient, a), state, s)
-    return updates - _normal(updates, a) + _back(r, a), state
+    updates, state = optimizer.update(gradient - _normal_part(gradient, a), state, s)
+    return updates - _normal_part(updates, a) + _step_back(r, a), state
 
 
-def _normal(vector: jax.Array, a: jax.Array) -> jax.Array:
+def _normal_part(vector: jax.Array, a: jax.Array) -> jax.Array:
     """Compute the part of a vector (n,) normal to the constraints."""
     if a.shape[0] == 0:
         return jnp.zeros_like(vector)
     return a.T @ jnp.linalg.lstsq(a.T, vector)[0]
 
 
-def _back(r: jax.Array, a: jax.Array) -> jax.Array:
+def _step_back(r: jax.Array, a: jax.Array) -> jax.Array:
     """Compute the Newton step of minimum length to r = 0, no longer than REACH."""
     if a.shape[0] == 0:
         return jnp.zeros(a.shape[1], a.dtype)

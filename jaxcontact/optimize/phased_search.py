@@ -100,6 +100,7 @@ class PhasedSearch:
         return PhasedRecord(0, 0, start, np.zeros((0, start.s.size)), none, none, 0, 0.0)
 
     def _start(self, guess: int) -> ProgramState:
+        """Make the state of a search from a guess."""
         return sequential_quadratic.begin(self._guesses[guess](), self._bounds)
 
     def _run_phase(self, record: PhasedRecord) -> PhasedRecord:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 @functools.partial(jnp.vectorize, signature="(4),(4)->(3)")
-def _turn(measured: jax.Array, predicted: jax.Array) -> jax.Array:
+def _rotation_between(measured: jax.Array, predicted: jax.Array) -> jax.Array:
+    """Compute the rotation vector (3,), in body axes, from one quaternion to another."""
     return quaternion_log(quaternion_product(quaternion_conjugate(measured), predicted))
 
 
@@ -45,7 +46,9 @@ def pose_residuals(
             f"measured: expected the shape of predicted, {jnp.shape(predicted)}, got {jnp.shape(measured)}"
         )
     place = (predicted[..., :3] - measured[..., :3]) / position_noise
-    return jnp.concatenate([place, _turn(measured[..., 3:], predicted[..., 3:]) / angle_noise], axis=-1)
+    return jnp.concatenate(
+        [place, _rotation_between(measured[..., 3:], predicted[..., 3:]) / angle_noise], axis=-1
+    )
 
 
 @checked(position_noise=POSITIVE, angle_noise=POSITIVE)
@@ -58,7 +61,7 @@ def pose_score(
 ) -> jax.Array:
     """Compute half the sum of squares of `pose_residuals` (...,): minus the log likelihood, up to a constant.
 
-    At the truth its mean is 3: `identify` with `largest_score=` says when a fit is much worse.
+    At the truth its mean is 3: `SearchSettings(largest=)` of `identify` marks a fit that is much worse.
 
     Derivative: exact, but at differences of half a turn.
     """

@@ -95,6 +95,7 @@ def _direction(point: SearchPoint, free: np.ndarray) -> np.ndarray:
 
 
 def _longest_step(x: np.ndarray, direction: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> float:
+    """Return the length of the step along a direction that reaches a bound first."""
     ends = np.where(direction > 0, upper, lower)
     moving = direction != 0
     return float(np.min((ends[moving] - x[moving]) / direction[moving], initial=np.inf))

@@ -70,10 +70,10 @@ def load(path: Path, about: Mapping[str, object], state: PyTree) -> Steps | None
         ValueError: the file is damaged, or of another run.
     """
     data = load_state(path, about)
-    return None if data is None else _steps(data, state)
+    return None if data is None else _read_steps(data, state)
 
 
-def _steps(data: Mapping[str, np.ndarray], state: PyTree) -> Steps:
+def _read_steps(data: Mapping[str, np.ndarray], state: PyTree) -> Steps:
     leaves, tree = jax.tree.flatten(state)
     stored = [data[f"state_{i}"] for i in range(len(leaves))]
     restored = [

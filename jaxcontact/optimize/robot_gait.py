@@ -120,17 +120,17 @@ def robot_gait(
     begin = time.perf_counter()
     _check_robot(model)
     check_run(run, unused=("chunk", "devices", "executor"))
-    legs = stride_guess.legs_of(model)
-    schedule = stride_guess.schedule_of(legs, num_pieces)
+    legs = stride_guess.find_legs(model)
+    schedule = stride_guess.plan_stances(legs, num_pieces)
 
     def guess(bend: float) -> Pieces:
         return stride_guess.guess_stride(model, legs, schedule, speed, duration, bend)
 
     first = guess(BENDS[0])
     order = legs.mirror if legs.mirror is not None else np.arange(first.v.shape[1])
-    cost = _cost(model, speed, _swings(model, legs, schedule))
-    problem = Joining(model, first, NUM_STEPS, cost, _ends(order, speed))
-    bounds = problem.bounds(*_bounds(model, first))
+    cost = _make_cost(model, speed, _mark_swings(model, legs, schedule))
+    problem = Joining(model, first, NUM_STEPS, cost, _make_end_residuals(order, speed))
+    bounds = problem.bounds(*_make_bounds(model, first))
     law = np.ones_like(problem.pushes)
     planned = _planned_pushes(law, model.structure.num_contacts, legs, schedule)
     phases = Phase("plan", planned, PLAN_STEPS, PLAN_CHANGE), Phase("gait", law, num_steps, LAST_CHANGE)
@@ -141,7 +141,7 @@ def robot_gait(
     joined = problem.evaluate(found.ends[best])
     point = sequential_quadratic.restore(problem.evaluate, joined, bounds, SHARE_AT_JOINTS * tol)
     pieces = jax.tree.map(jnp.asarray, problem.pieces(point.s))
-    info = _account(model, pieces, order, speed)
+    info = _account_for_stride(model, pieces, order, speed)
     status = int(info.status)
     status |= 0 if info.periodicity <= max(tol, 1e-8) else int(Status.UNTERMINATED)
     status |= 0 if found.changes[best] <= LAST_CHANGE else int(Status.MAX_ITERS)
@@ -190,7 +190,7 @@ def _check_robot(model: Model) -> None:
         raise ValueError("model: expected actuators, got none")
 
 
-def _ends(order: np.ndarray, speed: float) -> Callable[[Pieces], jax.Array]:
+def _make_end_residuals(order: np.ndarray, speed: float) -> Callable[[Pieces], jax.Array]:
     """Make the residuals of a stride that repeats, with legs in another order, one way farther on."""
 
     def ends(pieces: Pieces) -> jax.Array:
@@ -202,7 +202,7 @@ def _ends(order: np.ndarray, speed: float) -> Callable[[Pieces], jax.Array]:
     return ends
 
 
-def _swings(model: Model, legs: stride_guess.Legs, schedule: stride_guess.StanceSchedule) -> np.ndarray:
+def _mark_swings(model: Model, legs: stride_guess.Legs, schedule: stride_guess.StanceSchedule) -> np.ndarray:
     """Return a mask (N - 1, contacts) of those in the air on both sides of an inner end of a piece."""
     swings = np.ones((len(schedule.stands) - 1, model.structure.num_contacts))
     for k, contacts in enumerate(legs.contacts):
@@ -211,27 +211,28 @@ def _swings(model: Model, legs: stride_guess.Legs, schedule: stride_guess.Stance
     return swings
 
 
-def _works(model: Model, pieces: Pieces) -> jax.Array:
+def _motor_work(model: Model, pieces: Pieces) -> jax.Array:
     """Compute the work (N, nu) of motors in each piece, J."""
     moment = jnp.asarray(model.params.tree.gain)[:, None] * jnp.asarray(model.params.tree.moment)
     return jnp.asarray(pieces.controls) * (jnp.diff(pieces.q, axis=0) @ moment.T)
 
 
-def _cost(model: Model, speed: float, swings: np.ndarray) -> Callable[[Pieces], jax.Array]:
+def _make_cost(model: Model, speed: float, swings: np.ndarray) -> Callable[[Pieces], jax.Array]:
+    """Make the cost of a stride: effort, work over weight times way, what swinging feet lack in height."""
     weight = float(jnp.sum(model.params.mass) * jnp.linalg.norm(model.params.gravity))
     sizes, state = control_sizes(model)[None], model.initial_state()
 
     def cost(pieces: Pieces) -> jax.Array:
         gaps = jax.vmap(lambda q: contact_terms(model, state.replace(q=q)).phi)(pieces.q[1:-1])
         effort = jnp.mean(jnp.sum((pieces.controls / sizes) ** 2, axis=1))
-        work = jnp.sum(jnp.sqrt(_works(model, pieces) ** 2 + SMALL_WORK**2) - SMALL_WORK)
+        work = jnp.sum(jnp.sqrt(_motor_work(model, pieces) ** 2 + SMALL_WORK**2) - SMALL_WORK)
         lacking = jnp.sum(swings * jax.nn.relu(CLEAR - gaps) ** 2)
         return effort + WORK * work / (weight * speed * pieces.duration) + CLEARING * lacking
 
     return cost
 
 
-def _bounds(model: Model, guess: Pieces) -> tuple[Pieces, Pieces]:
+def _make_bounds(model: Model, guess: Pieces) -> tuple[Pieces, Pieces]:
     """Make bounds of controls and duration, none of states."""
     ranges = np.asarray(model.params.tree.control_range)
     ends = []
@@ -266,7 +267,7 @@ def simulate_stride(model: Model, pieces: Pieces) -> Trajectory:
     )  # fmt: skip
 
 
-def _account(model: Model, pieces: Pieces, order: np.ndarray, speed: float) -> GaitInfo:
+def _account_for_stride(model: Model, pieces: Pieces, order: np.ndarray, speed: float) -> GaitInfo:
     """Simulate the stride in one go, and measure it."""
     stride = simulate_stride(model, pieces)
     dt, duration = float(stride.states.t[1]), float(pieces.duration)
@@ -279,7 +280,7 @@ def _account(model: Model, pieces: Pieces, order: np.ndarray, speed: float) -> G
     ratios = np.abs(forces[:, :, 1]) / np.where(pressed, mu * forces[:, :, 0], np.inf)
     weight = float(jnp.sum(model.params.mass) * jnp.linalg.norm(model.params.gravity))
     return GaitInfo(
-        cost_of_transport=float(jnp.sum(jnp.abs(_works(model, pieces)))) / (weight * way),
+        cost_of_transport=float(jnp.sum(jnp.abs(_motor_work(model, pieces)))) / (weight * way),
         effort=float(jnp.mean(jnp.sum((pieces.controls / control_sizes(model)[None]) ** 2, axis=1))),
         periodicity=float(max(np.max(np.abs(q_error)), np.max(np.abs(v_error)))),
         residual=np.nan, speed=way / duration,

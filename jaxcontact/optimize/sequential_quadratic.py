@@ -206,14 +206,16 @@ def solve_program(point: ProgramPoint, low: np.ndarray, high: np.ndarray) -> np.
         except np.linalg.LinAlgError:  # as near to the bounds as rounding allows
             break
         ways, forces = (to_low, to_high), (below, above)
-        dd, _, db, da = _move(factors, (dual, primal), ways, forces, (-below * to_low, -above * to_high))
-        length = _length((to_low, to_high, below, above), (dd, -dd, db, da), 1.0)
+        dd, _, db, da = _solve_step(
+            factors, (dual, primal), ways, forces, (-below * to_low, -above * to_high)
+        )
+        length = _longest_step((to_low, to_high, below, above), (dd, -dd, db, da), 1.0)
         ahead = float((below + length * db) @ (to_low + length * dd))
         ahead += float((above + length * da) @ (to_high - length * dd))
         centre = gap * min(1.0, (ahead / (2 * n * gap)) ** 3)
         aims = centre - below * to_low - db * dd, centre - above * to_high + da * dd
-        dd, dy, db, da = _move(factors, (dual, primal), ways, forces, aims)
-        length = _length((to_low, to_high, below, above), (dd, -dd, db, da), TOWARDS)
+        dd, dy, db, da = _solve_step(factors, (dual, primal), ways, forces, aims)
+        length = _longest_step((to_low, to_high, below, above), (dd, -dd, db, da), TOWARDS)
         d, y = d + length * dd, y + length * dy
         below, above = below + length * db, above + length * da
         to_low, to_high = to_low + length * dd, to_high - length * dd
@@ -222,7 +224,7 @@ def solve_program(point: ProgramPoint, low: np.ndarray, high: np.ndarray) -> np.
     return step
 
 
-def _length(values: tuple[np.ndarray, ...], moves: tuple[np.ndarray, ...], share: float) -> float:
+def _longest_step(values: tuple[np.ndarray, ...], moves: tuple[np.ndarray, ...], share: float) -> float:
     """Return the longest step, at most 1, that takes no value farther than this share of its way to zero."""
     longest = 1.0
     for value, move in zip(values, moves, strict=True):
@@ -231,11 +233,11 @@ def _length(values: tuple[np.ndarray, ...], moves: tuple[np.ndarray, ...], share
     return longest
 
 
-def _move(
+def _solve_step(
     factors: _Factors, errors: tuple[np.ndarray, np.ndarray], ways: tuple[np.ndarray, np.ndarray],
     forces: tuple[np.ndarray, np.ndarray], aims: tuple[np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """Return changes of d, y and the multipliers of both bounds; `aims` are changes of their products."""
+    """Solve for changes of d, y and the multipliers of both bounds; `aims` are those of their products."""
     dd, dy = _solve(factors, -errors[0] + aims[0] / ways[0] - aims[1] / ways[1], -errors[1])
     return dd, dy, (aims[0] - forces[0] * dd) / ways[0], (aims[1] + forces[1] * dd) / ways[1]
 
@@ -250,6 +252,7 @@ class _Factors(NamedTuple):
 
 
 def _factor(curvature: np.ndarray, jacobian: np.ndarray) -> _Factors:
+    """Factor the equations of `_solve`."""
     from scipy.linalg import cho_factor, cho_solve  # inside the function, because the import takes long
 
     outer = cho_factor(curvature, check_finite=False)

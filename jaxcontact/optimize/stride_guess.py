@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.geometry import num_contacts
+from jaxcontact.geometry import WORLD
 from jaxcontact.mechanics.robot import forward_kinematics
 from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize.multiple_shooting import Pieces
 from jaxcontact.simulate.placement import place_on_ground
 from jaxcontact.terms import contact_terms
+from jaxcontact.terms.contacts import bodies_of
 
 CLEARANCE = 0.05  # m, of a foot in the middle of its swing
 PRESS = 2e-3  # m, depth of feet that stand
@@ -45,7 +46,7 @@ class StanceSchedule(NamedTuple):
     is_mirrored: bool
 
 
-def legs_of(model: Model) -> Legs:
+def find_legs(model: Model) -> Legs:
     """Find the legs of a planar robot: chains that end at a body with contacts.
 
     Raises:
@@ -55,7 +56,7 @@ def legs_of(model: Model) -> Legs:
     tree = structure.tree
     if structure.dim != 2 or tree is None or tree.num_positions != tree.num_velocities:
         raise ValueError("model: expected a planar robot, as load_mjcf(..., planar=True) gives")
-    bodies = np.asarray(contact_bodies(model))
+    bodies = ground_bodies(model)
     leaves = set(range(len(tree.parents))) - set(tree.parents)
     feet = tuple(sorted(set(bodies.tolist()) & leaves))
     if not feet:
@@ -64,15 +65,10 @@ def legs_of(model: Model) -> Legs:
     return Legs(feet, contacts, _order_mirrored(model, feet))
 
 
-def contact_bodies(model: Model) -> list[int]:
+def ground_bodies(model: Model) -> np.ndarray:
     """Return the body of every contact with the ground; -1 for contacts of two bodies."""
-    structure = model.structure
-    shapes, found = structure.shape_table, []
-    for pair in structure.pairs:
-        bodies = {getattr(shapes[name], "body", None) for name in pair} - {None}
-        body = structure.bodies.index(bodies.pop()) if len(bodies) == 1 else -1
-        found += [body] * num_contacts(structure.dim, shapes, (pair,))
-    return found
+    first, second = (np.asarray(bodies) for bodies in bodies_of(model.system))
+    return np.where(first == WORLD, second, np.where(second == WORLD, first, -1))
 
 
 def _list_chain(parents: tuple[int, ...], body: int) -> list[int]:
@@ -103,7 +99,7 @@ def _order_mirrored(model: Model, feet: tuple[int, ...]) -> np.ndarray | None:
     return order
 
 
-def schedule_of(legs: Legs, count: int) -> StanceSchedule:
+def plan_stances(legs: Legs, count: int) -> StanceSchedule:
     """Plan a stride of `count` pieces: a pair of legs walks, other legs hop together."""
     stands = np.zeros((count, len(legs.feet)), bool)
     if legs.mirror is not None:

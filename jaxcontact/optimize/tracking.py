@@ -124,10 +124,10 @@ def track(
     if inputs is None:
         raise ValueError("trajectory: expected a motion with inputs, got None")
     size = 2 * model.structure.num_velocities
-    Q = _matrix("state_cost", state_cost, size)
-    R = _matrix("control_cost", control_cost, inputs.shape[1])
+    Q = _as_matrix("state_cost", state_cost, size)
+    R = _as_matrix("control_cost", control_cost, inputs.shape[1])
     motion = _Motion(trajectory.states, inputs, trajectory.mocap)
-    return _regulator(max_periods if periodic else 0, model, motion, stepper, (Q, R), tol)
+    return _compute_regulator(max_periods if periodic else 0, model, motion, stepper, (Q, R), tol)
 
 
 class _Motion(NamedTuple):
@@ -139,7 +139,7 @@ class _Motion(NamedTuple):
 
 
 @functools.partial(jit, static_argnums=0)
-def _regulator(
+def _compute_regulator(
     max_periods: int, model: Model, motion: _Motion, stepper: Stepper,
     costs: tuple[jax.Array, jax.Array], tol: float | jax.Array,
 ) -> tuple[Tracking, TrackingInfo]:  # fmt: skip
@@ -196,7 +196,8 @@ def _linear_steps(model: Model, motion: _Motion, stepper: Stepper) -> tuple[jax.
     return A, B, lax.reduce(statuses, jnp.uint32(0), lax.bitwise_or, (0,))
 
 
-def _matrix(name: str, cost: jax.Array, size: int) -> jax.Array:
+def _as_matrix(name: str, cost: jax.Array, size: int) -> jax.Array:
+    """Return a cost as a matrix (size, size), from its diagonal or as it is."""
     cost = jnp.diag(cost) if jnp.ndim(cost) == 1 else jnp.asarray(cost)
     if cost.shape != (size, size):
         raise ValueError(f"{name}: expected ({size},) or ({size}, {size}), got {cost.shape}")

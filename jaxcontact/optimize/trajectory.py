@@ -220,7 +220,7 @@ def _optimise(
         raise ValueError("controls0: expected at least one number, got none")
     flat = lax.convert_element_type(flat, flat.dtype)  # a weak type would be lost in a step: compiled twice
     bounds = _bounds_of(optimizer, controls0)
-    scale = _scale_of(search.scale, controls0, flat, bounds)
+    scale = _choose_scale(search.scale, controls0, flat, bounds)
     bounds = (bounds[0] / np.asarray(scale, float), bounds[1] / np.asarray(scale, float))
     rate, transformation = None, optimizer
     if isinstance(optimizer, OneSided):
@@ -232,7 +232,7 @@ def _optimise(
     )  # fmt: skip
     s = flat / scale
     reached: Reached = program.evaluate(s)
-    if not program.good(*reached):
+    if not program.is_finite(*reached):
         raise ValueError(
             "controls0: the motion from there fails; cost, constraints or derivatives are not finite"
         )
@@ -250,7 +250,7 @@ def _optimise(
     )
     if checkpoint is not None:
         first = None if has_own_steps else steps.state
-        about = {"format": resume.FORMAT, **about, **program.about(controls0, s, first)}
+        about = {"format": resume.FORMAT, **about, **program.describe(controls0, s, first)}
         stored = resume.load(checkpoint, about, steps.state)
         if stored is not None:
             steps = stored.until(num_steps)
@@ -317,7 +317,7 @@ def _bounds_of(optimizer: PyTree, controls0: PyTree) -> tuple[np.ndarray, np.nda
     return flat_bounds(bounds, controls0, np.asarray(ravel_pytree(controls0)[0], float))
 
 
-def _scale_of(
+def _choose_scale(
     scale: jax.typing.ArrayLike, controls0: PyTree, flat: jax.Array, bounds: tuple[np.ndarray, np.ndarray]
 ) -> jax.Array:
     """Choose the sizes (n,) of flat controls."""

@@ -40,8 +40,8 @@ class TangentWalk:
         gradient = jacobian[0]
         if self._has_rate and steps.doubtful:  # the gradient may not descend
             gradient, steps.doubtful = self._program.descent(s, gradient)
-        step, steps.state = self._program.step(s, steps.state, gradient, r, jacobian[1:])
-        old, (s, reached) = s, self._program.moved(s, step)
+        step, steps.state = self._program.propose_step(s, steps.state, gradient, r, jacobian[1:])
+        old, (s, reached) = s, self._program.take_step(s, step)
         steps.costs.append(float(reached[0]))
         steps.residuals.append(largest(reached[1]))
         steps.doubtful |= steps.costs[-1] > steps.costs[-2] and float(jnp.sum(gradient * (s - old))) < 0
@@ -145,7 +145,7 @@ class AugmentedWalk:
             FloatingPointError: there is no motion.
         """
         reached = self._program.evaluate(s)
-        if not self._program.good(*reached):
+        if not self._program.is_finite(*reached):
             raise FloatingPointError(
                 "objective: the motion fails from the end of a search with more smoothing"
             )
@@ -227,7 +227,7 @@ class PieceWalk:
                 break
             new = s + jnp.asarray(step.change, s.dtype)
             outcome = self._program.evaluate(new)
-            is_good = self._program.good(*outcome)
+            is_good = self._program.is_finite(*outcome)
             ratio = (cost - float(outcome[0])) / step.promised if is_good else -1.0
             longest = float(np.max(np.abs(step.change)))
             if ratio >= piecewise_newton.ACCEPTED:

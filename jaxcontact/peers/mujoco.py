@@ -108,23 +108,14 @@ def mujoco_outcome(
     return run_impact(compiled, np.asarray(state.q), np.asarray(state.v), approaches, model_name)
 
 
-def outcome_of_file(
-    source: Any,  # as `load_mjcf` takes
-    model: Model,
-    *,
-    timestep: float = 1e-6,
-    timeconst: float | None = None,
-    dampratio: float = 1.0,
-    tolerance: float = 1e-6,
-) -> np.ndarray | None:
+def outcome_of_file(source: Any, model: Model) -> np.ndarray | None:  # a source as `load_mjcf` takes
     """Compute the one post-impact velocity by MuJoCo for a robot of a file; return None without MuJoCo.
 
-    The same as `mujoco_outcome`, with the stiffness of all contacts by `timeconst`, and without actuators.
+    The same as `mujoco_outcome` by default, with one stiffness of all contacts, and without actuators.
 
     Args:
         source: the argument of `load_mjcf`: a path, XML text or a `mujoco.MjModel`.
         model: the result of `load_mjcf`, in the state before the impact.
-        timestep, timeconst, dampratio, tolerance: as `mujoco_outcome`.
 
     Returns:
         Velocity (nv,), or None if MuJoCo is not installed.
@@ -134,14 +125,12 @@ def outcome_of_file(
     """
     if importlib.util.find_spec("mujoco") is None:
         return None
-    compiled = with_stiff_contacts(
-        source, timestep, 100.0 * timestep if timeconst is None else timeconst, dampratio
-    )
+    compiled = with_stiff_contacts(source, 1e-6, 1e-4)
     terms = contact_terms(model, model.initial_state())
     normals = np.asarray(terms.J_n)[np.asarray(terms.active)]  # the robot hardly moves
 
     def approaches(_: np.ndarray, v: np.ndarray) -> bool:
-        return bool(np.any(normals @ v < -tolerance))
+        return bool(np.any(normals @ v < -1e-6))
 
     return run_impact(
         compiled,

@@ -127,7 +127,7 @@ def ensemble(
     steps = count_steps(motion.duration, motion.dt, num_bytes=world if keep_path else 0)
     if reduce is None:
         check_memory("num_worlds", num_worlds, world * (steps + 1 if keep_path else 1), "worlds")
-    starts = _starts(state, num_worlds)
+    starts = _spread_starts(state, num_worlds)
     stepper.init(model, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
     if inputs.controls is None:
         inputs = inputs._replace(controls=jnp.zeros((steps, model.num_controls), starts.v.dtype))
@@ -138,17 +138,17 @@ def ensemble(
     on_workers = False
     if isinstance(reduce, Reduction) and run.executor is not None and run.checkpoint is None:
         on_workers = True
-        chunks: Iterator[PyTree] = blocks.parts(size, reduce.part)
+        chunks: Iterator[PyTree] = blocks.compute_parts(size, reduce.part)
     else:
-        blocks_of_worlds = blocks.computed(0) if run.checkpoint is None else _stored(blocks, run)
+        blocks_of_worlds = blocks.compute(0) if run.checkpoint is None else _read_or_compute(blocks, run)
         chunks = _rechunk(blocks_of_worlds, size)
-    reported = _reported(chunks, num_worlds, size, run.progress)
+    reported = _report(chunks, num_worlds, size, run.progress)
     if reduce is None:
-        return _joined(list(reported))
+        return _join(list(reported))
     return functools.reduce(make_fold(reduce, has_parts=on_workers), reported, None)
 
 
-def _reported(
+def _report(
     chunks: Iterator[PyTree], total: int, size: int, progress: Callable[..., None] | None
 ) -> Iterator[PyTree]:
     """Yield chunks; report the number of worlds after each has been used."""
@@ -158,7 +158,7 @@ def _reported(
             progress(min(number * size, total), total)
 
 
-def _starts(state: State, num_worlds: int) -> State:
+def _spread_starts(state: State, num_worlds: int) -> State:
     """Give every world its start; return states with a first axis of worlds."""
     if jnp.ndim(state.q) == 1:
         return jax.tree.map(
@@ -171,7 +171,7 @@ def _starts(state: State, num_worlds: int) -> State:
 
 
 class _Worlds:
-    """Function of a block of worlds, compiled at its first call."""
+    """A function of a block of worlds, compiled at its first call."""
 
     def __init__(
         self, model: Model, stepper: Stepper, dt: float, steps: int, inputs: Inputs, seed: int,
@@ -214,7 +214,7 @@ class _ChunkParts:
         self.worlds, self.part = _Worlds(*shared), part
 
     def __call__(self, blocks: list[tuple[PyTree, ...]], begin: int, end: int) -> PyTree:
-        return self.part(_cut(_joined([self.worlds(*block) for block in blocks]), begin, end))
+        return self.part(_cut(_join([self.worlds(*block) for block in blocks]), begin, end))
 
 
 class _Blocks:
@@ -231,12 +231,12 @@ class _Blocks:
         starts = jax.tree.map(lambda leaf: leaf[rows], self.starts)
         return starts, worlds.astype(np.uint32), min(self.width, self.total - begin)
 
-    def computed(self, done: int) -> Iterator[Ensemble]:
+    def compute(self, done: int) -> Iterator[Ensemble]:
         """Compute and yield the blocks from number `done` on, in order."""
         begins = range(0, self.total, self.width)[done:]
         yield from self._run(_Worlds, self.shared, map(self.arguments, begins), len(begins))
 
-    def parts(self, size: int, part: Callable[[Ensemble], PyTree]) -> Iterator[PyTree]:
+    def compute_parts(self, size: int, part: Callable[[Ensemble], PyTree]) -> Iterator[PyTree]:
         """Compute and yield the part of each chunk of `size` worlds, in order."""
 
         def call(begin: int) -> tuple[object, ...]:
@@ -268,14 +268,14 @@ def _rechunk(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
         held.append(part)
         count += len(part.status)
         while count >= size:
-            joined = _joined(held)
+            joined = _join(held)
             yield _cut(joined, 0, size)
             held, count = [_cut(joined, size, count)], count - size
     if count:
-        yield _joined(held)
+        yield _join(held)
 
 
-def _joined(parts: list[Ensemble]) -> Ensemble:
+def _join(parts: list[Ensemble]) -> Ensemble:
     joined: Ensemble = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
     return joined
 
@@ -300,25 +300,25 @@ def _describe_ensemble(
     }
 
 
-def _stored(blocks: _Blocks, run: Run) -> Iterator[Ensemble]:
+def _read_or_compute(blocks: _Blocks, run: Run) -> Iterator[Ensemble]:
     """Yield the stored blocks, then compute the missing ones; each is on the disk before it is yielded."""
     function = _Worlds(*blocks.shared).function
     shapes = jax.eval_shape(function, *blocks.arguments(0)[:2])
     empty = jax.tree.map(lambda leaf: np.empty((0, *leaf.shape[1:]), leaf.dtype), shapes)
     described = _describe_ensemble(blocks, function, run.about or {})
     assert run.checkpoint is not None
-    with open_store(Path(run.checkpoint), described, _named(empty), blocks.total, "worlds") as store:
+    with open_store(Path(run.checkpoint), described, _label_arrays(empty), blocks.total, "worlds") as store:
         for entry in store.entries:
             yield jax.tree.unflatten(jax.tree.structure(empty), list(store.read(entry).values()))
         if store.num_finished == blocks.total:
             return
         store.start()
-        for part in blocks.computed(len(store.entries)):
-            store.append(int(part.worlds[0]), _named(part))
+        for part in blocks.compute(len(store.entries)):
+            store.append(int(part.worlds[0]), _label_arrays(part))
             yield part
 
 
-def _named(part: Ensemble) -> dict[str, np.ndarray]:
+def _label_arrays(part: Ensemble) -> dict[str, np.ndarray]:
     """Label the arrays with the names of their fields, in the order of the leaves."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)

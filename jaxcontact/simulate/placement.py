@@ -69,11 +69,11 @@ def place_on_ground(
 
     Derivative: exact by state and params, any order, of the contacts that touch.
     """
-    groups = _groups(model.structure, contacts)
+    groups = _find_groups(model.structure, contacts)
     return _place_on_ground(model, groups, contacts is None, state)
 
 
-def _groups(structure: Structure, contacts: Sequence[str] | None) -> Groups:
+def _find_groups(structure: Structure, contacts: Sequence[str] | None) -> Groups:
     """Find the candidate contacts with the world of every name, or all of them in one group."""
     if isinstance(contacts, str):
         raise TypeError(f"contacts: expected a sequence of names, got {contacts!r}")
@@ -110,8 +110,8 @@ def _smallest_gaps(model: Model, groups: Groups, q: jax.Array) -> jax.Array:
     return jnp.stack([jnp.min(gaps[np.array(group)]) for group in groups])
 
 
-def _falling(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Find the velocity (nv,) at which all bodies move along gravity at 1 m/s, and whether one exists."""
+def _find_fall(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Find the velocity (nv,) by which all bodies move along gravity at 1 m/s, and whether there is one."""
     strength = jnp.linalg.norm(lax.stop_gradient(model.params.gravity))
     direction = model.params.gravity / jnp.where(strength > 0, strength, 1.0)
 
@@ -132,7 +132,7 @@ def _directions(
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the displacements (nv, m) that close each group, and whether all of them exist."""
     if along_gravity:
-        down, good = _falling(model, q)
+        down, good = _find_fall(model, q)
         return down[:, None], good
 
     def gaps(d: jax.Array) -> jax.Array:

@@ -156,7 +156,7 @@ def nearest_and_pushes(model: Model, q: jax.Array) -> tuple[jax.Array, Projectio
     held, gaps = constraint_values(model.replace(params=fixed), start)
     none = jnp.zeros(mass.shape[0], q.dtype)
     forces = jnp.zeros(held.shape[0] + gaps.shape[0], q.dtype)
-    depth = _worst(held, gaps)
+    depth = _largest_violation(held, gaps)
     allowed = allowed_depth(start)
     # If a step is itself nearly round-off, the gaps determine it only to that relative accuracy.
     settled = jnp.maximum(rounding(q.dtype, HALF_DIGITS), allowed / jnp.where(depth > 0, depth, 1.0))
@@ -168,14 +168,16 @@ def nearest_and_pushes(model: Model, q: jax.Array) -> tuple[jax.Array, Projectio
 
     def improve(carry: _ProjectionSearch) -> _ProjectionSearch:
         step, forces, status = _linear_step(model.replace(params=fixed), start, carry.step, inverse)
-        worst = _worst(*constraint_values(model.replace(params=fixed), retract(model.system, start, step)))
+        worst = _largest_violation(
+            *constraint_values(model.replace(params=fixed), retract(model.system, start, step))
+        )
         moved, total = (jnp.sqrt(jnp.maximum(x @ mass @ x, 0.0)) for x in (step - carry.step, step))
         change = jnp.where(total > 0, moved / jnp.where(total > 0, total, 1.0), 0.0)
         return _ProjectionSearch(step, forces, worst, change, carry.status | status, carry.tries + 1)
 
     first = _ProjectionSearch(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
     search = bounded_loop(searching, improve, first, max_iters=MAX_ITERS)
-    step = _attached(model, q, search, held.shape[0])
+    step = _attach_derivative(model, q, search, held.shape[0])
     moved = retract(model.system, q, step)
     if held.shape[0]:  # loops that are closed stay so under a change of q
         still = lax.stop_gradient(q) + (moved - lax.stop_gradient(moved))
@@ -196,7 +198,8 @@ def nearest_and_pushes(model: Model, q: jax.Array) -> tuple[jax.Array, Projectio
     return q_plus, info, (search.forces[held.shape[0] :] > 0) & (search.tries > 0)
 
 
-def _worst(held: jax.Array, gaps: jax.Array) -> jax.Array:
+def _largest_violation(held: jax.Array, gaps: jax.Array) -> jax.Array:
+    """Find the largest deviation or depth."""
     return jnp.maximum(jnp.max(jnp.abs(held), initial=0.0), jnp.max(-gaps, initial=0.0))
 
 
@@ -230,7 +233,7 @@ def _linear_step(
     return response @ forces, size * forces, status
 
 
-def _attached(model: Model, q: jax.Array, search: _ProjectionSearch, held: int) -> jax.Array:
+def _attach_derivative(model: Model, q: jax.Array, search: _ProjectionSearch, held: int) -> jax.Array:
     """Attach the derivative to the step: M d = J^T lam, with the constraints that push at zero."""
     pushes = (search.forces > 0) & (search.tries > 0)
     holds = (pushes | (jnp.arange(search.forces.shape[0]) < held)).astype(q.dtype)

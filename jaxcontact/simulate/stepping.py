@@ -90,13 +90,13 @@ def rollout(
     setup, steps = _set_up(model, state, stepper, inputs, num_steps, key)
     if checkpoint_every is not None:
         check_rows("checkpoint_every", checkpoint_every)
-    pushes, poses = _pushes(model, inputs, dt, steps)
-    end = _end(inputs.controls, num_steps, steps)
+    pushes, poses = _collect_pushes(model, inputs, dt, steps)
+    end = _steps_to_make(inputs.controls, num_steps, steps)
     setup = setup._replace(pushes=pushes, end=end)
     rows, _ = _scan_steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     if poses is not None and end is not None:
         poses = jax.tree.map(lambda x: x[jnp.minimum(jnp.arange(steps + 1), end)], poses)
-    return _trajectory(rows, state, stepper.closed(_moved_at_start(model, poses), state), poses)
+    return _make_trajectory(rows, state, stepper.closed(_place_mocap(model, poses), state), poses)
 
 
 @checked()
@@ -134,11 +134,11 @@ def run(
     steps = count_steps(motion.duration, dt, num_bytes=bytes_of(state))
     setup, _ = _set_up(model, state, stepper, acting, steps, key, exactly=True)
     setup = setup._replace(end=jnp.int32(steps))
-    pushes, poses = _pushes(model, acting, dt, steps)
+    pushes, poses = _collect_pushes(model, acting, dt, steps)
     parts = []
     for first in range(0, steps, CHUNK):
         size = min(CHUNK, steps - first)
-        inputs, pushed = jax.tree.map(lambda x, first=first: _block(x, first), (setup.inputs, pushes))
+        inputs, pushed = jax.tree.map(lambda x, first=first: _pad_block(x, first), (setup.inputs, pushes))
         part = setup._replace(inputs=inputs, pushes=pushed)
         rows, carry = _scan_steps(model, part, stepper, dt, jnp.int32(first), CHUNK)
         setup = setup._replace(carry=carry)
@@ -148,18 +148,20 @@ def run(
         if run.progress is not None:
             run.progress(first + size, steps)
     rows_of_all = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    trajectory = _trajectory(rows_of_all, state, stepper.closed(_moved_at_start(model, poses), state), poses)
+    trajectory = _make_trajectory(
+        rows_of_all, state, stepper.closed(_place_mocap(model, poses), state), poses
+    )
     return jax.tree.map(jnp.asarray, trajectory)
 
 
-def _block(rows: jax.Array, first: int) -> jax.Array:
+def _pad_block(rows: jax.Array, first: int) -> jax.Array:
     """Take CHUNK rows from `first` on, with zeros behind the last one."""
     block = np.asarray(rows)[first : first + CHUNK]
     return jnp.asarray(np.pad(block, [(0, CHUNK - len(block)), *[(0, 0)] * (block.ndim - 1)]))
 
 
-def _end(controls: PyTree, num_steps: int | jax.Array | None, rows: int) -> jax.Array | None:
-    """Return the number of steps to make, where it is not that of the rows."""
+def _steps_to_make(controls: PyTree, num_steps: int | jax.Array | None, rows: int) -> jax.Array | None:
+    """Return the number of steps to make, if it is not that of the rows of controls; else None."""
     if callable(controls) or controls is None or num_steps is None:
         return None
     if is_concrete(num_steps):
@@ -174,7 +176,7 @@ class _Pushes(NamedTuple):
     mocap: MocapRows | None
 
 
-def _pushes(
+def _collect_pushes(
     model: Model, inputs: Inputs, dt: float | jax.Array, steps: int
 ) -> tuple[_Pushes, MocapPoses | None]:
     """Check wrenches and poses; return them by step, and the poses of all mocap bodies at T + 1 times."""
@@ -183,7 +185,7 @@ def _pushes(
     return _Pushes(applied_rows(model, inputs.applied, steps), moving), poses
 
 
-def _moved_at_start(model: Model, poses: MocapPoses | None) -> Model:
+def _place_mocap(model: Model, poses: MocapPoses | None) -> Model:
     """Put the mocap bodies of a model at their first poses."""
     return model if poses is None else at_poses(model, jax.tree.map(lambda rows: rows[0], poses))
 
@@ -283,7 +285,7 @@ def _checkpointed_scan(
     )
 
 
-def _trajectory(rows: PyTree, start: State, closed: jax.Array, poses: MocapPoses | None) -> Trajectory:
+def _make_trajectory(rows: PyTree, start: State, closed: jax.Array, poses: MocapPoses | None) -> Trajectory:
     states, inputs, info = rows
     impacts = None if info.impacts is None else in_one_list(info.impacts)
     record = motion_record(start, closed, states, info.replace(impacts=None), impacts, inputs)

@@ -1,6 +1,6 @@
 """The record of a motion with impacts: its states, its contacts, its impacts.
 
-Owns `Trajectory` and `Impacts` and their description in words; entry `motion_record`.
+Owns `Trajectory`, `Impacts` and their description in words; entries `motion_record`, `append_impact`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from jaxcontact._pytree import PyTree, Record
 from jaxcontact.io.records import FileRecord
 from jaxcontact.mechanics.mocap import MocapPoses
 from jaxcontact.mechanics.system import State
+from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
 
@@ -90,6 +91,43 @@ class Trajectory(FileRecord):
                 f"t = {float(self.states.t[first]):.6g} s, step {first}: {Status.describe(bad[first])}"
             )
         return lines
+
+
+def no_impacts(nv: int, nc: int, rows: int, dtype: jnp.dtype, length: int = 1) -> Impacts:
+    """Make an empty record with room for `rows` impacts of up to `length` single impacts."""
+    return Impacts(
+        t=jnp.full(rows, jnp.nan, dtype),
+        touching=jnp.zeros((rows, nc), bool),
+        approaching=jnp.zeros((rows, nc), bool),
+        order=jnp.full((rows, length), -1, jnp.int32),
+        impulse=jnp.zeros((rows, nc), dtype),
+        v_minus=jnp.full((rows, nv), jnp.nan, dtype),
+        v_plus=jnp.full((rows, nv), jnp.nan, dtype),
+        plastic=jnp.zeros(rows, bool),
+        count=jnp.int32(0),
+    )
+
+
+@jit
+def append_impact(
+    impacts: Impacts, before: PyTree, after: PyTree, touching: jax.Array, approaching: jax.Array,
+    plastic: jax.Array | bool, impulse: jax.Array, order: jax.Array | None = None,
+) -> Impacts:  # fmt: skip
+    """Append one impact to the record; beyond its rows only `count` grows.
+
+    Args:
+        before, after: states or nodes with v, and the time t after it.
+        order: of single impacts; None if the law has none.
+    """
+    i = impacts.count
+    rows = {"t": after.t, "touching": touching, "approaching": approaching, "impulse": impulse,
+            "v_minus": before.v, "v_plus": after.v, "plastic": plastic}  # fmt: skip
+    if order is not None:
+        rows["order"] = order
+    return impacts.replace(
+        count=i + 1,
+        **{name: getattr(impacts, name).at[i].set(row, mode="drop") for name, row in rows.items()},
+    )
 
 
 def motion_record(

@@ -106,6 +106,7 @@ class _TangentProblem(NamedTuple):
 def _tangent_problem(
     delassus: jax.Array, rates: jax.Array, mu: jax.Array, solution: Solution
 ) -> _TangentProblem:
+    """Find the mode of every contact at a solution, and what its rates obey there."""
     nc = mu.shape[0]
     lam = solution.impulse.reshape(nc, -1)
     u = (rates + delassus @ solution.impulse).reshape(nc, -1)
@@ -210,7 +211,7 @@ def has_jump(
     problem = _tangent_problem(*fixed, solution)
     return lax.cond(
         jnp.any(problem.is_border | problem.is_free),
-        lambda: _folds(fixed[0], fixed[2], problem, mu.shape[0] if max_tested is None else max_tested),
+        lambda: _is_folded(fixed[0], fixed[2], problem, mu.shape[0] if max_tested is None else max_tested),
         lambda: jnp.array(False),
     )
 
@@ -252,7 +253,8 @@ def _list_modes_of(dim: int, dtype: jnp.dtype) -> _Modes:
     )
 
 
-def _folds(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem, max_tested: int) -> jax.Array:
+def _is_folded(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem, max_tested: int) -> jax.Array:
+    """Decide whether modes that bodies can reach have a piece of negative determinant; see `has_jump`."""
     (nc, dim), dtype = problem.grip.shape, delassus.dtype
     small = _reduce(delassus, problem)
     blocks = delassus.reshape(nc, dim, -1)

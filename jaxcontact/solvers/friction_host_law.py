@@ -44,7 +44,7 @@ def length(t: np.ndarray) -> np.ndarray:
     return np.abs(t[..., 0]) if t.shape[-1] == 1 else np.sqrt(np.einsum("...i,...i->...", t, t))
 
 
-def _positive(x: np.ndarray) -> np.ndarray:
+def _at_least_tiny(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, SAFE_DENOMINATOR)
 
 
@@ -52,7 +52,7 @@ def coulomb_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Compute Alart and Curnier's equations (..., nc, dim), zero at a solution."""
     z = r - u
     bound = mu * np.maximum(z[..., 0], 0.0)
-    share = bound / np.maximum(length(z[..., 1:]), _positive(bound))
+    share = bound / np.maximum(length(z[..., 1:]), _at_least_tiny(bound))
     value = r - share[..., None] * z
     value[..., 0] = np.minimum(r[..., 0], u[..., 0])
     return value
@@ -84,7 +84,7 @@ def project_on_cones(mu: np.ndarray, z: np.ndarray) -> np.ndarray:
     size = length(z[..., 1:])
     inside = (size <= mu * z[..., 0]) & (z[..., 0] >= 0)
     normal = np.where(inside, z[..., 0], np.maximum(z[..., 0] + mu * size, 0.0) / (1.0 + mu * mu))
-    share = np.where(inside, 1.0, mu * normal / _positive(size))
+    share = np.where(inside, 1.0, mu * normal / _at_least_tiny(size))
     projected = share[..., None] * z
     projected[..., 0] = normal
     return projected
@@ -96,11 +96,13 @@ def linearise_associated(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[
     size = length(z[:, 1:])
     inside = (size <= mu * z[:, 0]) & (z[:, 0] >= 0)
     edge = ~inside & (mu * size >= -z[:, 0])
-    ray = np.concatenate([np.ones((len(mu), 1)), mu[:, None] * z[:, 1:] / _positive(size)[:, None]], axis=1)
+    ray = np.concatenate(
+        [np.ones((len(mu), 1)), mu[:, None] * z[:, 1:] / _at_least_tiny(size)[:, None]], axis=1
+    )
     weight = np.where(edge, 1.0 / (1.0 + mu * mu), 0.0)
     by_velocity = weight[:, None, None] * ray[:, :, None] * ray[:, None, :]
-    turning = mu * weight * (z[:, 0] + mu * size) / _positive(size)
-    unit = z[:, 1:] / _positive(size)[:, None]
+    turning = mu * weight * (z[:, 0] + mu * size) / _at_least_tiny(size)
+    unit = z[:, 1:] / _at_least_tiny(size)[:, None]
     by_velocity[:, 1:, 1:] += turning[:, None, None] * (np.eye(dim - 1) - unit[:, :, None] * unit[:, None, :])
     by_velocity += inside[:, None, None] * np.eye(dim)
     return np.eye(dim) - by_velocity, by_velocity
@@ -108,7 +110,9 @@ def linearise_associated(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[
 
 def scale_lines(by_impulse: np.ndarray, by_velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scale the lines of all blocks to unit size; return them and the factors (nc, dim)."""
-    weights = 1.0 / _positive(np.maximum(np.abs(by_impulse).max(axis=2), np.abs(by_velocity).max(axis=2)))
+    weights = 1.0 / _at_least_tiny(
+        np.maximum(np.abs(by_impulse).max(axis=2), np.abs(by_velocity).max(axis=2))
+    )
     return by_impulse * weights[:, :, None], by_velocity * weights[:, :, None], weights
 
 

@@ -135,7 +135,7 @@ def _solve_checked(
     if isinstance(law, int) or not is_concrete(matrix, q, friction, start):
         matrix = _as_dense(matrix, isinstance(law, int))
         active = np.ones(nc, bool)
-        r, u, info = _solve_traced(matrix, q, friction, start, active, dim, law, settings)
+        r, u, info = _solve_traced(matrix, q, friction, start, active, law, settings)
         return FrictionSolution(r, u), info
     by_code = by_code and law == "coulomb" and settings == COULOMB_NEWTON
     solution, info = _solve_on_host(matrix, q, friction, start, dim, law, settings, by_code)
@@ -233,14 +233,13 @@ def _as_dense(W: Matrix, by_sides: bool) -> Matrix:
     return arrays if isinstance(W, tuple) else arrays[0]
 
 
-@functools.partial(jit, static_argnames=("dim", "law", "settings"))
+@functools.partial(jit, static_argnames=("law", "settings"))
 def _solve_traced(
     W: Matrix,
     q: jax.Array,
     mu: jax.Array,
     start: jax.Array | None,
     active: jax.Array,
-    dim: int,
     law: str | int,
     settings: CoulombNewton,
 ) -> tuple[jax.Array, jax.Array, FrictionInfo]:

@@ -36,7 +36,7 @@ from jaxcontact.terms.closed_loops import project_rows
 from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.mocap import rates_beside
-from jaxcontact.terms.moved_frames import frames_moved
+from jaxcontact.terms.moved_frames import add_mocap_motion
 from jaxcontact.terms.records import (
     BILATERAL,
     LIMIT,
@@ -256,7 +256,7 @@ def contacts_in_motion(
     `max_contacts` pairs are enough; of capsules `place` takes twice as many. Of a step that is `coming`, only
     pairs that may meet in it get their contacts.
     """
-    motions = frames_moved(model, contacts.motion_and_rate(model, state.q, state.v, kinematics))
+    motions = add_mocap_motion(model, contacts.motion_and_rate(model, state.q, state.v, kinematics))
     motion, motion_rate = computed_once(motions, in_batches=False)
     near_pairs = None
     if max_contacts is not None:
@@ -294,7 +294,7 @@ def fastest(model: Model, q: jax.Array, v: jax.Array) -> jax.Array | None:
         return None
     lengths = extents(shapes, model.params.constants, q.dtype)
     motion = contacts.body_motion(model, q, v)
-    moved, _ = frames_moved(model, (motion, motion))
+    moved, _ = add_mocap_motion(model, (motion, motion))
     turning = jnp.sqrt(jnp.sum(moved.turning**2, axis=(1, 2)))
     speeds = jnp.sqrt(jnp.sum(moved.velocity**2, axis=1))[owner] + lengths * turning[owner]
     return lax.stop_gradient(jnp.max(jnp.where(owner == geometry.WORLD, 0.0, speeds)))

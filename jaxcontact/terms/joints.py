@@ -11,7 +11,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.terms.moved_frames import frames_moved
+from jaxcontact.terms.moved_frames import add_mocap_motion
 from jaxcontact.terms.records import BILATERAL, DRY, LIMIT, Kind
 
 Rows = tuple[jax.Array, jax.Array, jax.Array]  # G (n, nv), phi (n,), Gdot v (n,)
@@ -58,7 +58,7 @@ def _closure_rows(model: Model, state: State, kinematics: PyTree) -> Rows:
         return mechanics.motion(structure, kinematics, v)
 
     speed = functools.partial(closure_speed, model)
-    body_motion, body_motion_rate = frames_moved(model, motion_at(state.v))
+    body_motion, body_motion_rate = add_mocap_motion(model, motion_at(state.v))
     (phi, _), (_, drift) = jax.jvp(speed, (body_motion,), (body_motion_rate,))
     basis = jnp.eye(structure.num_velocities, dtype=state.q.dtype)
     return jax.vmap(lambda v: speed(motion_at(v)[0])[1], out_axes=-1)(basis), phi, drift

@@ -11,7 +11,7 @@ from jaxcontact.mechanics.mocap import across, body_twists
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
 from jaxcontact.terms.joints import closure_speed
-from jaxcontact.terms.moved_frames import frame_rates
+from jaxcontact.terms.moved_frames import carried_frames
 from jaxcontact.terms.owners import Bodies, none_moves, of_bodies, on_bodies
 from jaxcontact.terms.surfaces import surface_rows
 
@@ -40,7 +40,7 @@ def rates_beside(
     if twists is not None and model.structure.tree.closes:
         at_q = body_frames(model, q)
         frames = FrameMotion(*at_q, *at_q)
-        loops = [closure_speed(model, frame_rates(model, frames, twist)[0])[1] for twist in twists]
+        loops = [closure_speed(model, carried_frames(model, frames, twist)[0])[1] for twist in twists]
         rows = rows.at[:, : loops[0].shape[0]].set(jnp.stack(loops))
     if found is not None:
         parts = [] if twists is None else [_moved_contacts(model, *found, index)]
@@ -63,7 +63,7 @@ def _moved_contacts(
     assert twists is not None
 
     def rows(velocity: jax.Array) -> jax.Array:
-        moved, _ = frame_rates(model, frames, velocity)
+        moved, _ = carried_frames(model, frames, velocity)
         spins_of_bodies = body_twists(model, frames.position, velocity)[1]
         sides = [
             _of_side(moved.velocity, spins_of_bodies, owner, points, frames.position)

@@ -73,7 +73,7 @@ def film_of(
     if q.ndim == 3:
         if ghosts is None:
             ghosts = trajectory
-        trajectory, q, t = _select_world(trajectory, 0), q[0], t[0]
+        trajectory, q, t = jax.tree.map(lambda leaf: leaf[0], trajectory), q[0], t[0]
     poses = _mocap_poses(trajectory, model, q)
     if not np.all(np.isfinite(q)):
         bad = int(np.flatnonzero(~np.all(np.isfinite(q), axis=-1))[0])
@@ -112,11 +112,6 @@ def _check_states(name: str, trajectory: object, system: System) -> tuple[np.nda
             f"got {q.shape} and {t.shape}"
         )
     return q, t
-
-
-def _select_world(trajectory: Trajectory, index: int) -> Trajectory:
-    world: Trajectory = jax.tree.map(lambda leaf: leaf[index], trajectory)
-    return world
 
 
 def _sum_impulses(trajectory: Trajectory, t: np.ndarray, rows: np.ndarray, scene: Scene) -> np.ndarray:

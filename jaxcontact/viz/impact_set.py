@@ -76,10 +76,10 @@ def plot_impact_set(
     shown = np.flatnonzero(np.asarray(terms.active))
     shown = shown if shown.size else np.arange(len(terms.phi))
     curves = contact_curves(samples, terms, shown, beside, labels, max_paths)
-    panels = _panels([int(i) for i in shown])
-    views = [(curves.everything(), _spread(curves.everything(), panels, min))]
+    panels = _choose_panels([int(i) for i in shown])
+    views = [(curves.everything(), _select_spread(curves.everything(), panels, min))]
     if zoom:
-        views.append((curves.outcomes(), _spread(curves.outcomes(), views[0][1], max)))
+        views.append((curves.outcomes(), _select_spread(curves.outcomes(), views[0][1], max)))
     figure, places = _empty_figure([len(chosen) for _, chosen in views], legend_entries(curves), title, width)
     for close, (points, chosen) in enumerate(views):
         windows = _windows(points, curves.other, chosen)
@@ -149,7 +149,8 @@ def _empty_figure(
     ]
 
 
-def _panels(shown: list[int]) -> list[Panel]:
+def _choose_panels(shown: list[int]) -> list[Panel]:
+    """Choose the pairs of velocities of the contacts `shown` that panels have as axes."""
     alone = [Panel((i, 1), (i, 0)) for i in shown]
     if len(shown) == 1:
         return alone
@@ -159,7 +160,7 @@ def _panels(shown: list[int]) -> list[Panel]:
     return [*alone, *(Panel((i, 0), (j, 0)) for i, j in ends)]
 
 
-def _spread(points: np.ndarray, panels: list[Panel], of_axes: Callable[..., float]) -> list[Panel]:
+def _select_spread(points: np.ndarray, panels: list[Panel], of_axes: Callable[..., float]) -> list[Panel]:
     """Select panels in which points (n, nc, 2) spread along both axes (min) or one (max), or the first."""
     spans = np.ptp(points, axis=0)
     noise = NOISE * float(np.max(spans))

@@ -116,7 +116,7 @@ def plot_outcomes(
         shown.append(does)
     scene, frame = scene_of(model), scene_frames(model, state.q, contacts=False)
     size = float(np.max(np.subtract(*extent(scene, frame)[::-1])))
-    moment = _moment(model, state, [v for _, v, member in kinds if member is not None], size)
+    moment = _choose_moment(model, state, [v for _, v, member in kinds if member is not None], size)
     moved = [scene_frames(model, _advance_pose(model, state, v, moment), contacts=False) for _, v, _ in kinds]
     velocities = [_velocities(model, state, v)[rows] for _, v, _ in kinds]
     fastest = max(float(np.linalg.norm(moving, axis=1).max()) for moving in velocities)
@@ -125,19 +125,19 @@ def plot_outcomes(
     tips = np.concatenate([points + metres * moving for moving in velocities])
     box = _frame_corners(scene, [frame, *moved], tips, MARGIN * size)
     lines = max(words.count("\n") + 1 for words, _, _ in kinds)
-    figure, places = _panels(box, len(kinds), lines, width)
+    figure, places = _make_panels(box, len(kinds), lines, width)
     for (words, _, _), does, after, moving, axes in zip(kinds, shown, moved, velocities, places, strict=True):
         _draw_landing(axes, scene, frame, after, box)
         axes.set_title(words, fontsize=8.5, fontweight="bold")
         _draw_arrow(axes, scene, points, moving * metres, names, MIN_ARROW * ARROW_LENGTH * size)
-        _mark(axes, scene, points, does)
+        _mark_contacts(axes, scene, points, does)
     if len(set(names) - {""}) > 1:
-        _name(places[0], scene, points, names)
+        _write_names(places[0], scene, points, names)
     is_merged = any(" stay" in words for words, _, _ in kinds)
     notes = _notes(moment, fastest if metres else 0.0, is_merged, rest, peer_still)
     figure.supxlabel(textwrap.fill(notes, int(LETTERS * figure.get_figwidth())), fontsize=8)
     used = [LABELS[k] for k in np.unique(np.concatenate(shown))]
-    _explain(figure, used)
+    _add_legend(figure, used)
     if title is not None:
         letters = int(TITLE_LETTERS * (figure.get_figwidth() - LEGEND * (len(used) + 0.5)))
         wrapped = "\n".join(textwrap.fill(line, letters) for line in title.split("\n"))
@@ -215,7 +215,9 @@ def _pick_kinds(
     active = np.asarray(terms.active)
     groups = list(dict.fromkeys(name for name, on in zip(names, active, strict=True) if on and name))
     member = np.array([groups.index(name) if name in groups else -1 for name in names])
-    states = np.stack([_state(labels[:, (member == k) & active]) for k in range(len(groups))], axis=1)
+    states = np.stack(
+        [_classify_group(labels[:, (member == k) & active]) for k in range(len(groups))], axis=1
+    )
     kinds, inverse, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
     if np.sort(counts)[::-1][:MOST_KINDS].sum() < SHOWN_SHARE * len(states):
         states[states < LABELS.index("lifts")] = STAYS
@@ -228,19 +230,19 @@ def _pick_kinds(
         of_kind = np.flatnonzero(inverse.reshape(-1) == kind)
         offset = v_plus[of_kind] - v_plus[of_kind].mean(axis=0)
         nearest = of_kind[np.argmin(np.einsum("ki,ij,kj->k", offset, np.asarray(terms.M), offset))]
-        words = _words(groups, kinds[kind], counts[kind] / len(labels))
+        words = _describe_kind(groups, kinds[kind], counts[kind] / len(labels))
         shown.append((words, v_plus[nearest], int(nearest)))
         share += counts[kind] / len(labels)
     return shown, labels, 1.0 - share if share < 1.0 - 1e-12 else 0.0
 
 
-def _state(labels: np.ndarray) -> np.ndarray:
+def _classify_group(labels: np.ndarray) -> np.ndarray:
     """Classify a group of contacts (n, k): the label of all, TILTS if some lift, else that of the loosest."""
     lifts = labels == LABELS.index("lifts")
     return np.where(lifts.any(axis=1) & ~lifts.all(axis=1), TILTS, labels.max(axis=1))
 
 
-def _words(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
+def _describe_kind(groups: Sequence[str], kind: np.ndarray, share: float) -> str:
     """Say what the groups do, those that do the same together: "A, B stick", "C lifts"."""
     parts = []
     for label in dict.fromkeys(kind):
@@ -257,7 +259,7 @@ def _advance_pose(model: Model, state: State, v: np.ndarray, seconds: float) -> 
     return retract(model.system, state.q, jnp.asarray(v * seconds, state.q.dtype))
 
 
-def _moment(model: Model, state: State, outcomes: Sequence[np.ndarray], size: float) -> float:
+def _choose_moment(model: Model, state: State, outcomes: Sequence[np.ndarray], size: float) -> float:
     """Choose the time in which the fastest body moves by REACH of the size of the mechanism, s.
 
     If all outcomes are slow it is the time in which it would have moved by the size, before the impact.
@@ -271,7 +273,7 @@ def _moment(model: Model, state: State, outcomes: Sequence[np.ndarray], size: fl
     return float(f"{size / slowest:.1g}") if slowest > 0.0 else 0.0
 
 
-def _panels(
+def _make_panels(
     box: tuple[np.ndarray, np.ndarray], count: int, lines: int, width: float
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure with `count` panels of the shape of the box, with lines of words above each."""
@@ -327,7 +329,7 @@ def _draw_arrow(
             arrow(axes, place, ahead, OUTLINE)
 
 
-def _mark(axes: Axes, scene: Scene, points: np.ndarray, labels: np.ndarray) -> None:
+def _mark_contacts(axes: Axes, scene: Scene, points: np.ndarray, labels: np.ndarray) -> None:
     """Draw the contacts in the colours of what they do."""
     flat = points if scene.dim == 2 else look().flat(points)
     for place, label in zip(flat, labels, strict=True):
@@ -335,7 +337,7 @@ def _mark(axes: Axes, scene: Scene, points: np.ndarray, labels: np.ndarray) -> N
         axes.plot(*place, "o", markersize=4.5, color=fill, markeredgecolor="black", mew=0.6, zorder=8)
 
 
-def _name(axes: Axes, scene: Scene, points: np.ndarray, names: Sequence[str]) -> None:
+def _write_names(axes: Axes, scene: Scene, points: np.ndarray, names: Sequence[str]) -> None:
     """Write the name of each group below its first contact."""
     from matplotlib.patheffects import withStroke
 
@@ -346,7 +348,7 @@ def _name(axes: Axes, scene: Scene, points: np.ndarray, names: Sequence[str]) ->
         axes.annotate(name, flat[names.index(name)], xytext=(0, -5), textcoords="offset points", **style)
 
 
-def _explain(figure: Figure, used: Sequence[str]) -> None:
+def _add_legend(figure: Figure, used: Sequence[str]) -> None:
     """Add a legend of the marks of contacts that some panel has."""
     from matplotlib.lines import Line2D
 

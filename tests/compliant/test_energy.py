@@ -7,7 +7,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.compliant.settings import Settings
-from jaxcontact.compliant.solve import _info, _search
+from jaxcontact.compliant.solve import _make_info, _search
 from jaxcontact.compliant.step import assemble
 
 INERTIA = np.array([0.1, 0.2, 0.35])
@@ -71,6 +71,7 @@ def test_a_spinning_body_keeps_its_momentum_and_its_energy_to_second_order(poses
         assert 3.9 < errors[0] / errors[1] < 4.1
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_a_body_that_turns_by_half_a_radian_in_a_step_keeps_its_momentum(tolerance):
     for unit in (1.0, 1e-6):
@@ -89,7 +90,7 @@ def test_a_step_that_makes_energy_says_so():
 
     @jax.jit
     def status(x, p):
-        return _info(problem, x, p, iterations, converged, Settings()).status
+        return _make_info(problem, x, p, iterations, converged, Settings()).status
 
     assert int(status(x, p)) == 0
     assert int(status(x + 0.01, p)) & jc.Status.ENERGY

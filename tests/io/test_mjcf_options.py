@@ -165,7 +165,7 @@ def test_a_bad_file_is_refused_in_one_line(name):
 
 NUMBERS = {
     "joint 'knee': armature: expected finite numbers >= 0, got -5": robot(joint='armature="-5"'),
-    "joint 'knee': damping: expected finite numbers >= 0, got -1": robot(joint='damping="-1"'),
+    "joint 'knee': damping: expected finite numbers, got inf": robot(joint='damping="inf"'),
     "joint 'knee': stiffness: expected finite numbers >= 0, got -1": robot(joint='stiffness="-1"'),
     "joint 'knee': frictionloss: expected finite numbers >= 0, got -2": robot(joint='frictionloss="-2"'),
     "joint 'knee': armature: expected finite numbers >= 0, got inf": robot(joint='armature="inf"'),
@@ -173,8 +173,8 @@ NUMBERS = {
         more='<actuator><motor name="servo" joint="knee" gear="inf"/></actuator>'
     ),
     "option: gravity: expected finite numbers": robot(more='<option gravity="0 0 -inf"/>'),
-    "tendon 'band': damping: expected finite numbers >= 0, got -1": robot(
-        more='<tendon><fixed name="band" damping="-1"><joint joint="knee" coef="1"/></fixed></tendon>'
+    "tendon 'band': damping: expected finite numbers, got inf": robot(
+        more='<tendon><fixed name="band" damping="inf"><joint joint="knee" coef="1"/></fixed></tendon>'
     ),
 }
 
@@ -185,6 +185,36 @@ NUMBERS = {
 def test_a_negative_or_infinite_number_is_named(message, unsupported):
     with pytest.raises(ValueError, match=f"source: {message}|source: MuJoCo cannot read the text"):
         jc.load_mjcf(NUMBERS[message], unsupported=unsupported)
+
+
+WHEEL = (
+    '<mujoco><worldbody><body name="wheel"><joint name="axle" axis="0 0 1" damping="-0.5"/>'
+    f"{INERTIA}</body></worldbody>"
+    '<tendon><fixed name="belt" damping="-1"><joint joint="axle" coef="0.5"/></fixed></tendon></mujoco>'
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "stepper",
+    [
+        jc.simulate.Compliant(),
+        jc.simulate.TimeStepping(),
+        jc.simulate.EventDriven(),
+        jc.simulate.Variational(),
+    ],
+    ids=lambda stepper: type(stepper).__name__,
+)
+def test_a_negative_damping_is_noted_and_feeds_a_wheel(stepper):
+    with pytest.warns(IgnoredOptionWarning, match="notes joint 'axle' has the damping -0.5 < 0; tendon"):
+        model = jc.load_mjcf(WHEEL)
+    assert model.notes == (
+        "joint 'axle' has the damping -0.5 < 0",
+        "tendon 'belt' has the damping -1 < 0",
+    )
+    start = model.initial_state().replace(v=jnp.ones(1))
+    states = jc.simulate.rollout(model, start, jnp.zeros((100, 1)), stepper=stepper, dt=0.01).states
+    np.testing.assert_allclose(states.v[-1], np.exp(0.75), rtol=0.01)  # 0.5 + 0.5^2 of the belt
 
 
 def test_a_urdf_gets_a_floor_and_a_floating_base():

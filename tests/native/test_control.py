@@ -307,13 +307,13 @@ def test_loops_in_loops_are_run_a_few_times_each(monkeypatch):
 def test_the_outermost_loop_is_interpreted_once(monkeypatch):
     """Arrays of floats that it changes are taken to change, so that its body is not run to find that out."""
     outermost = []
-    inside = rules_control._inside
+    inside = rules_control._run_in_block
 
     def counted(program, body, going):
         outermost.append(program.ops.now.parent is None)
         return inside(program, body, going)
 
-    monkeypatch.setattr(rules_control, "_inside", counted)
+    monkeypatch.setattr(rules_control, "_run_in_block", counted)
     monkeypatch.setattr(rules_control, "UNROLLED", 0)
 
     def function(q, v):

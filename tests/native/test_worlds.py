@@ -90,13 +90,13 @@ def test_a_long_program_warns_the_caller(monkeypatch):
 @pytest.fixture
 def levels(monkeypatch):
     """The levels at which the modules of each program are compiled, as a set per program."""
-    levels, compiled = [], machine_code.object_files.object_files
+    levels, compiled = [], machine_code.object_files.read_or_compile
 
     def watched(modules, workers):
         levels.append({level for _, level in modules})
         return compiled(modules, workers)
 
-    monkeypatch.setattr(machine_code.object_files, "object_files", watched)
+    monkeypatch.setattr(machine_code.object_files, "read_or_compile", watched)
     return levels
 
 
@@ -230,7 +230,7 @@ def test_code_is_kept_in_the_folder_of_jax(monkeypatch, settings, tmp_path):
     kept = sorted((tmp_path / "kept").glob("jaxcontact-native-*"))
     assert len(kept) == 2
     with monkeypatch.context() as patched:
-        patched.setattr(llvm_worker, "machine_code", none)
+        patched.setattr(llvm_worker, "compile_text", none)
         np.testing.assert_array_equal(jc.simd(jnp.tanh)(np.ones(3)), first)
         with pytest.raises(AssertionError, match="compiled again"):
             jc.simd(jnp.cosh)(np.ones(3))

@@ -25,16 +25,17 @@ def walker():
 
 
 def test_equal_legs_are_a_pair_and_others_are_not(hopper, walker):
-    pair, single = stride_guess.legs_of(walker), stride_guess.legs_of(hopper)
+    pair, single = stride_guess.find_legs(walker), stride_guess.find_legs(hopper)
     assert single.mirror is None and [c.size for c in single.contacts] == [2]
     np.testing.assert_array_equal(pair.mirror, [0, 1, 2, 6, 7, 8, 3, 4, 5])
-    assert stride_guess.schedule_of(pair, 4).stands.tolist() == [[True, False]] * 4
-    assert stride_guess.schedule_of(single, 4).stands.tolist() == [[True], [True], [False], [False]]
+    assert stride_guess.plan_stances(pair, 4).stands.tolist() == [[True, False]] * 4
+    assert stride_guess.plan_stances(single, 4).stands.tolist() == [[True], [True], [False], [False]]
 
 
+@pytest.mark.long
 def test_feet_of_a_guess_stand_where_they_should(hopper):
-    legs = stride_guess.legs_of(hopper)
-    guess = stride_guess.guess_stride(hopper, legs, stride_guess.schedule_of(legs, 12), 0.5, 0.5, 0.4)
+    legs = stride_guess.find_legs(hopper)
+    guess = stride_guess.guess_stride(hopper, legs, stride_guess.plan_stances(legs, 12), 0.5, 0.5, 0.4)
     state = hopper.initial_state()
     gaps = np.stack([contact_terms(hopper, state.replace(q=jnp.asarray(q))).phi for q in guess.q])
     feet = gaps[:, legs.contacts[0]]

@@ -10,7 +10,7 @@ import pytest
 import jaxcontact as jc
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.simulate.variational import energy
-from jaxcontact.simulate.variational.contact_state import arrive, contacts_of, terms_at
+from jaxcontact.simulate.variational.contact_state import contacts_of, make_node, terms_at
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
 from jaxcontact.simulate.variational.impact_event import strike
 
@@ -82,14 +82,14 @@ def a_move(lam, gain):
     q = jnp.array([*-rotated(tilt, CORNER * np.array([-1.0, 1.0])), tilt])
     here = functools.partial(terms_at, model)
     terms = here(q, jnp.zeros(()))
-    node = arrive(terms, q, jnp.zeros(3), jnp.zeros(()))
+    node = make_node(terms, q, jnp.zeros(3), jnp.zeros(()))
     impulse = jnp.zeros((2, 2)).at[0, 0].set(lam)
     push = contacts_of(terms, node.closed).rows[0, 0] * lam
     force = jnp.array([0.0, -G * h, 0.0])
     w = jnp.linalg.solve(terms.M, push + 0.5 * force)
     end, p = q + h * w, (push + force) * gain
     step = MidpointStep(w, impulse, end, p, jnp.array(True), jnp.zeros(()), jnp.zeros_like(terms.phi), None)
-    after = arrive(here(end, jnp.array(h)), end, p, jnp.array(h))
+    after = make_node(here(end, jnp.array(h)), end, p, jnp.array(h))
     gains = energy.move_gains(model, node, step, after, jnp.zeros((2, 2)), jnp.array(h))
     return node.closed, gains
 
@@ -109,7 +109,8 @@ def test_an_impact_that_makes_energy_says_so():
     q = jnp.array([0.0, 1.0, 0.0])
     terms = terms_at(model, q, jnp.zeros(()))
     before, after = (
-        arrive(terms, q, terms.M @ v, 0.0) for v in (model.initial_state().v, -1.01 * model.initial_state().v)
+        make_node(terms, q, terms.M @ v, 0.0)
+        for v in (model.initial_state().v, -1.01 * model.initial_state().v)
     )
     assert bool(energy.impact_gains(before, after)) and not bool(energy.impact_gains(after, before))
     assert not bool(energy.impact_gains(before, before))

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 import jaxcontact as jc
-from jaxcontact.simulate.variational.event_search import narrowed, whole_step
+from jaxcontact.simulate.variational.event_search import narrow_search, start_search
 
 G = 9.81
 
@@ -562,9 +562,11 @@ def test_a_gap_that_closes_and_opens_within_a_step_is_found():
 def test_an_event_that_no_rate_tells_of_is_taken_as_it_is():
     """A load that is zero within round-off and does not fall: no step of Newton's method goes on from there."""
     zero, high = jnp.zeros(()), jnp.asarray(0.1)
-    search = whole_step(high, 1)._replace(suspects=jnp.array([True]), tries=jnp.int32(5), h=jnp.asarray(0.05))
+    search = start_search(high, 1)._replace(
+        suspects=jnp.array([True]), tries=jnp.int32(5), h=jnp.asarray(0.05)
+    )
     none, closed = jnp.zeros(1), jnp.array([True])
-    after, whole, located = narrowed(search, none, none + 1e-3, none > 0, none + jnp.inf, closed, zero)
+    after, whole, located = narrow_search(search, none, none + 1e-3, none > 0, none + jnp.inf, closed, zero)
     assert bool(located) and not bool(whole) and np.isfinite(float(after.h))
 
 

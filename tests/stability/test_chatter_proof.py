@@ -96,6 +96,7 @@ def landings(body, samples=64, events=64):
     return pairs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("body", [BODIES[0], BODIES[2], SKEWED], ids=["slips", "cascades", "skewed"])
 def test_the_map_encloses_motions(body):
     """The interval motion of one point holds the next landing, which the motion by events gives."""

@@ -102,7 +102,7 @@ def coverage(
             "depends on earlier samples; use sample(..., key=jax.random.key(0)) with selection "
             '"all" or "lemke"'
         )
-    chosen = _levels(confidence, shares)
+    chosen = _check_shares(confidence, shares)
     succeeded = np.asarray(samples.status) == 0
     half = int(np.sum(succeeded)) // 2
     if half < MIN_SAMPLES:
@@ -134,7 +134,7 @@ def coverage(
     )
 
 
-def _levels(confidence: float, shares: Sequence[float]) -> np.ndarray:
+def _check_shares(confidence: float, shares: Sequence[float]) -> np.ndarray:
     """Return the fractions (p,); raise ValueError if one of them or the confidence is not in (0, 1)."""
     chosen = np.asarray(shares, float)
     if not (0 < confidence < 1) or chosen.ndim != 1 or not np.all((chosen > 0) & (chosen < 1)):

@@ -100,7 +100,7 @@ def routh_path(
         reach an event together (a block landing flat) there is no derivative, and AD gives neither side.
     """
     inputs.check(terms, v)
-    inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, "routh_path")
+    inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED)
     inputs.check_array("rates", rates)
     shape = jnp.shape(terms.phi)
     if jnp.ndim(rates) not in (1, 2) or jnp.shape(rates)[-1:] != shape or 0 in jnp.shape(rates):

@@ -80,36 +80,38 @@ class ByModes:
     ) -> tuple[LaneResults, np.ndarray]:
         """Resolve the samples `numbers` of `draws`, with known modes first; return results and new facts."""
         if visited is None:
-            return self._lanes(numbers, draws, None, device)
+            return self._resolve_lanes(numbers, draws, None, device)
         if visited.first is None or self.restitution is not None:
-            results = self._lanes(numbers, draws, visited, device)[0]
+            results = self._resolve_lanes(numbers, draws, visited, device)[0]
         else:
             # First the first step of all samples, which needs fewer modes; then the samples that continue.
-            order = self._neighbours(numbers, draws, device)
+            order = self._order_neighbours(numbers, draws, device)
             nothing = self._nothing_begun(numbers.size)
-            first = self._lanes(numbers[order], draws, visited.first, device, nothing, once=True)[0]
+            first = self._resolve_lanes(numbers[order], draws, visited.first, device, nothing, once=True)[0]
             results = jax.tree.map(np.empty_like, first)
-            _put(results, order, first)
+            _store(results, order, first)
             more = np.flatnonzero(results.collides & ~results.missed & (results.num_iters < self.max_steps))
-            begun = _begun(results, more)
-            _put(results, more, self._lanes(numbers[more], draws, visited, device, begun)[0], begun)
+            begun = _state_of(results, more)
+            _store(results, more, self._resolve_lanes(numbers[more], draws, visited, device, begun)[0], begun)
         # If the valid modes of a step are no set known to be complete, the sample continues with all modes.
         lost = np.flatnonzero(results.missed)
         facts = NO_FACTS
         if lost.size:
             # Energies in store are not saved: with restitution samples restart from their beginning.
-            begun = _begun(results, lost) if self.restitution is None else self._nothing_begun(lost.size)
-            again, facts = self._lanes(numbers[lost], draws, None, device, begun)
-            _put(results, lost, again, begun)
+            begun = _state_of(results, lost) if self.restitution is None else self._nothing_begun(lost.size)
+            again, facts = self._resolve_lanes(numbers[lost], draws, None, device, begun)
+            _store(results, lost, again, begun)
         return results, facts
 
-    def _neighbours(self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device) -> np.ndarray:
+    def _order_neighbours(
+        self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device
+    ) -> np.ndarray:
         """Order samples so that neighbours have similar largest impulses in their first steps."""
         padded = jax.device_put((draws, np.resize(numbers, PIECE)), device)
         places = np.asarray(first_places(*padded, self.space.mu.shape[0]))[: numbers.size]
         return np.argsort(places, kind="stable")
 
-    def _lanes(
+    def _resolve_lanes(
         self,
         numbers: np.ndarray,
         draws: Sobol | Iid | Shaped,
@@ -118,6 +120,7 @@ class ByModes:
         begun: Begun | None = None,
         once: bool = False,
     ) -> tuple[LaneResults, np.ndarray]:
+        """Resolve samples by the kernel, with `visited` modes or with all; return results and new facts."""
         learns = visited is None and self.learns
         names = self.memory.names if learns else None
         table, complete, names, pieces, _ = visited or (self.table, None, names, self.pieces, None)
@@ -151,7 +154,7 @@ class ByModes:
             if part.sets is not None:
                 facts += [np.flatnonzero(part.visited), sets_of(np.asarray(part.sets)[:, : piece.size])]
             part = part.replace(visited=part.visited[:0], sets=None)
-            parts.append(jax.tree.map(functools.partial(_first, size=piece.size), part))
+            parts.append(jax.tree.map(functools.partial(_drop_padding, size=piece.size), part))
         joined = jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=-1), *parts)
         return joined, np.unique(np.concatenate(facts))
 
@@ -161,7 +164,7 @@ class ByModes:
         return Begun(impulse=arrays[0], num_iters=arrays[1], residual=arrays[2])
 
 
-def _put(results: PyTree, at: np.ndarray, again: PyTree, begun: Begun | None = None) -> None:
+def _store(results: PyTree, at: np.ndarray, again: PyTree, begun: Begun | None = None) -> None:
     """Store later results of some samples; of a path only the rows after the steps done before."""
     for name in ("impulse", "num_iters", "residual", "missed", "collides"):
         getattr(results, name)[..., at] = getattr(again, name)
@@ -172,13 +175,15 @@ def _put(results: PyTree, at: np.ndarray, again: PyTree, begun: Begun | None = N
         results.path[..., at] = np.where(new, again.path, results.path[..., at])
 
 
-def _begun(results: PyTree, lost: np.ndarray) -> Begun:
+def _state_of(results: PyTree, lost: np.ndarray) -> Begun:
+    """Return the state from which the samples `lost` continue after the steps done before."""
     chosen = (results.impulse, results.num_iters, results.residual)
     impulse, num_iters, residual = (array[..., lost] for array in chosen)
     return Begun(impulse=impulse, num_iters=num_iters, residual=residual)
 
 
-def _first(leaf: jax.Array, size: int) -> np.ndarray:
+def _drop_padding(leaf: jax.Array, size: int) -> np.ndarray:
+    """Return the first `size` samples of an array."""
     return np.array(np.asarray(leaf)[..., :size])
 
 
@@ -193,7 +198,7 @@ def tabulate(terms: ContactTerms, num_directions: int = 8) -> tuple[ContactSpace
 @jit
 def _scales(space: ContactSpace, v: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute scaled rates (r,) of the contacts, their largest impulses (m,) in a step, and |v|_M."""
-    return space.jacobian @ v, mode_selection.largest(space, step), mass_norm(space.mass, v)
+    return space.jacobian @ v, mode_selection.scale_largest(space, step), mass_norm(space.mass, v)
 
 
 def regular_modes(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:

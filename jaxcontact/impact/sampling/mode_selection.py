@@ -163,7 +163,7 @@ def _describe_sets(
     return mode_choice.fold_over_outcomes(valid, score, speeds, add_outcome, nothing)
 
 
-def largest(space: ContactSpace, step: jax.Array) -> jax.Array:
+def scale_largest(space: ContactSpace, step: jax.Array) -> jax.Array:
     """Scale the largest normal impulses (m,) of a step, in N s; zero for inactive contacts."""
     return jnp.where(space.active, step / space.scale[:: 1 + space.num_tangents], 0.0)
 
@@ -182,7 +182,7 @@ def least_bad(table: contact_modes.ModeMaps, x: jax.Array) -> jax.Array:
     )
 
 
-def in_blocks(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
+def split_in_blocks(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
     """Divide the table into blocks of BLOCK modes, along a new first axis; the last one is padded."""
     number = table.regular.shape[0]
     size = min(BLOCK, number)

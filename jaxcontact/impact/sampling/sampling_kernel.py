@@ -216,14 +216,14 @@ def _prepare(problem: LaneProblem, num_directions: int) -> _ImpactData:
     return _ImpactData(
         space=space,
         table=table,
-        pieces=mode_selection.in_blocks(table) if problem.pieces is None else problem.pieces,
+        pieces=mode_selection.split_in_blocks(table) if problem.pieces is None else problem.pieces,
         draws=problem.draws,
         names=problem.names,
         complete=problem.complete,
         elastic=problem.elastic,
         speed=mass_norm(space.mass, problem.v),
         slowest=slowest_approach(space, problem.v),
-        cap_scale=mode_selection.largest(space, problem.step),
+        cap_scale=mode_selection.scale_largest(space, problem.step),
         directions=friction_directions(space.num_tangents, num_directions),
     )
 

@@ -178,7 +178,7 @@ def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip:
     return weight * force
 
 
-def in_cones(space: ContactSpace, force: jax.Array) -> jax.Array:
+def cone_distances(space: ContactSpace, force: jax.Array) -> jax.Array:
     """Compute the distances (nc, 3) of scaled forces inside their cones: f_n, mu f_n - f_t, mu f_n + f_t."""
     normal, tangential = force[0::2], force[1::2]
     ray = lax.rsqrt(1.0 + space.mu**2)
@@ -221,7 +221,7 @@ def choose_modes(
     rests, sticks = jnp.abs(out[0::2]) <= noise, ~slides & (jnp.abs(out[1::2]) <= noise)
     direction = jnp.where(jnp.where(slides, u_t, out[1::2]) > 0, REST_PLUS, REST_MINUS)
     shared = jnp.where(space.active & rests, jnp.where(sticks, REST_STICK, direction), SEPARATE)
-    inside = in_cones(space, forces_in_modes(space, rate, shared)) >= -noise
+    inside = cone_distances(space, forces_in_modes(space, rate, shared)) >= -noise
     has_ended = jnp.take_along_axis(ended, shared[:, None], axis=1)
     fits = jnp.all(inside) & ~jnp.any(has_ended) & (count > 0)
     return Choice(jnp.where(fits, shared, codes).astype(jnp.int32), count, violation[mode])

@@ -37,8 +37,14 @@ from jaxcontact.simulate.events.event_log import (
     StepInputs,
 )
 from jaxcontact.simulate.events.repetition import repeat_pieces
-from jaxcontact.simulate.events.stretch import StretchMotion, parts, point_of, start_vector, step
-from jaxcontact.simulate.events.time_step import run
+from jaxcontact.simulate.events.stretch import (
+    StretchMotion,
+    point_function,
+    split_vector,
+    start_vector,
+    step_stretch,
+)
+from jaxcontact.simulate.events.time_step import run_time_step
 from jaxcontact.simulate.projection import check_no_penetration
 from jaxcontact.simulate.variational.contact_state import count_rows, terms_at
 from jaxcontact.solvers.contact_problem import SEPARATE
@@ -115,12 +121,12 @@ def augmented_motion(
 def _motion(
     system: System, max_pieces: int, rows: int, inputs: StepInputs, length: jax.Array, key: jax.Array | None
 ) -> tuple[AugmentedPath, AugmentedInfo]:
-    path, info = _paired(system, max_pieces, rows)(inputs, length, key)
+    path, info = _make_motion(system, max_pieces, rows)(inputs, length, key)
     return path, info
 
 
-class _Found(NamedTuple):
-    """What a repetition needs: the pieces, the duration to the end of s, and ds/dt there, 0 in an impact."""
+class _FoundMotion(NamedTuple):
+    """The numbers of a repetition: pieces, the duration to the end of s, and ds/dt there, 0 in an impact."""
 
     pieces: EventPieces
     duration: jax.Array
@@ -128,9 +134,9 @@ class _Found(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _paired(system: System, max_pieces: int, rows: int) -> Callable[..., PyTree]:
+def _make_motion(system: System, max_pieces: int, rows: int) -> Callable[..., PyTree]:
     @all_digits
-    def search(inputs: StepInputs, length: jax.Array, key: jax.Array | None) -> tuple[PyTree, _Found]:
+    def search(inputs: StepInputs, length: jax.Array, key: jax.Array | None) -> tuple[PyTree, _FoundMotion]:
         return _search_pieces(system, max_pieces, rows, inputs, length, key)
 
     return differentiate_by_replay(search, functools.partial(_replay, system, rows))
@@ -138,19 +144,19 @@ def _paired(system: System, max_pieces: int, rows: int) -> Callable[..., PyTree]
 
 def _search_pieces(
     system: System, max_pieces: int, rows: int, inputs: StepInputs, length: jax.Array, key: jax.Array | None
-) -> tuple[tuple[AugmentedPath, AugmentedInfo], _Found]:
+) -> tuple[tuple[AugmentedPath, AugmentedInfo], _FoundMotion]:
     memory = EventMemory(key, no_chatter(inputs.state, rows), jnp.int32(0))
-    found = run(system, max_pieces, inputs, memory)
-    states = _join(inputs.state, found.pieces.end)
-    s = _sums(found.pieces, states.t, found.pieces.impulse)
+    found = run_time_step(system, max_pieces, inputs, memory)
+    states = _prepend_start(inputs.state, found.pieces.end)
+    s = _sum_path(found.pieces, states.t, found.pieces.impulse)
     beyond = s[1:] >= length * (1.0 - 8.0 * float(jnp.finfo(length.dtype).eps))
     last = jnp.where(jnp.any(beyond), jnp.argmax(beyond), max_pieces)
-    pieces, pace = _cut(system, inputs, found.pieces, states, s, length, last)
-    states = _join(inputs.state, pieces.end)
+    pieces, pace = _cut_at_length(system, inputs, found.pieces, states, s, length, last)
+    states = _prepend_start(inputs.state, pieces.end)
     used = jnp.sum(pieces.kind != UNUSED, dtype=jnp.int32)
     # An unused row repeats the last state.
     states = jax.tree.map(lambda x: x[jnp.minimum(jnp.arange(max_pieces + 1), used)], states)
-    path = _path(pieces, states, pieces.impulse)
+    path = _make_path(pieces, states, pieces.impulse)
     failed = found.info.status & jnp.uint32(~int(Status.MAX_ITERS) & 0xFFFFFFFF)
     hits, jams = ((pieces.kind == kind) for kind in (IMPACT, JAM))
     info = AugmentedInfo(
@@ -160,14 +166,15 @@ def _search_pieces(
         num_impacts=jnp.sum(hits | jams, dtype=jnp.int32),
         num_without_collision=jnp.sum(jams, dtype=jnp.int32),
     )
-    return (path, info), _Found(pieces, states.t[-1] - inputs.state.t, pace)
+    return (path, info), _FoundMotion(pieces, states.t[-1] - inputs.state.t, pace)
 
 
-def _join(start: State, ends: State) -> State:
+def _prepend_start(start: State, ends: State) -> State:
+    """Put the start before the states at the ends of pieces."""
     return jax.tree.map(lambda x, rows: jnp.concatenate([x[None], rows]), start, ends)
 
 
-def _sums(pieces: EventPieces, t: jax.Array, impulse: jax.Array) -> jax.Array:
+def _sum_path(pieces: EventPieces, t: jax.Array, impulse: jax.Array) -> jax.Array:
     """Sum time and normal impulses at the nodes (K + 1,); a chatter ends at the limit of its series."""
 
     def one(carry: tuple[jax.Array, ...], row: tuple[jax.Array, ...]) -> tuple[PyTree, jax.Array]:
@@ -190,7 +197,7 @@ def _sums(pieces: EventPieces, t: jax.Array, impulse: jax.Array) -> jax.Array:
     return jnp.concatenate([zero[None], s])
 
 
-def _cut(
+def _cut_at_length(
     system: System, inputs: StepInputs, pieces: EventPieces, states: State, s: jax.Array, length: jax.Array,
     last: jax.Array,
 ) -> tuple[EventPieces, jax.Array]:  # fmt: skip
@@ -202,13 +209,13 @@ def _cut(
     model = Model(system=system, params=inputs.params)
     motion = StretchMotion(inputs.params, inputs.controls, piece.modes, inputs.dt)
     y0 = start_vector(system, start, terms_at(model, start.q, start.t))
-    point = point_of(system)
+    point = point_function(system)
 
     def at_length(h: jax.Array) -> tuple[jax.Array, jax.Array, State, jax.Array]:
-        end = step(system, motion, start.t, y0, h)[0].x1
-        state, impulse, _ = parts(system, start.t + h, end)
+        end = step_stretch(system, motion, start.t, y0, h)[0].x1
+        state, impulse, _ = split_vector(system, start.t + h, end)
         rate = point(motion, start.t + h, end)[0]
-        pace = 1.0 + jnp.sum(parts(system, start.t, rate)[1][:, 0])
+        pace = 1.0 + jnp.sum(split_vector(system, start.t, rate)[1][:, 0])
         return s[at] + h + jnp.sum(impulse[:, 0]), pace, state, impulse
 
     def correct(_: int, h: jax.Array) -> jax.Array:
@@ -229,9 +236,9 @@ def _cut(
     return pieces._replace(kind=kind), jnp.where(is_move, pace, 0.0)
 
 
-def _path(pieces: EventPieces, states: State, impulse: jax.Array) -> AugmentedPath:
+def _make_path(pieces: EventPieces, states: State, impulse: jax.Array) -> AugmentedPath:
     """Make the path from its pieces, the states (K + 1) between them and their impulses (K, nc, dim)."""
-    s, kind = _sums(pieces, states.t, impulse), pieces.kind
+    s, kind = _sum_path(pieces, states.t, impulse), pieces.kind
     span, time = jnp.diff(s), jnp.diff(states.t)
     hits = (kind == IMPACT) | (kind == JAM)
     size = jnp.where(span > 0, span, 1.0)
@@ -251,7 +258,12 @@ def _path(pieces: EventPieces, states: State, impulse: jax.Array) -> AugmentedPa
 
 
 def _replay(
-    system: System, rows: int, inputs: StepInputs, length: jax.Array, key: jax.Array | None, found: _Found
+    system: System,
+    rows: int,
+    inputs: StepInputs,
+    length: jax.Array,
+    key: jax.Array | None,
+    found: _FoundMotion,
 ) -> tuple[AugmentedPath, AugmentedInfo]:
     """Repeat the pieces; the duration follows from s = length at the end by one step of Newton's method."""
     memory = EventMemory(key, no_chatter(inputs.state, rows), jnp.int32(0))
@@ -261,7 +273,7 @@ def _replay(
     def path_of(duration: jax.Array) -> AugmentedPath:
         _, states, hits, moves = repeat_pieces(system, inputs._replace(dt=duration), memory, found.pieces)
         states = jax.tree.map(lambda x: x[jnp.minimum(jnp.arange(count + 1), used)], states)
-        return _path(found.pieces, states, hits + moves)
+        return _make_path(found.pieces, states, hits + moves)
 
     duration = lax.stop_gradient(found.duration)
     moves = found.pace > 0

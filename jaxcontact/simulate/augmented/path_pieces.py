@@ -109,6 +109,7 @@ def run_pieces(system: System, max_pieces: int, numbers: PathNumbers) -> tuple[A
 
 
 def _bad_numbers(system: System, numbers: PathNumbers, state: State) -> jax.Array:
+    """Set the status bits of numbers that are not finite or out of range."""
     terms = contact_terms(Model(system=system, params=numbers.params), state)
     _, _, status = inputs.prepare(terms, state.v)
     settings = jax.tree.leaves((numbers.length, numbers.rates, numbers.rtol))
@@ -141,7 +142,7 @@ def _append_piece(
     near = near_zero(space, state.v, carry.speed)
     contacts = _ContactState(terms, touches, space, space.jacobian @ state.v, near)
     approaches = jnp.any(contacts.u[0::2] < -near[0::2])
-    lots = _lots(numbers, number, carry)
+    lots = _draw_lots(numbers, number, carry)
     begins = approaches & ~carry.in_impact
     carry = carry._replace(
         rates=jnp.where(carry.in_impact, carry.rates, lots.rates),
@@ -152,8 +153,8 @@ def _append_piece(
     def push_on() -> ImpactRate:
         return impact_rate(space, contacts.u, carry.rates, near, lots.mode)
 
-    push = _only_if(approaches | undecided, push_on)
-    choice = _only_if(undecided, lambda: _decision(system, numbers, contacts, carry, lots))
+    push = _compute_if(approaches | undecided, push_on)
+    choice = _compute_if(undecided, lambda: _choose_modes(system, numbers, contacts, carry, lots))
     options = choice.options + (lots.option is not None)
     drawn = False if lots.option is None else lots.option * options >= choice.options
     jolts = undecided & push.possible & ((choice.options == 0) | drawn)
@@ -173,7 +174,7 @@ def _append_piece(
         (
             lambda c: (c, _no_row(c.codes.shape[0], dtype)),
             lambda c: _move_velocities(numbers, contacts, push, c),
-            lambda c: _smooth(system, numbers, contacts, c),
+            lambda c: _move_smoothly(system, numbers, contacts, c),
         ),
         carry,
     )
@@ -198,7 +199,8 @@ class _Lots(NamedTuple):
     rates: jax.Array
 
 
-def _lots(numbers: PathNumbers, number: jax.Array, carry: _AugmentedCarry) -> _Lots:
+def _draw_lots(numbers: PathNumbers, number: jax.Array, carry: _AugmentedCarry) -> _Lots:
+    """Draw the random numbers of piece `number`, if there is a key."""
     if numbers.key is None:
         return _Lots(None, None, None, carry.rates if numbers.rates is None else numbers.rates)
     of_choice, of_rates = jax.random.split(jax.random.fold_in(numbers.key, number))
@@ -209,13 +211,13 @@ def _lots(numbers: PathNumbers, number: jax.Array, carry: _AugmentedCarry) -> _L
     return _Lots(mode, force, option, rates)
 
 
-def _only_if(wanted: jax.Array, function: Callable[..., PyTree]) -> PyTree:
+def _compute_if(wanted: jax.Array, function: Callable[..., PyTree]) -> PyTree:
     """Call the function if `wanted`, else return zeros of the same shapes."""
     shapes = jax.eval_shape(function)
     return lax.cond(wanted, function, lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
 
 
-def _decision(
+def _choose_modes(
     system: System, numbers: PathNumbers, contacts: _ContactState, carry: _AugmentedCarry, lots: _Lots
 ) -> Choice:
     """Choose modes of the contacts that are closed and neither approach nor leave."""
@@ -244,7 +246,7 @@ def _move_velocities(
     return carry, row
 
 
-def _smooth(
+def _move_smoothly(
     system: System, numbers: PathNumbers, contacts: _ContactState, carry: _AugmentedCarry
 ) -> tuple[_AugmentedCarry, _Row]:
     """Move the state in its modes until one of them ends or the step is over; time runs."""

@@ -20,8 +20,8 @@ from jaxcontact.simulate.augmented.contact_forces import (
     FORCE_TOLERANCE,
     Accelerations,
     accelerations,
+    cone_distances,
     forces_in_modes,
-    in_cones,
 )
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_modes import REST_PLUS, REST_STICK, SEPARATE
@@ -134,8 +134,8 @@ def smooth_piece(
         value = jnp.where(jnp.isnan(returns)[None], value, back)
         return lax.cond(
             c.searching,
-            lambda: _narrowed(c, trial.x1, value[-1], eps),
-            lambda: _stepped(c, trial.x1, value, happened, ratio, shares, forces[0]),
+            lambda: _narrow_bracket(c, trial.x1, value[-1], eps),
+            lambda: _continue_after_step(c, trial.x1, value, happened, ratio, shares, forces[0]),
         )
 
     remaining = smooth.length - smooth.s
@@ -177,7 +177,7 @@ def _ending_values(
     distances inside the cone; a sliding one its normal force and its velocity along the direction of sliding.
     """
     rates, force = _forces(model, state, smooth.codes)
-    cone = in_cones(rates.space, force) / rates.size
+    cone = cone_distances(rates.space, force) / rates.size
     slip = (rates.space.jacobian @ state.v)[1::2] / smooth.near[1::2]
     codes, ones = smooth.codes, jnp.ones_like(slip)
     speed = jnp.where(codes == REST_PLUS, slip, -slip)
@@ -200,7 +200,7 @@ def _event_depths(smooth: SmoothMotion, eps: float) -> jax.Array:
     return jnp.concatenate([depths.reshape(-1), jnp.zeros(1, force.dtype)])
 
 
-def _stepped(
+def _continue_after_step(
     c: _PieceTrial, y: jax.Array, value: jax.Array, happened: jax.Array, ratio: jax.Array, shares: jax.Array,
     force: jax.Array,
 ) -> _PieceTrial:  # fmt: skip
@@ -235,7 +235,7 @@ def _stepped(
     )
 
 
-def _narrowed(c: _PieceTrial, y: jax.Array, value: jax.Array, eps: float) -> _PieceTrial:
+def _narrow_bracket(c: _PieceTrial, y: jax.Array, value: jax.Array, eps: float) -> _PieceTrial:
     """Narrow the bracket of the search by the Illinois rule; every eighth trial halves it."""
     lowest = jnp.min(jnp.where(c.suspects, value / c.size, jnp.inf))
     trial, bracket = illinois(c.h, lowest, c.bracket, c.tries % 8 == 7)

@@ -2,7 +2,7 @@
 
 Times, positions and velocities of a chatter approach their limit as a geometric series. Two impacts of a
 period may differ, as those of the two corners of a block, so every other one is compared: with the ratio R of
-the intervals, x_k = x + a R^k + b R^2k, which the last five impacts determine. Entry: `outlook`.
+the intervals, x_k = x + a R^k + b R^2k, which the last five impacts determine. Entry: `predict_chatter`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def no_chatter(state: State, nc: int) -> Chatter:
     return Chatter(q, v, t, jnp.zeros((LENGTH, nc), bool), jnp.int32(0))
 
 
-def remembered(chatter: Chatter, state: State, participants: jax.Array) -> Chatter:
+def remember_impact(chatter: Chatter, state: State, participants: jax.Array) -> Chatter:
     """Record one impact in the memory and drop the oldest one."""
 
     def pushed(rows: jax.Array, row: jax.Array) -> jax.Array:
@@ -74,7 +74,7 @@ def series_limit(rows: jax.Array, ratio: jax.Array, turns: jax.Array) -> jax.Arr
 
 
 @functools.partial(jit, static_argnums=0)
-def ahead(system: System, chatter: Chatter, turns: jax.Array) -> State:
+def extrapolate_chatter(system: System, chatter: Chatter, turns: jax.Array) -> State:
     """Extrapolate the state to after 2 `turns` further impacts; inf is the end of the chatter.
 
     Derivative: by the states of the impacts that are remembered.
@@ -89,7 +89,7 @@ def ahead(system: System, chatter: Chatter, turns: jax.Array) -> State:
 
 
 class Outlook(NamedTuple):
-    """The prediction from the last impacts.
+    """The prediction of a chatter from the last impacts.
 
     Attributes:
         is_series: bool, whether the next impacts are known to round-off, and enough of them can be left out.
@@ -102,8 +102,8 @@ class Outlook(NamedTuple):
     dense: jax.Array
 
 
-def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -> Outlook:
-    """Decide whether the last impacts are a geometric series; return it with its extent within the step.
+def predict_chatter(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -> Outlook:
+    """Predict from the last impacts whether they are a geometric series, and how far it goes in the step.
 
     Derivative: none.
     """
@@ -111,7 +111,7 @@ def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -
     intervals = t[:-1] - t[1:]
     newer, older = intervals[:2], intervals[2:]
     ratios = newer / jnp.where(older > 0, older, 1.0)
-    limit = ahead(system, chatter, jnp.asarray(jnp.inf, t.dtype))
+    limit = extrapolate_chatter(system, chatter, jnp.asarray(jnp.inf, t.dtype))
     left = limit.t - t[0]
     # The error in the time that is left from the difference of the two ratios.
     doubt = left * jnp.abs(ratios[0] - ratios[1]) / (1.0 - jnp.max(ratios))

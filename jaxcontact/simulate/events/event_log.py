@@ -13,10 +13,8 @@ import jax.numpy as jnp
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.mechanics.system import State
-from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import Chatter
 from jaxcontact.simulate.events.stretch import Modes
-from jaxcontact.simulate.trajectory import Impacts
 
 UNUSED, WHOLE, PART, EVENT, IMPACT, JAM, SKIP = range(7)
 
@@ -94,39 +92,4 @@ def no_piece(nc: int, dim: int, state: State) -> EventPieces:
         impulse=jnp.zeros((nc, dim), dtype),
         rests=jnp.zeros(nc, jnp.int32),
         end=state,
-    )
-
-
-def no_impacts(nv: int, nc: int, rows: int, dtype: jnp.dtype) -> Impacts:
-    """Make an empty record with room for `rows` impacts."""
-    return Impacts(
-        t=jnp.full(rows, jnp.nan, dtype),
-        touching=jnp.zeros((rows, nc), bool),
-        approaching=jnp.zeros((rows, nc), bool),
-        order=jnp.full((rows, 1), -1, jnp.int32),
-        impulse=jnp.zeros((rows, nc), dtype),
-        v_minus=jnp.full((rows, nv), jnp.nan, dtype),
-        v_plus=jnp.full((rows, nv), jnp.nan, dtype),
-        plastic=jnp.zeros(rows, bool),
-        count=jnp.int32(0),
-    )
-
-
-@jit
-def recorded(
-    impacts: Impacts, before: State, after: State, touching: jax.Array, approaching: jax.Array,
-    plastic: jax.Array | bool, impulse: jax.Array,
-) -> Impacts:  # fmt: skip
-    """Append one impact to the record; beyond its rows only `count` grows."""
-    i = impacts.count
-    return Impacts(
-        t=impacts.t.at[i].set(after.t, mode="drop"),
-        touching=impacts.touching.at[i].set(touching, mode="drop"),
-        approaching=impacts.approaching.at[i].set(approaching, mode="drop"),
-        order=impacts.order,
-        impulse=impacts.impulse.at[i].set(impulse, mode="drop"),
-        v_minus=impacts.v_minus.at[i].set(before.v, mode="drop"),
-        v_plus=impacts.v_plus.at[i].set(after.v, mode="drop"),
-        plastic=impacts.plastic.at[i].set(plastic, mode="drop"),
-        count=i + 1,
     )

@@ -15,7 +15,7 @@ from jax import lax
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.system import State, System
 from jaxcontact.simulate.augmented.contact_forces import FORCE_TOLERANCE
-from jaxcontact.simulate.events.stretch import StretchMotion, step
+from jaxcontact.simulate.events.stretch import StretchMotion, step_stretch
 from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
@@ -96,12 +96,12 @@ def first_event(
     nc = motion.modes.kind.shape[0]
     dtype, eps = state.q.dtype, float(jnp.finfo(state.q.dtype).eps)
     gaps = motion.modes.kind == SEPARATE
-    depth, floor = _event_depths(motion.modes.kind, near, state), _floor(motion.modes.kind, state, eps)
+    depth, floor = _event_depths(motion.modes.kind, near, state), _noise_sizes(motion.modes.kind, state, eps)
     depth = jnp.where(ignores, jnp.inf, depth)
     shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
 
     def attempt(c: _Trial) -> _Trial:
-        trial, rows = step(system, motion, state.t, y0, c.h, INNER)
+        trial, rows = step_stretch(system, motion, state.t, y0, c.h, INNER)
         ratio = jnp.where(ignores, 0.0, ode.error_ratio(trial, solver))
         start, end = (jax.tree.map(lambda x, k=k: x[k], rows) for k in (0, -1))
         low = jnp.where(touching, start.value[:, 0], jnp.minimum(start.value[:, 0], 0.0))
@@ -111,7 +111,7 @@ def first_event(
         samples = _Samples(raw, rows.rate, shares * c.h, gaps, leaves)
         value = _values_for_roots(samples, depth, floor[:, 0])
         # A mean rate has the round-off of the gap over its time, or, if that is too large, that of rates.
-        rough = leaves & _rough(samples, floor[:, 0])[-1]
+        rough = leaves & _is_rough(samples, floor[:, 0])[-1]
         noise = floor[:, 0] / jnp.where(leaves, jnp.where(rough, jnp.inf, c.h), 1.0)
         noise = floor.at[:, 0].set(noise + jnp.where(rough, eps * jnp.max(jnp.abs(state.v)), 0.0))
         c = c._replace(
@@ -123,8 +123,8 @@ def first_event(
         )
         return lax.cond(
             c.searching,
-            lambda: _narrowed(c, value[-1], noise, ratio, eps),
-            lambda: _stepped(c, samples, value, ratio, depth),
+            lambda: _narrow_bracket(c, value[-1], noise, ratio, eps),
+            lambda: _continue_after_step(c, samples, value, ratio, depth),
         )
 
     zero, none = jnp.zeros((), dtype), jnp.zeros((nc, 2), dtype)
@@ -154,8 +154,8 @@ class _Samples(NamedTuple):
     leaves: jax.Array
 
 
-def _floor(kind: jax.Array, state: State, eps: float) -> jax.Array:
-    """Compute the sizes (nc, 2) of values that are round-off."""
+def _noise_sizes(kind: jax.Array, state: State, eps: float) -> jax.Array:
+    """Compute the sizes (nc, 2) up to which values are round-off."""
     ones = jnp.ones(kind.shape[0], state.q.dtype)
     length = jnp.maximum(1.0, jnp.max(jnp.abs(state.q)))  # m; a mechanism has lengths that q does not show
     gap, speed = 4.0 * eps * length * ones, eps * jnp.max(jnp.abs(state.v)) * ones
@@ -170,8 +170,8 @@ def _event_depths(kind: jax.Array, near: jax.Array, state: State) -> jax.Array:
     return jnp.stack([jnp.where(kind == SEPARATE, gap, force), jnp.where(kind == SLIDE, near, force)], axis=1)
 
 
-def _rough(samples: _Samples, floor: jax.Array) -> jax.Array:
-    """Find times (k, nc) so short that the round-off `floor` (nc,) of gaps spoils a mean rate."""
+def _is_rough(samples: _Samples, floor: jax.Array) -> jax.Array:
+    """Find the times (k, nc) so short that the round-off `floor` (nc,) of gaps spoils a mean rate."""
     return floor[None] >= ROUGH * samples.times[:, None] * jnp.abs(samples.rates[:1])
 
 
@@ -186,11 +186,15 @@ def _values_for_roots(samples: _Samples, depth: jax.Array, floor: jax.Array) -> 
     shift = jnp.where(raw[0] > depth, 0.0, depth)
     value = raw + shift[None]
     later = jnp.where(times > 0, times, 1.0)[:, None]
-    mean = jnp.where(_rough(samples, floor), 0.5 * (samples.rates[:1] + samples.rates), raw[:, :, 0] / later)
+    mean = jnp.where(
+        _is_rough(samples, floor), 0.5 * (samples.rates[:1] + samples.rates), raw[:, :, 0] / later
+    )
     return value.at[:, :, 0].set(jnp.where(samples.leaves[None], mean, value[:, :, 0]))
 
 
-def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, depth: jax.Array) -> _Trial:
+def _continue_after_step(
+    c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, depth: jax.Array
+) -> _Trial:
     """Continue after a step: retry a shorter one if its error is too large, search an event, or finish."""
     good = ratio <= 1.0
     behind = samples.raw[1:] < -depth[None]
@@ -216,7 +220,7 @@ def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, d
     begin = low + (high - low) * value_low / (value_low - value_high)
     begin = jnp.where(value_low > 0, begin, low)
     return c._replace(
-        h=jnp.where(crossed, begin, jnp.where(good, c.h, _shorter(c.h, ratio))),
+        h=jnp.where(crossed, begin, jnp.where(good, c.h, _shorten(c.h, ratio))),
         searching=crossed,
         done=good & ~crossed,
         suspects=suspects,
@@ -225,7 +229,7 @@ def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, d
     )
 
 
-def _shorter(h: jax.Array, ratio: jax.Array) -> jax.Array:
+def _shorten(h: jax.Array, ratio: jax.Array) -> jax.Array:
     """Choose the length of a step after one whose error was too large, at least half of it.
 
     Close to rest no step across the rest is accurate; its error does not say how much shorter one must be.
@@ -233,7 +237,7 @@ def _shorter(h: jax.Array, ratio: jax.Array) -> jax.Array:
     return jnp.maximum(ode.next_size(h, ratio), 0.5 * h)
 
 
-def _narrowed(c: _Trial, value: jax.Array, floor: jax.Array, ratio: jax.Array, eps: float) -> _Trial:
+def _narrow_bracket(c: _Trial, value: jax.Array, floor: jax.Array, ratio: jax.Array, eps: float) -> _Trial:
     """Narrow the bracket of the search by the Illinois rule; every eighth trial halves it.
 
     A trial whose error is too large ends the search, and a shorter step follows: a step across the rest of
@@ -246,7 +250,7 @@ def _narrowed(c: _Trial, value: jax.Array, floor: jax.Array, ratio: jax.Array, e
     good = ratio <= 1.0
     done = (jnp.abs(lowest) <= noise) | (bracket.high - bracket.low <= 4.0 * eps * bracket.high)
     return c._replace(
-        h=jnp.where(good, jnp.where(done, c.h, trial), _shorter(c.h, ratio)),
+        h=jnp.where(good, jnp.where(done, c.h, trial), _shorten(c.h, ratio)),
         searching=good,
         done=good & done,
         bracket=bracket,

@@ -16,9 +16,9 @@ from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.augmented.contact_forces import Accelerations, accelerations, shortest_forces
-from jaxcontact.simulate.events.stretch import Modes, pushes
+from jaxcontact.simulate.events.stretch import Modes, split_forces
 from jaxcontact.simulate.variational.active_set import contact_impulses
-from jaxcontact.simulate.variational.jam import LEAST
+from jaxcontact.simulate.variational.jam import SMALLEST_JAM
 from jaxcontact.solvers import contact_modes
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 
@@ -95,12 +95,12 @@ def choose_modes(
             rows=jnp.where(jam, u, rate),
             guess=jnp.where(jam, stops, 0.0),
         )
-        lam, found = _impulses(rates.space, closed, question)
+        lam, found = _find_impulses(rates.space, closed, question)
         change = jnp.max(
             jnp.abs(small_dense.apply_matrix(rates.space.delassus, lam.reshape(-1))), initial=0.0
         )
-        happens = jam & found & (change > LEAST * jnp.max(hard, initial=0.0))
-        modes, agrees = _modes(rates, closed, question, lam)
+        happens = jam & found & (change > SMALLEST_JAM * jnp.max(hard, initial=0.0))
+        modes, agrees = _read_modes(rates, closed, question, lam)
         return ModeChoice(modes, found & agrees & ~jam, happens, scale * jnp.where(happens, lam, 0.0)), k + 1
 
     no = jnp.array(False)
@@ -108,8 +108,10 @@ def choose_modes(
     return bounded_loop(wanted, attempt, (nothing, jnp.int32(0)), max_iters=3)[0]
 
 
-def _impulses(space: ContactSpace, closed: jax.Array, question: _Question) -> tuple[jax.Array, jax.Array]:
-    """Find scaled forces (nc, 1 + nt), and whether they were found."""
+def _find_impulses(
+    space: ContactSpace, closed: jax.Array, question: _Question
+) -> tuple[jax.Array, jax.Array]:
+    """Find the scaled forces (nc, 1 + nt) that answer a question; return also whether they were found."""
     nc, dim = question.rows.shape
     # Friction of sliding is `share` times the normal force: a contact without friction, with other columns.
     slides = question.slides
@@ -123,10 +125,10 @@ def _impulses(space: ContactSpace, closed: jax.Array, question: _Question) -> tu
     return lam.at[:, 1:].add(share * lam[:, :1]), found
 
 
-def _modes(
+def _read_modes(
     rates: Accelerations, closed: jax.Array, question: _Question, lam: jax.Array
 ) -> tuple[Modes, jax.Array]:
-    """Find the modes of these forces, and whether they agree with the question."""
+    """Read the modes of contacts from forces; return also whether they agree with the question."""
     space, nc = rates.space, closed.shape[0]
     slides, way = question.slides, question.way
     rate = (rates.rate + small_dense.apply_matrix(space.delassus, lam.reshape(-1))).reshape(nc, -1)
@@ -143,7 +145,7 @@ def _modes(
 
     # If a load can be shared in many ways, the shortest forces vary less than any others.
     shared = kinds(held & ~question.released)
-    push, left = pushes(space, shortest_forces(space, rates.rate, shared, heading))
+    push, left = split_forces(space, shortest_forces(space, rates.rate, shared, heading))
     inside = (push >= -noise) & ((left >= -noise) | (shared != STICK))
     fits = jnp.all(inside | (shared == SEPARATE))
     backwards = question.slipped & (lam[:, 0] > 0) & (jnp.sum(rate[:, 1:] * way, axis=1) < -noise)

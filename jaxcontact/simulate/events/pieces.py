@@ -1,7 +1,7 @@
 """The pieces of a motion as functions of the state before: an impact, and the end of a chatter.
 
 Owns the code that the search for events and its repetition share, so that both have the same values.
-Entries: `contacts_at`, `impact`.
+Entries: `contacts_at`, `apply_impact`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from jaxcontact.impact.laws.callable_laws import AnitescuPotra, pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import jit
-from jaxcontact.simulate.events.accumulation import no_chatter, remembered
+from jaxcontact.simulate.events.accumulation import no_chatter, remember_impact
 from jaxcontact.simulate.events.event_log import Carry
 from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.simulate.variational.contact_state import terms_at, touching_gap
-from jaxcontact.simulate.variational.impact_event import in_turn, stopped, struck
+from jaxcontact.simulate.variational.impact_event import apply_law, one_by_one, stop_contacts
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -38,11 +38,11 @@ class EventContacts(NamedTuple):
 
 def contacts_at(model: Model, state: State) -> EventContacts:
     """Find the contacts that touch, that strike (touch and approach) and that are closed (touch and rest)."""
-    return classify(terms_at(model, state.q, state.t), state)
+    return classify_contacts(terms_at(model, state.q, state.t), state)
 
 
-def classify(terms: ContactTerms, state: State) -> EventContacts:
-    """Find the same from the terms at the state. Dry joints, without a normal row, are closed, never near."""
+def classify_contacts(terms: ContactTerms, state: State) -> EventContacts:
+    """Find the same as `contacts_at` from terms. Dry joints, without a normal row, are closed, never near."""
     slow = collision_tolerance(state.v.dtype)
     touches = terms.phi <= touching_gap(state.q.dtype)
     near = touches & jnp.any(terms.J_n != 0.0, axis=1)
@@ -59,14 +59,14 @@ class Blow(NamedTuple):
     status: jax.Array
 
 
-def impact(
+def apply_impact(
     terms: ContactTerms, carry: Carry, law: PyTree, key: jax.Array | None, near: jax.Array, dead: jax.Array,
     wanted: PyTree, solution: jax.Array | None = None,
 ) -> Blow:  # fmt: skip
     """Compute the impact of the contacts `near` by the law, or by that of pressing contacts if `dead`.
 
-    For `AnitescuPotra()` this is `stopped`, the same law by the search of closed contacts: a second search
-    would be a quarter of the program.
+    For `AnitescuPotra()` this is `stop_contacts`, the same law by the search of closed contacts: a second
+    search would be a quarter of the program.
 
     Args:
         dead: bool, whether it is made inelastic.
@@ -75,7 +75,7 @@ def impact(
             one, so that only those with an impact pay, and there is no derivative.
     """
     impact_key = None if key is None else jax.random.fold_in(key, carry.number)
-    ask = in_turn(struck) if solution is None else struck
+    ask = one_by_one(apply_law) if solution is None else apply_law
     terms, v = terms.replace(active=near), carry.state.v
     presses = pressing_law(law)
     if presses is law:
@@ -83,7 +83,7 @@ def impact(
     live = Blow(*ask(law, jnp.asarray(wanted) & ~dead, terms, v, impact_key))
     if isinstance(presses, AnitescuPotra) and presses.num_directions is None:
         stops = terms.replace(active=near & wanted & dead)
-        v_plus, push, found = stopped(stops, v, solution)
+        v_plus, push, found = stop_contacts(stops, v, solution)
         dull = Blow(v_plus, push, flag(~found, Status.STALLED))
     else:
         dull = Blow(*ask(presses, jnp.asarray(wanted) & dead, terms, v, impact_key))
@@ -91,19 +91,19 @@ def impact(
 
 
 @jit
-def behind_impact(
+def continue_after_impact(
     carry: Carry, v: jax.Array, participants: jax.Array, breaks: jax.Array | bool = False
 ) -> Carry:
-    """Continue after an impact of `participants`; one that `breaks` a chatter clears the memory."""
+    """Continue after an impact of `participants`; one that `breaks` a chatter empties its memory."""
     state = carry.state.replace(v=v)
     chatter, nothing = (
-        remembered(carry.chatter, state, participants),
+        remember_impact(carry.chatter, state, participants),
         no_chatter(state, participants.shape[0]),
     )
     chatter = jax.tree.map(lambda a, b: jnp.where(breaks, b, a), chatter, nothing)
     return Carry(state, chatter, carry.number + 1)
 
 
-def behind_chatter(carry: Carry, state: State) -> Carry:
+def continue_after_chatter(carry: Carry, state: State) -> Carry:
     """Continue from `state` after the end of a chatter, with an empty memory of impacts."""
     return Carry(state, no_chatter(state, carry.chatter.participants.shape[1]), carry.number + 1)

@@ -18,7 +18,7 @@ from jax import lax
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.replay_rule import PieceEnd, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
-from jaxcontact.simulate.events.accumulation import ahead
+from jaxcontact.simulate.events.accumulation import extrapolate_chatter
 from jaxcontact.simulate.events.event_log import (
     EVENT,
     IMPACT,
@@ -32,13 +32,24 @@ from jaxcontact.simulate.events.event_log import (
     EventPieces,
     StepInputs,
 )
-from jaxcontact.simulate.events.pieces import behind_chatter, behind_impact, classify, impact
-from jaxcontact.simulate.events.stretch import StretchMotion, parts, settled, start_vector, step
+from jaxcontact.simulate.events.pieces import (
+    apply_impact,
+    classify_contacts,
+    continue_after_chatter,
+    continue_after_impact,
+)
+from jaxcontact.simulate.events.stretch import (
+    StretchMotion,
+    remove_drift,
+    split_vector,
+    start_vector,
+    step_stretch,
+)
 from jaxcontact.simulate.events.tied_landings import Tie, land_together
-from jaxcontact.simulate.events.time_step import EventRun, run
+from jaxcontact.simulate.events.time_step import EventRun, run_time_step
 from jaxcontact.simulate.stepper import StepperInfo
-from jaxcontact.simulate.variational.contact_state import arrive, terms_at
-from jaxcontact.simulate.variational.jam import jolt
+from jaxcontact.simulate.variational.contact_state import make_node, terms_at
+from jaxcontact.simulate.variational.jam import jam_impact
 from jaxcontact.solvers.contact_problem import SEPARATE
 from jaxcontact.terms import ContactTerms
 
@@ -52,25 +63,25 @@ def event_step(
 ) -> tuple[State, EventMemory, StepperInfo]:
     """Make a step; return the state after it, the new memory, and its info.
 
-    Derivative: that of `repeated`.
+    Derivative: that of `repeat_time_step`.
     """
-    result: tuple[State, EventMemory, StepperInfo] = _paired(system, max_events, corner)(inputs, memory)
+    result: tuple[State, EventMemory, StepperInfo] = _make_step(system, max_events, corner)(inputs, memory)
     return result
 
 
 @functools.lru_cache(maxsize=64)
-def _paired(system: System, max_events: int, corner: str) -> Callable[..., PyTree]:
+def _make_step(system: System, max_events: int, corner: str) -> Callable[..., PyTree]:
     def search(inputs: StepInputs, memory: EventMemory) -> tuple[PyTree, EventRun]:
-        found = run(system, max_events, inputs, memory, corner)
+        found = run_time_step(system, max_events, inputs, memory, corner)
         return found[:3], found
 
-    return differentiate_by_replay(search, functools.partial(repeated, system, corner))
+    return differentiate_by_replay(search, functools.partial(repeat_time_step, system, corner))
 
 
-def repeated(
+def repeat_time_step(
     system: System, corner: str, inputs: StepInputs, memory: EventMemory, found: EventRun
 ) -> tuple[State, EventMemory, StepperInfo]:
-    """Repeat the step that `run` found, with the same values and a derivative.
+    """Repeat the step that `run_time_step` found, with the same values and a derivative.
 
     Derivative: first order, forward and reverse, by all of `inputs` but `rtol`, and by the impacts
         in memory.
@@ -94,9 +105,9 @@ def repeat_pieces(
 ) -> tuple[Carry, State, jax.Array, jax.Array]:
     """Repeat pieces (K, ...); return the end, states (K + 1) between them, impulses of impacts and of moves.
 
-    Both impulses are (K, nc, dim), N s. A derivative is that of `repeated`.
+    Both impulses are (K, nc, dim), N s. A derivative is that of `repeat_time_step`.
     """
-    branches = _branches(system, pieces.rests.shape[1] > 0, corner)
+    branches = _make_branches(system, pieces.rests.shape[1] > 0, corner)
 
     def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[PyTree, PyTree]:
         carry, rests = start
@@ -127,40 +138,40 @@ class _Branches(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _branches(system: System, has_contacts: bool, corner: str) -> _Branches:
-    move = functools.partial(_move, system)
-    kinds = [_read_nothing, differentiate_by_replay(_read_move, move, has_end=True)]
+def _make_branches(system: System, has_contacts: bool, corner: str) -> _Branches:
+    move = functools.partial(_repeat_stretch, system)
+    kinds = [_repeat_nothing, differentiate_by_replay(_read_stretch, move, has_end=True)]
     if has_contacts:
-        collide = _collide if corner == "smooth" else functools.partial(_collide_in_turn, system)
+        collide = _repeat_impact if corner == "smooth" else functools.partial(_repeat_tied_impact, system)
         kinds += [
             differentiate_by_replay(_read_impact, collide),
-            differentiate_by_replay(_read_impact, _jam),
-            differentiate_by_replay(_read_chatter, functools.partial(_skip, system)),
+            differentiate_by_replay(_read_impact, _repeat_jam),
+            differentiate_by_replay(_read_chatter, functools.partial(_repeat_skip, system)),
         ]
-    read, settle = functools.partial(_read_settled, system), functools.partial(_settle, system)
+    read, settle = functools.partial(_read_settling, system), functools.partial(_repeat_settling, system)
     return _Branches(differentiate_by_replay(read, settle), tuple(kinds))
 
 
-def _read_settled(system: System, params: Params, state: State, rests: jax.Array) -> tuple[PyTree, PyTree]:
+def _read_settling(system: System, params: Params, state: State, rests: jax.Array) -> tuple[PyTree, PyTree]:
     return (state, terms_at(Model(system=system, params=params), state.q, state.t)), ()
 
 
-def _settle(
+def _repeat_settling(
     system: System, params: Params, state: State, rests: jax.Array, log: PyTree
 ) -> tuple[State, ContactTerms]:
-    return settled(Model(system=system, params=params), state, rests)
+    return remove_drift(Model(system=system, params=params), state, rests)
 
 
 # The log has the end of each piece and its impulses; a derivative needs no other values.
 
 
-def _read_nothing(
+def _repeat_nothing(
     inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
 ) -> tuple[PyTree, ...]:
     return carry, jnp.zeros_like(piece.push), jnp.zeros_like(piece.push)
 
 
-def _read_move(
+def _read_stretch(
     inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
 ) -> tuple[PyTree, PyTree]:
     return (carry._replace(state=piece.end), jnp.zeros_like(piece.push), piece.impulse), ()
@@ -169,17 +180,17 @@ def _read_move(
 def _read_impact(
     inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
 ) -> tuple[PyTree, PyTree]:
-    after = behind_impact(carry, piece.end.v, piece.participants, piece.breaks)
+    after = continue_after_impact(carry, piece.end.v, piece.participants, piece.breaks)
     return (after._replace(state=piece.end), piece.impulse, jnp.zeros_like(piece.push)), ()
 
 
 def _read_chatter(
     inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
 ) -> tuple[PyTree, PyTree]:
-    return _read_nothing(inputs, key, behind_chatter(carry, piece.end), piece, terms), ()
+    return _repeat_nothing(inputs, key, continue_after_chatter(carry, piece.end), piece, terms), ()
 
 
-def _collide(
+def _repeat_impact(
     inputs: StepInputs,
     key: jax.Array | None,
     carry: Carry,
@@ -187,12 +198,12 @@ def _collide(
     terms: ContactTerms,
     log: PyTree,
 ) -> tuple[PyTree, ...]:
-    blow = impact(terms, carry, inputs.law, key, piece.participants, piece.dead, True, piece.impulse)
-    after = behind_impact(carry, blow.v, piece.participants, piece.breaks)
+    blow = apply_impact(terms, carry, inputs.law, key, piece.participants, piece.dead, True, piece.impulse)
+    after = continue_after_impact(carry, blow.v, piece.participants, piece.breaks)
     return after, blow.impulse, jnp.zeros_like(piece.push)
 
 
-def _collide_in_turn(
+def _repeat_tied_impact(
     system: System,
     inputs: StepInputs,
     key: jax.Array | None,
@@ -206,14 +217,16 @@ def _collide_in_turn(
 
     def together() -> tuple[PyTree, ...]:
         state, impulse = land_together(system)(tie)
-        after = behind_impact(carry, state.v, piece.participants, piece.breaks)
+        after = continue_after_impact(carry, state.v, piece.participants, piece.breaks)
         return after._replace(state=state), impulse, jnp.zeros_like(piece.push)
 
-    strikes = classify(*lax.stop_gradient((terms, carry.state))).strikes & piece.participants
-    return lax.cond(jnp.sum(strikes) > 1, together, lambda: _collide(inputs, key, carry, piece, terms, log))
+    strikes = classify_contacts(*lax.stop_gradient((terms, carry.state))).strikes & piece.participants
+    return lax.cond(
+        jnp.sum(strikes) > 1, together, lambda: _repeat_impact(inputs, key, carry, piece, terms, log)
+    )
 
 
-def _jam(
+def _repeat_jam(
     inputs: StepInputs,
     key: jax.Array | None,
     carry: Carry,
@@ -222,12 +235,12 @@ def _jam(
     log: PyTree,
 ) -> tuple[PyTree, ...]:
     state = carry.state
-    before = arrive(terms, state.q, terms.M @ state.v, state.t)
-    after, push, _ = jolt(before, piece.participants, piece.push, True)
-    return behind_impact(carry, after.v, piece.participants), push, jnp.zeros_like(piece.push)
+    before = make_node(terms, state.q, terms.M @ state.v, state.t)
+    after, push, _ = jam_impact(before, piece.participants, piece.push, True)
+    return continue_after_impact(carry, after.v, piece.participants), push, jnp.zeros_like(piece.push)
 
 
-def _skip(
+def _repeat_skip(
     system: System,
     inputs: StepInputs,
     key: jax.Array | None,
@@ -236,11 +249,11 @@ def _skip(
     terms: ContactTerms,
     log: PyTree,
 ) -> tuple[PyTree, ...]:
-    after = behind_chatter(carry, ahead(system, carry.chatter, piece.turns))
+    after = continue_after_chatter(carry, extrapolate_chatter(system, carry.chatter, piece.turns))
     return after, jnp.zeros_like(piece.push), jnp.zeros_like(piece.push)
 
 
-def _move(
+def _repeat_stretch(
     system: System,
     inputs: StepInputs,
     key: jax.Array | None,
@@ -253,8 +266,8 @@ def _move(
     """Repeat a stretch. The log has its length; an event keeps the value that ends the stretch at zero."""
     state, h = carry.state, piece.h + late
     motion = StretchMotion(inputs.params, inputs.controls, piece.modes, inputs.dt)
-    trial, looks = step(system, motion, state.t, start_vector(system, state, terms), h)
-    end, pushed, _ = parts(system, state.t + h, trial.x1)
+    trial, looks = step_stretch(system, motion, state.t, start_vector(system, state, terms), h)
+    end, pushed, _ = split_vector(system, state.t + h, trial.x1)
     value = jnp.sum(jnp.where(piece.value, looks.value[-1], 0.0))
     to_end = jnp.where(piece.kind == WHOLE, inputs.state.t + inputs.dt - state.t, 0.0)
     out = carry._replace(state=end), jnp.zeros_like(piece.push), pushed

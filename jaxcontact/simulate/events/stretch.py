@@ -1,7 +1,8 @@
 """A stretch of motion in which no contact changes its mode: its field, its end, and its event functions.
 
 Owns the equations of motion of contacts that separate, stick or slide; one step of Dormand & Prince along
-them; the functions whose zeros are events. Entries: `start_vector`, `step`. Page: docs/methods/motion.md.
+them; the functions whose zeros are events. Entries: `start_vector`, `step_stretch`. Page:
+docs/methods/motion.md.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def start_vector(system: System, state: State, terms: ContactTerms) -> jax.Array
     return jnp.concatenate([state.q, state.v, jnp.zeros(nc * dim, state.q.dtype), slip])
 
 
-def parts(system: System, t: jax.Array, y: jax.Array) -> tuple[State, jax.Array, jax.Array]:
+def split_vector(system: System, t: jax.Array, y: jax.Array) -> tuple[State, jax.Array, jax.Array]:
     """Split a vector of `start_vector` into state, impulses (nc, dim) and sliding velocities (nc, nt).
 
     In the plane, in which friction has only one line, the latter are zero.
@@ -93,26 +94,29 @@ class Look(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def point_of(system: System) -> Callable[[StretchMotion, jax.Array, jax.Array], tuple[jax.Array, Look]]:
+def point_function(system: System) -> Callable[[StretchMotion, jax.Array, jax.Array], tuple[jax.Array, Look]]:
     """Return the function (motion, t, y) -> (rate of `start_vector`, `Look`).
 
     Derivative: one operation, see `differentiate_at_once`; of the rate, and of values and rates of the look.
     """
-    return differentiate_at_once(functools.partial(_point, system))
+    return differentiate_at_once(functools.partial(_evaluate_point, system))
 
 
-def _point(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) -> tuple[jax.Array, Look]:
-    state, impulse, slip = parts(system, t, y)
+def _evaluate_point(
+    system: System, motion: StretchMotion, t: jax.Array, y: jax.Array
+) -> tuple[jax.Array, Look]:
+    """Compute the rate of `start_vector` and the `Look` at a point of a stretch."""
+    state, impulse, slip = split_vector(system, t, y)
     nc, dim = impulse.shape
     kind, heading = motion.modes
     qdot = position_rate(system, state.q, state.v)
     model = Model(system=system, params=motion.params)
     if nc == 0:
-        return jnp.concatenate([qdot, _free(model, motion.controls, state)]), _no_look(heading)
+        return jnp.concatenate([qdot, _free_acceleration(model, motion.controls, state)]), _no_look(heading)
     at = accelerations(model, state, kind != SEPARATE, motion.controls, motion.dt)
 
     def pressed() -> jax.Array:
-        return shortest_forces(at.space, at.rate, kind, _direction(slip, heading))
+        return shortest_forces(at.space, at.rate, kind, _sliding_direction(slip, heading))
 
     force = lax.cond(jnp.any(kind != SEPARATE), pressed, lambda: jnp.zeros_like(at.rate))
     scale = at.space.scale.reshape(nc, dim)
@@ -122,7 +126,7 @@ def _point(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) ->
     slope = jnp.concatenate([qdot, vdot, (scale * force.reshape(nc, dim)).reshape(-1), *turns])
 
     along = jnp.sum(heading * small_dense.apply_matrix(at.terms.J_t, state.v), axis=1)
-    push, left = (x / at.size for x in pushes(at.space, force))
+    push, left = (x / at.size for x in split_forces(at.space, force))
     closed = jnp.stack([push, jnp.where(kind == STICK, left, along)], axis=1)
     gaps = jnp.stack([at.terms.phi, jnp.ones_like(push)], axis=1)
     value = jnp.where((kind == SEPARATE)[:, None], gaps, closed)
@@ -132,7 +136,7 @@ def _point(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) ->
     return slope, Look(value, gap_rate, tangential / jnp.where(size > 0, size, 1.0))
 
 
-def _free(model: Model, controls: jax.Array, state: State) -> jax.Array:
+def _free_acceleration(model: Model, controls: jax.Array, state: State) -> jax.Array:
     """Compute the acceleration (nv,) of a mechanism without contacts."""
     if has_loops(model, state.q):
         return free_motion(model, state, controls).acceleration
@@ -145,7 +149,7 @@ def _no_look(heading: jax.Array) -> Look:
     return Look(jnp.zeros((0, 2), heading.dtype), jnp.zeros(0, heading.dtype), heading)
 
 
-def step(
+def step_stretch(
     system: System, motion: StretchMotion, t: jax.Array, y: jax.Array, h: jax.Array,
     inner: tuple[float, ...] = (),
 ) -> tuple[ode.OdeStep, Look]:  # fmt: skip
@@ -153,19 +157,19 @@ def step(
 
     Derivative: of the discrete step.
     """
-    point = point_of(system)
+    point = point_function(system)
     return ode.step_and_look(lambda t, y: point(motion, t, y), t, y, h, inner)
 
 
-def pushes(space: ContactSpace, force: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Compute scaled normal forces (nc,), and the distances (nc,) of friction from the edge of its cone."""
+def split_forces(space: ContactSpace, force: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Split scaled forces into normal ones (nc,), and distances (nc,) of friction from its cone's edge."""
     force = force.reshape(space.mu.shape[0], -1)
     square = jnp.sum(force[:, 1:] ** 2, axis=1)
     length = jnp.sqrt(jnp.where(square > 0, square, 1.0)) * (square > 0)
     return force[:, 0], (space.mu * force[:, 0] - length) * lax.rsqrt(1.0 + space.mu**2)
 
 
-def _direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
+def _sliding_direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
     """Compute unit directions (nc, nt) of sliding that stay smooth as a sliding velocity passes through zero.
 
     A sliding velocity that is zero at the start has its heading. In the plane there is only one line.
@@ -179,8 +183,8 @@ def _direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
     return along * jnp.where(square > 0, lax.rsqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
-def settled(model: Model, state: State, kind: jax.Array) -> tuple[State, ContactTerms]:
-    """Remove from the state the drift of the gaps and velocities of contacts at rest; return also its terms.
+def remove_drift(model: Model, state: State, kind: jax.Array) -> tuple[State, ContactTerms]:
+    """Remove the drift of the gaps and velocities of contacts at rest from a state; return it and its terms.
 
     The quaternions of the result have length one.
     """
@@ -194,7 +198,7 @@ def settled(model: Model, state: State, kind: jax.Array) -> tuple[State, Contact
     def evaluate(q: jax.Array, v: jax.Array, last: jax.Array) -> tuple[jax.Array, jax.Array, ContactTerms]:
         terms = terms_at(model, q, state.t)
         if kind.shape[0] or loops:
-            q, v = lax.cond(last, lambda: (q, v), lambda: _at_rest(model, q, v, terms, kind))
+            q, v = lax.cond(last, lambda: (q, v), lambda: _remove_drift_once(model, q, v, terms, kind))
         return q, v, terms
 
     def correct(carry: tuple[jax.Array, jax.Array], last: jax.Array) -> tuple[PyTree, ContactTerms]:
@@ -207,10 +211,10 @@ def settled(model: Model, state: State, kind: jax.Array) -> tuple[State, Contact
     return state.replace(q=q, v=v), jax.tree.map(lambda x: x[-1], terms)
 
 
-def _at_rest(
+def _remove_drift_once(
     model: Model, q: jax.Array, v: jax.Array, terms: ContactTerms, kind: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Take the gaps and velocities of contacts at rest, and the deviations of loops, from q and v."""
+    """Remove the gaps and velocities of contacts at rest, and the deviations of loops, to first order."""
     if has_loops(model, q):
         loops = moving_terms(model, State(q=q, v=v, t=jnp.zeros((), q.dtype))).loops
         still = jnp.zeros_like(v)

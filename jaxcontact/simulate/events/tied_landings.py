@@ -24,8 +24,8 @@ from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.event_log import Carry, StepInputs
 from jaxcontact.simulate.events.mode_choice import Ended, choose_modes
-from jaxcontact.simulate.events.pieces import Blow, EventContacts, classify, impact
-from jaxcontact.simulate.events.stretch import StretchMotion, parts, point_of, start_vector
+from jaxcontact.simulate.events.pieces import Blow, EventContacts, apply_impact, classify_contacts
+from jaxcontact.simulate.events.stretch import StretchMotion, point_function, split_vector, start_vector
 from jaxcontact.simulate.variational.contact_state import terms_at
 from jaxcontact.terms import ContactTerms
 
@@ -57,7 +57,7 @@ def order_matters(contacts: EventContacts, carry: Carry, law: PyTree, key: PyTre
             hits = ahead[k] & (terms.J_n[k] @ v < -slow)
             first = jnp.arange(nc) == k
             moving = carry._replace(state=carry.state.replace(v=v))
-            blow = impact(terms, moving, law, key, contacts.near & (~ahead | first), no, hits)
+            blow = apply_impact(terms, moving, law, key, contacts.near & (~ahead | first), no, hits)
             return (jnp.where(hits, blow.v, v), ahead & ~(first & hits)), None
 
         (end, ahead), _ = lax.scan(strike, (carry.state.v, contacts.strikes), order)
@@ -113,7 +113,7 @@ def land_together(system: System) -> Callable[[Tie], tuple[State, jax.Array]]:
     @jax.custom_jvp
     def land(tie: Tie) -> tuple[State, jax.Array]:
         state = tie.carry.state
-        blow = _blow(system, tie, tie.participants, state.q, state.v)
+        blow = _impact_with_derivative(system, tie, tie.participants, state.q, state.v)
         return state.replace(v=blow.v), blow.impulse
 
     @land.defjvp
@@ -121,8 +121,8 @@ def land_together(system: System) -> Callable[[Tie], tuple[State, jax.Array]]:
     def _(primals: tuple[Tie], tangents: tuple[Tie]) -> PyTree:
         (tie,), (change,) = primals, tangents
         state, late = tie.carry.state, change.carry.state.t
-        q_rate, v_rate, found = _field(system, tie, state.v)
-        contacts = classify(_terms(system, tie.inputs.params, state), state)
+        q_rate, v_rate, found = _rates_at_tie(system, tie, state.v)
+        contacts = classify_contacts(_terms(system, tie.inputs.params, state), state)
         start = _Moved(
             dq=change.carry.state.q - late * q_rate,
             dv=change.carry.state.v - late * v_rate,
@@ -139,7 +139,7 @@ def land_together(system: System) -> Callable[[Tie], tuple[State, jax.Array]]:
             start,
             max_iters=size,
         )
-        q_rate, v_rate, found = _field(system, tie, end.v)
+        q_rate, v_rate, found = _rates_at_tie(system, tie, end.v)
         exists = end.is_known & found & ~jnp.any(end.ahead)
         rest = late - end.elapsed
         moved = (end.dq + rest * q_rate, end.dv + rest * v_rate, end.dpush)
@@ -155,15 +155,15 @@ def _terms(system: System, params: PyTree, state: State) -> ContactTerms:
     return terms_at(Model(system=system, params=params), state.q, state.t)
 
 
-def _blow(system: System, tie: Tie, near: jax.Array, q: jax.Array, v: jax.Array) -> Blow:
-    """Compute the impact of the contacts `near`, with a derivative."""
+def _impact_with_derivative(system: System, tie: Tie, near: jax.Array, q: jax.Array, v: jax.Array) -> Blow:
+    """Compute the impact of the contacts `near` at q and v, so that it has a derivative."""
     state = tie.carry.state.replace(q=q, v=v)
     terms = _terms(system, tie.inputs.params, state)
     carry, no = tie.carry._replace(state=state), jnp.array(False)
-    return impact(terms, carry, tie.inputs.law, tie.key, near, no, True, tie.push)
+    return apply_impact(terms, carry, tie.inputs.law, tie.key, near, no, True, tie.push)
 
 
-def _field(system: System, tie: Tie, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _rates_at_tie(system: System, tie: Tie, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute the rates of q and v at the tie with velocity v, and whether forces were found."""
     params, controls, dt = lax.stop_gradient((tie.inputs.params, tie.inputs.controls, tie.inputs.dt))
     model, state = Model(system=system, params=params), tie.carry.state.replace(v=v)
@@ -171,10 +171,10 @@ def _field(system: System, tie: Tie, v: jax.Array) -> tuple[jax.Array, jax.Array
     none = jnp.zeros_like(tie.participants)
     slow = jnp.full(none.shape, collision_tolerance(v.dtype), v.dtype)
     ended = Ended(none, none, jnp.zeros_like(tie.push[:, 1:]))
-    choice = choose_modes(model, state, controls, dt, classify(terms, state).closed, slow, ended)
+    choice = choose_modes(model, state, controls, dt, classify_contacts(terms, state).closed, slow, ended)
     motion = StretchMotion(params, controls, choice.modes, dt)
-    slope, _ = point_of(system)(motion, state.t, start_vector(system, state, terms))
-    rate, *_ = parts(system, state.t, slope)
+    slope, _ = point_function(system)(motion, state.t, start_vector(system, state, terms))
+    rate, *_ = split_vector(system, state.t, slope)
     return rate.q, rate.v, choice.found
 
 
@@ -191,14 +191,14 @@ def _land_next(system: System, tie: Tie, change: Tie, at: _Moved) -> _Moved:
     wait = jnp.where(lands, -rates.phi / jnp.where(lands, speed, 1.0), jnp.inf)
     first = jnp.arange(wait.shape[0]) == jnp.argmin(wait)
     wait = jnp.min(wait)
-    q_rate, v_rate, found = _field(system, tie, at.v)
+    q_rate, v_rate, found = _rates_at_tie(system, tie, at.v)
     exists = found & jnp.isfinite(wait)
     wait = jnp.where(exists, wait, 0.0)
     dq, dv = at.dq + wait * q_rate, at.dv + wait * v_rate
     near = tie.participants & (~at.ahead | first)
 
     def blow(inputs: StepInputs, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-        after = _blow(system, tie._replace(inputs=inputs), near, q, v)
+        after = _impact_with_derivative(system, tie._replace(inputs=inputs), near, q, v)
         return after.v, after.impulse
 
     (v, _), (dv, dpush) = jax.jvp(blow, (tie.inputs, state.q, at.v), (change.inputs, dq, dv))

@@ -1,6 +1,6 @@
 """A time step from event to event: the order of its pieces.
 
-Owns the search; entry `run`. The pieces are in `pieces`, the derivative is in `repetition`.
+Owns the search; entry `run_time_step`. The pieces are in `pieces`, the derivative is in `repetition`.
 Page: docs/methods/motion.md.
 """
 
@@ -19,7 +19,7 @@ from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
 from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import jit
-from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, ahead, outlook
+from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, extrapolate_chatter, predict_chatter
 from jaxcontact.simulate.events.event_log import (
     EVENT,
     IMPACT,
@@ -31,32 +31,30 @@ from jaxcontact.simulate.events.event_log import (
     EventMemory,
     EventPieces,
     StepInputs,
-    no_impacts,
     no_piece,
-    recorded,
 )
 from jaxcontact.simulate.events.first_event import EventFilter, first_event
 from jaxcontact.simulate.events.mode_choice import Ended, choose_modes
 from jaxcontact.simulate.events.pieces import (
     EventContacts,
-    behind_chatter,
-    behind_impact,
-    classify,
+    apply_impact,
+    classify_contacts,
     contacts_at,
-    impact,
+    continue_after_chatter,
+    continue_after_impact,
 )
 from jaxcontact.simulate.events.stretch import (
     FRICTION,
     ROOT,
     Modes,
     StretchMotion,
-    parts,
-    settled,
+    remove_drift,
+    split_vector,
     start_vector,
 )
 from jaxcontact.simulate.events.tied_landings import order_matters
 from jaxcontact.simulate.stepper import StepperInfo
-from jaxcontact.simulate.trajectory import Impacts
+from jaxcontact.simulate.trajectory import Impacts, append_impact, no_impacts
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.status import Status, flag
@@ -105,10 +103,10 @@ class _StepContext(NamedTuple):
 
 
 @functools.partial(jit, static_argnums=(0, 1, 4))
-def run(
+def run_time_step(
     system: System, max_events: int, inputs: StepInputs, memory: EventMemory, corner: str = "smooth"
 ) -> EventRun:
-    """Compute the step with its events at their time; return its end, memory, info and pieces.
+    """Search for the events of a time step and make it; return its end, memory, info and pieces.
 
     Derivative: none; see `repetition`.
     """
@@ -139,13 +137,13 @@ def run(
 
     def unfinished(c: _Step) -> jax.Array:
         wanted = ~c.over | jnp.any(c.contacts.strikes) | jnp.any(c.stops)
-        return wanted & (bad == 0) & _finite(c.carry.state) & (c.num_pieces < max_events)
+        return wanted & (bad == 0) & _is_finite(c.carry.state) & (c.num_pieces < max_events)
 
-    end = bounded_loop(unfinished, lambda c: _piece(context, c), begin, max_iters=max_events)
+    end = bounded_loop(unfinished, lambda c: _append_piece(context, c), begin, max_iters=max_events)
     last = end.contacts
     late = (bad == 0) & ~end.over | jnp.any(last.strikes)
     status = end.status | flag(late & (end.num_pieces >= max_events), Status.MAX_ITERS)
-    status = status | flag(~_finite(end.carry.state), Status.NONFINITE)
+    status = status | flag(~_is_finite(end.carry.state), Status.NONFINITE)
     info = StepperInfo(
         status=status,
         residual=jnp.max(jnp.where(last.closed, jnp.abs(last.terms.phi), 0.0), initial=0.0),
@@ -159,7 +157,7 @@ def run(
     )
 
 
-def _finite(state: State) -> jax.Array:
+def _is_finite(state: State) -> jax.Array:
     return jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v)) & jnp.isfinite(state.t)
 
 
@@ -177,7 +175,7 @@ def _nothing_ended(impulse: jax.Array) -> Ended:
     return Ended(none, none, jnp.zeros_like(impulse[:, 1:]))
 
 
-def _piece(context: _StepContext, c: _Step) -> _Step:
+def _append_piece(context: _StepContext, c: _Step) -> _Step:
     """Append the end of a chatter if it is known, an impact if one is due, else a stretch.
 
     An impact follows an event, so that derivatives include its time: if a stretch ends without an event while
@@ -186,28 +184,28 @@ def _piece(context: _StepContext, c: _Step) -> _Step:
     model = Model(system=context.system, params=context.inputs.params)
     if c.impulse.shape[0]:
         strikes = jnp.any(c.contacts.strikes)
-        view = outlook(model.system, c.carry.chatter, context.t_end, context.inputs.dt)
+        view = predict_chatter(model.system, c.carry.chatter, context.t_end, context.inputs.dt)
         # The limit is used only right after an impact: later events may have interrupted the chatter.
         fresh = (c.carry.chatter.t[0] == c.carry.state.t) & ~strikes
         hidden = ~c.located & (strikes | jnp.any(c.stops))
         due = jnp.where(hidden, 3, jnp.where(strikes, 1, 2))
         which = jnp.where(_is_stuck(context, c), 2, jnp.where(fresh & view.is_series, 0, due))
         branches = [
-            lambda: _skip(context, c, view.turns),
-            lambda: _impact(context, c, view.dense | _crowded(c), _follows(context, c)),
-            lambda: _stretch(context, c),
-            lambda: _locate(context, c),
+            lambda: _append_skip(context, c, view.turns),
+            lambda: _append_impact(context, c, view.dense | _is_crowded(c), _follows_dead_impact(context, c)),
+            lambda: _append_stretch(context, c),
+            lambda: _append_event(context, c),
         ]
         after, piece = lax.switch(which, branches)
     else:
-        after, piece = _stretch(context, c)
-    state, terms = settled(model, after.carry.state, piece.rests)
+        after, piece = _append_stretch(context, c)
+    state, terms = remove_drift(model, after.carry.state, piece.rests)
     pieces = jax.tree.map(
         lambda rows, row: rows.at[c.num_pieces].set(row, mode="drop"), c.pieces, piece._replace(end=state)
     )
     return after._replace(
         carry=after.carry._replace(state=state),
-        contacts=classify(terms, state),
+        contacts=classify_contacts(terms, state),
         pieces=pieces,
         located=(piece.kind != WHOLE) & (piece.kind != PART),
         over=piece.kind == WHOLE,
@@ -215,14 +213,14 @@ def _piece(context: _StepContext, c: _Step) -> _Step:
     )
 
 
-def _skip(context: _StepContext, c: _Step, turns: jax.Array) -> tuple[_Step, EventPieces]:
+def _append_skip(context: _StepContext, c: _Step, turns: jax.Array) -> tuple[_Step, EventPieces]:
     """Append many impacts of a chatter at once; after infinitely many its contacts rest."""
-    state = ahead(context.system, c.carry.chatter, turns)
+    state = extrapolate_chatter(context.system, c.carry.chatter, turns)
     participants = jnp.any(c.carry.chatter.participants[:2], axis=0)
     none = jnp.zeros_like(c.contacts.terms.phi)
     after = c._replace(
-        carry=behind_chatter(c.carry, state),
-        impacts=recorded(c.impacts, c.carry.state, state, participants, participants, True, none),
+        carry=continue_after_chatter(c.carry, state),
+        impacts=append_impact(c.impacts, c.carry.state, state, participants, participants, True, none),
         status=c.status | flag(True, Status.ZENO),
     )
     rests = jnp.where(participants & jnp.isinf(turns), SLIDE, SEPARATE).astype(jnp.int32)
@@ -231,7 +229,7 @@ def _skip(context: _StepContext, c: _Step, turns: jax.Array) -> tuple[_Step, Eve
     )
 
 
-def _crowded(c: _Step) -> jax.Array:
+def _is_crowded(c: _Step) -> jax.Array:
     """Decide whether impacts that come ever faster have used a fraction `CROWDED` of the step's pieces."""
     half = c.impacts.count // 2
     first, middle, last = (c.impacts.t.at[k].get(mode="clip") for k in (0, half, 2 * half))
@@ -239,7 +237,7 @@ def _crowded(c: _Step) -> jax.Array:
     return (c.num_pieces >= CROWDED * c.pieces.kind.shape[0]) & (half >= LENGTH) & shrinks
 
 
-def _locate(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
+def _append_event(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
     """Append the event of a contact that strikes, or else comes to stick, at the end of a stretch."""
     strikes = jnp.any(c.contacts.strikes)
     first = jnp.argmax(jnp.where(strikes, c.contacts.strikes, c.stops))
@@ -262,20 +260,20 @@ def _is_stuck(context: _StepContext, c: _Step) -> jax.Array:
     )
 
 
-def _follows(context: _StepContext, c: _Step) -> jax.Array:
+def _follows_dead_impact(context: _StepContext, c: _Step) -> jax.Array:
     """Decide whether a contact strikes that has just been in an impact made inelastic."""
     just = c.impacts.plastic & (c.carry.state.t - c.impacts.t < DENSE * context.inputs.dt)
     return jnp.any(just[:, None] & c.impacts.touching & c.contacts.strikes[None])
 
 
-def _impact(
+def _append_impact(
     context: _StepContext, c: _Step, dense: jax.Array, follows: jax.Array
 ) -> tuple[_Step, EventPieces]:
     """Append the impact of all contacts that touch."""
     inputs, near, strikes = context.inputs, c.contacts.near, c.contacts.strikes
     dead = dense | follows
-    blow = impact(c.contacts.terms, c.carry, inputs.law, context.key, near, dead, jnp.any(strikes))
-    after = _behind(context, c, blow.v, near, strikes, dead, blow.impulse[:, 0], dead & ~follows)
+    blow = apply_impact(c.contacts.terms, c.carry, inputs.law, context.key, near, dead, jnp.any(strikes))
+    after = _record_impact(c, blow.v, near, strikes, dead, blow.impulse[:, 0], dead & ~follows)
     jumps = jnp.array(False)
     if context.corner == "one_sided":
         ties = dead & (jnp.sum(strikes) > 1)
@@ -287,24 +285,24 @@ def _impact(
     )
 
 
-def _behind(
-    context: _StepContext, c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array,
+def _record_impact(
+    c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array,
     dead: jax.Array | bool, impulse: jax.Array, breaks: jax.Array | bool = False,
 ) -> _Step:  # fmt: skip
     """Record an impact of the contacts `touching`; return the step after it."""
     before, M = c.carry.state, c.contacts.terms.M
     old, new = before.v @ M @ before.v, v @ M @ v
     gains = new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)
-    carry = behind_impact(c.carry, v, touching, breaks)
+    carry = continue_after_impact(c.carry, v, touching, breaks)
     return c._replace(
         carry=carry,
         ended=_nothing_ended(c.impulse),
-        impacts=recorded(c.impacts, before, carry.state, touching, strikes, dead, impulse),
+        impacts=append_impact(c.impacts, before, carry.state, touching, strikes, dead, impulse),
         status=c.status | flag(gains, Status.ENERGY) | flag(jnp.sum(touching) > 1, Status.SIMULTANEOUS),
     )
 
 
-def _stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
+def _append_stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
     """Append a stretch up to its first event, or an impact without a collision if no finite forces exist."""
     system, inputs, state, contacts = context.system, context.inputs, c.carry.state, c.contacts
     nc = contacts.near.shape[0]
@@ -329,7 +327,9 @@ def _stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
     no_events = EventFilter(contacts.at_zero, slow, stuck)
     ahead = first_event(system, motion, state, y0, remaining, context.solver, no_events)
     reaches_end = ~ahead.event & (ahead.h == remaining)
-    end, impulse, slip = parts(system, jnp.where(reaches_end, context.t_end, state.t + ahead.h), ahead.y)
+    end, impulse, slip = split_vector(
+        system, jnp.where(reaches_end, context.t_end, state.t + ahead.h), ahead.y
+    )
     closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
     # In space several contacts may come to rest together, without an event. A sliding velocity that friction
     # has reduced to the size that counts as zero is zero, and so are its derivatives.
@@ -361,9 +361,9 @@ def _stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
     moved = after, piece
 
     def jammed() -> tuple[_Step, EventPieces]:
-        v = state.v + _jolt(contacts.terms, choice.push)
+        v = state.v + _velocity_change(contacts.terms, choice.push)
         none = jnp.zeros_like(contacts.closed)
-        after = _behind(context, c, v, contacts.closed, none, False, choice.push[:, 0])
+        after = _record_impact(c, v, contacts.closed, none, False, choice.push[:, 0])
         return after, context.unused._replace(
             kind=jnp.int32(JAM), participants=contacts.closed, push=choice.push, impulse=choice.push
         )
@@ -371,7 +371,7 @@ def _stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces]:
     return lax.cond(choice.jams, jammed, lambda: moved)
 
 
-def _jolt(terms: ContactTerms, push: jax.Array) -> jax.Array:
+def _velocity_change(terms: ContactTerms, push: jax.Array) -> jax.Array:
     """Compute the change of velocity (nv,) by impulses (nc, dim), N s."""
     force = push[:, 0] @ terms.J_n + jnp.einsum("ct,ctv->v", push[:, 1:], terms.J_t)
     return implicit.solve_spd(terms.M, force[:, None])[:, 0]

@@ -196,14 +196,14 @@ def step_with_strikes(
     def advance(progress: Progress, number: jax.Array) -> tuple[Progress, None]:
         key = None if laws.key is None else jax.random.fold_in(laws.key, number)
         more = max_strikes - number  # strikes at their times; zero is one at once, below zero none
-        go = functools.partial(_to_next_strike, laws._replace(key=key), model, controls, dt, more)
+        go = functools.partial(_advance_to_strike, laws._replace(key=key), model, controls, dt, more)
         return lax.cond(progress.more, go, lambda progress: progress, progress), None
 
     progress, _ = lax.scan(advance, progress, jnp.arange(max_strikes + 2))
     return progress.state, progress.account
 
 
-def _to_next_strike(
+def _advance_to_strike(
     laws: Laws, model: Model, controls: jax.Array, dt: jax.Array, more: jax.Array, progress: Progress
 ) -> Progress:
     """Advance to the next strike in what is left of the step, else to its end."""
@@ -220,13 +220,13 @@ def _to_next_strike(
     path = _Path(model.params, state.q, state.v, rate_of_q, left)
     # A contact that closes at the very end, but for round-off, strikes now, and not at rest in the next step.
     end = collision_tolerance(rate.dtype) * left * jnp.abs(terms.J_n @ v)
-    closes = fast & (_gaps_on(model.system, path, left) <= end)
+    closes = fast & (_gaps_on_path(model.system, path, left) <= end)
 
     def strike() -> Progress:
         share, first = _first_time(model.system, path, closes)
         share = jnp.where(more > 0, share, 0.0)
         then = State(
-            q=_place_on(model.system, path, share * left),
+            q=_place_on_path(model.system, path, share * left),
             v=state.v + share * (v - state.v),
             t=state.t + share * left,
         )
@@ -237,7 +237,7 @@ def _to_next_strike(
         held = held_rows(model, then.q)
         if held is not None:
             then = then.replace(v=project_velocity(at_strike.M, held, then.v))
-        answer = _ask(laws, at_strike, then.v)
+        answer = _apply_strike_law(laws, at_strike, then.v)
         answer = answer._replace(status=answer.status | flag(more == 0, Status.UNTIMED))
         rest = left - share * left
         rest = rest + lax.stop_gradient(jnp.maximum(LEAST_REST * dt - rest, 0.0))
@@ -260,7 +260,7 @@ def _to_next_strike(
     return lax.cond(jnp.any(closes), strike, finish)
 
 
-def _ask(laws: Laws, terms: ContactTerms, v: jax.Array) -> Answer:
+def _apply_strike_law(laws: Laws, terms: ContactTerms, v: jax.Array) -> Answer:
     """Apply the law of strikes, of which only v_plus, status and impulse are known."""
     v_plus, info = laws.strike(terms, v, laws.key)
     impulse = info.impulse
@@ -283,22 +283,22 @@ def add_answers(account: Answer, answer: Answer, share: jax.Array | float) -> An
     )
 
 
-def _place_on(system: System, path: _Path, time: jax.Array) -> jax.Array:
+def _place_on_path(system: System, path: _Path, time: jax.Array) -> jax.Array:
     """Compute the configuration (nq,) at a time of the path."""
     mean = path.v + (time / path.left) * (path.rate - path.v)
     return retract(system, path.q, time * mean)
 
 
-def _gaps_on(system: System, path: _Path, time: jax.Array) -> jax.Array:
+def _gaps_on_path(system: System, path: _Path, time: jax.Array) -> jax.Array:
     """Compute the gaps and limits (nu,) at a time of the path."""
     model = Model(system=system, params=path.params)
-    return constraint_values(model, _place_on(system, path, time))[1]
+    return constraint_values(model, _place_on_path(system, path, time))[1]
 
 
 def _gap_of(system: System, data: tuple[_Path, jax.Array], share: jax.Array) -> jax.Array:
     """Compute the gap of the contact that `first` (nu,) marks, at a share of the path."""
     path, first = data
-    return first @ _gaps_on(system, path, share * path.left)
+    return first @ _gaps_on_path(system, path, share * path.left)
 
 
 def _divide_by_slope(
@@ -317,7 +317,7 @@ def _first_time(system: System, path: _Path, closes: jax.Array) -> tuple[jax.Arr
     fixed = lax.stop_gradient(path)
 
     def smallest(share: jax.Array) -> jax.Array:
-        return jnp.min(jnp.where(closes, _gaps_on(system, fixed, share * fixed.left), jnp.inf))
+        return jnp.min(jnp.where(closes, _gaps_on_path(system, fixed, share * fixed.left), jnp.inf))
 
     zero, unit = jnp.zeros((), path.q.dtype), jnp.ones((), path.q.dtype)
     begin, end = smallest(zero), smallest(unit)
@@ -342,7 +342,7 @@ def _first_time(system: System, path: _Path, closes: jax.Array) -> tuple[jax.Arr
     size = jnp.where(inside, jnp.minimum(begin, -end), 0.0)
     nearest = jnp.where(begin > jnp.abs(end), unit, zero)
     _, _, _, share, _ = lax.while_loop(searching, improve, (jnp.int32(0), start, bracket, nearest, size))
-    gaps = jnp.where(closes, _gaps_on(system, fixed, share * fixed.left), jnp.inf)
+    gaps = jnp.where(closes, _gaps_on_path(system, fixed, share * fixed.left), jnp.inf)
     first = jnp.arange(gaps.shape[0]) == jnp.argmin(gaps)
     residual = functools.partial(_gap_of, system)
     correct = functools.partial(_divide_by_slope, system)

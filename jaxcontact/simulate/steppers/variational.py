@@ -14,13 +14,13 @@ from jaxcontact.impact.laws.reflections import check_order_word
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import StepperInfo, of_contacts
-from jaxcontact.simulate.variational.event_loop import start_of
+from jaxcontact.simulate.variational.event_loop import start_node
 from jaxcontact.simulate.variational.inputs import check_motion, no_memory
 from jaxcontact.simulate.variational.motion_records import MotionChoice, MotionMemory, MotionNumbers
 from jaxcontact.simulate.variational.replay import compute_motion
 
 MAX_IMPACTS = 16  # recorded of a step by default; they set its memory
-_start_of = jit(start_of)
+_start_of = jit(start_node)
 
 
 @checked(order=check_order_word, restitution=check_fraction, zeno=check_not_negative, max_impacts=check_rows)

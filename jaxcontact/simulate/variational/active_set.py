@@ -92,7 +92,7 @@ def contact_impulses(
 
     def good(lam: jax.Array, matrix: jax.Array, free: jax.Array) -> jax.Array:
         """Decide whether impulses obey the law; noise that only changes the name of a mode is ignored."""
-        error = jnp.abs(lam - _projected(modes_of(lam, matrix, free).pulled, friction, closed))
+        error = jnp.abs(lam - _project(modes_of(lam, matrix, free).pulled, friction, closed))
         size = jnp.maximum(reference, jnp.max(jnp.abs(lam), initial=0.0))
         return jnp.max(error, initial=0.0) <= 256.0 * eps * size
 
@@ -101,7 +101,7 @@ def contact_impulses(
         yields = c.rate * speeds[:, None] * scale
         matrix, free = law[0] + jnp.diag(yields.reshape(-1)), law[1] - yields * c.start
         modes = modes_of(c.lam, matrix, free)
-        rows, rhs = _equations(matrix, free, friction, scale, modes)
+        rows, rhs = _build_equations(matrix, free, friction, scale, modes)
         inverse, _ = small_dense.generalized_inverse(rows)
         # If a load can be shared in many ways, its distribution does not change.
         flat = c.lam.reshape(-1)
@@ -128,7 +128,7 @@ def contact_impulses(
     counts = jnp.array(False), jnp.int32(TRIES), jnp.int32(0)
     first = _ImpulseSearch(guess, lam, rate, inverse, modes_of(guess, *law), *counts)
     end = improve(first) if is_known else bounded_loop(searching, improve, first, max_iters=MAX_TRIES)
-    rows, rhs = _equations(delassus, velocity, mu, scale, lax.stop_gradient(end.modes))
+    rows, rhs = _build_equations(delassus, velocity, mu, scale, lax.stop_gradient(end.modes))
     exact = implicit.refine(rows, rhs, lax.stop_gradient(end.lam).reshape(-1), end.inverse).reshape(nc, dim)
     # Nearly singular equations may lead away from the solution that was found.
     away = jnp.where(good(lax.stop_gradient(exact), *law), 0.0, lax.stop_gradient(end.lam - exact))
@@ -152,7 +152,7 @@ def _lengths(z: jax.Array, closed: jax.Array) -> tuple[jax.Array, jax.Array]:
     )
 
 
-def _projected(z: jax.Array, mu: jax.Array, closed: jax.Array) -> jax.Array:
+def _project(z: jax.Array, mu: jax.Array, closed: jax.Array) -> jax.Array:
     """Clip the friction of impulses (nc, dim) at mu times the normal part."""
     normal, length = _lengths(z, closed)
     share = jnp.minimum(1.0, mu * normal / jnp.where(length > 0, length, 1.0))
@@ -160,7 +160,7 @@ def _projected(z: jax.Array, mu: jax.Array, closed: jax.Array) -> jax.Array:
     return jnp.concatenate([normal[:, None], share[:, None] * z[:, 1:]], axis=1)
 
 
-def _equations(
+def _build_equations(
     delassus: jax.Array, velocity: jax.Array, mu: jax.Array, scale: jax.Array, modes: _ContactModes
 ) -> tuple[jax.Array, jax.Array]:
     """Build the linear equations of given modes: u = 0, lam_t = mu lam_n direction, or lam = 0.

@@ -21,12 +21,12 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.augmented.contact_forces import free_motion
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.variational.active_set import contact_impulses
-from jaxcontact.simulate.variational.discrete_mechanics import StepContacts, onto_closed_contacts
+from jaxcontact.simulate.variational.discrete_mechanics import StepContacts, project_momentum
 from jaxcontact.simulate.variational.joint_rows import (
     JointRows,
     LoopRows,
-    at_rest,
-    drag,
+    close_slow_dry,
+    dry_force,
     num_dry,
     press_rows,
     without_dry,
@@ -52,14 +52,14 @@ def touching_gap(dtype: jnp.dtype) -> float:
     return 1e-9 if jnp.finfo(dtype).bits >= 64 else 1e-5
 
 
-def touching(terms: ContactTerms) -> jax.Array:
+def find_touching(terms: ContactTerms) -> jax.Array:
     """Find the contacts (nc,) that touch; these take part in an impact."""
     return terms.phi <= touching_gap(terms.phi.dtype)
 
 
-def approaching(node: Node) -> jax.Array:
+def find_approaching(node: Node) -> jax.Array:
     """Find the contacts (nc,) that touch and approach, so that an impact is due."""
-    return touching(node.terms) & (
+    return find_touching(node.terms) & (
         small_dense.apply_matrix(node.terms.J_n, node.v) < -collision_tolerance(node.v.dtype)
     )
 
@@ -101,7 +101,7 @@ def count_rows(model: Model, state: State) -> int:
 
 
 def contacts_of(terms: ContactTerms, closed: jax.Array, joints: JointRows | None = None) -> StepContacts:
-    """Collect the contacts of a step that starts at `terms`."""
+    """Make the record of contacts of a step that starts at `terms`."""
     rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
     largest_gap = 10.0 * touching_gap(terms.phi.dtype)  # m; a larger gap is no round-off, and is not closed
     # Only round-off moves an open contact, and it has no derivative: its gap, and the time of its next
@@ -113,10 +113,10 @@ def contacts_of(terms: ContactTerms, closed: jax.Array, joints: JointRows | None
 
 def drag_at(node: Node) -> jax.Array | None:
     """Compute the force (nv,) of the dry joints that slide in a step from `node`; None if there are none."""
-    return drag(node.joints, node.v, node.closed)
+    return dry_force(node.joints, node.v, node.closed)
 
 
-def arrive(
+def make_node(
     terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array, joints: JointRows | None = None
 ) -> Node:
     """Make the node of a configuration q with momentum p."""
@@ -125,11 +125,11 @@ def arrive(
     # does not hold them: closed contacts push but never pull. 4e-6 m/s rises by 8e-13 m under gravity. At
     # 1e-6 m/s a contact comes back faster than it left, because the search takes a gap of 1e-13 m as zero.
     rate, tolerance = small_dense.apply_matrix(terms.J_n, v), collision_tolerance(v.dtype)
-    closed = touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance)
-    return Node(q, p, v, t, terms, at_rest(joints, v, tolerance, closed), joints)
+    closed = find_touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance)
+    return Node(q, p, v, t, terms, close_slow_dry(joints, v, tolerance, closed), joints)
 
 
-def land(
+def make_end_node(
     model: Model, node: Node, end: tuple[jax.Array, jax.Array, jax.Array], h: jax.Array, guess: jax.Array,
     is_known: bool = False,
 ) -> tuple[Node, jax.Array, jax.Array]:  # fmt: skip
@@ -143,12 +143,12 @@ def land(
     """
     q, p, t = end
     terms, joints = terms_and_joints(model, q, node.t)
-    contacts = contacts_of(terms, node.closed & touching(terms), joints)
-    p, second, is_solved = onto_closed_contacts(terms.M, p, contacts, guess, is_known, h)
-    return arrive(terms, q, p, t, joints), second, is_solved
+    contacts = contacts_of(terms, node.closed & find_touching(terms), joints)
+    p, second, is_solved = project_momentum(terms.M, p, contacts, guess, is_known, h)
+    return make_node(terms, q, p, t, joints), second, is_solved
 
 
-def loads(
+def contact_loads(
     model: Model, node: Node, closed: jax.Array, after: jax.Array, guess: jax.Array,
     controls: jax.Array | None, drags: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
@@ -215,7 +215,7 @@ def loads_at_ends(
     def find(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         pushes, size, k = carry
         point = jax.tree.map(lambda x: x[k], both)
-        load, gross = loads(model, point, node.closed, dt, guess, controls, drags)
+        load, gross = contact_loads(model, point, node.closed, dt, guess, controls, drags)
         return pushes.at[k].set(load), size.at[k].set(gross), k + 1
 
     pushes, sizes, _ = bounded_loop(wanted, find, start, max_iters=2)

@@ -24,7 +24,7 @@ from jaxcontact.simulate.variational.discrete_momenta import Start, discrete_mom
 from jaxcontact.simulate.variational.joint_rows import (
     JointRows,
     LoopRates,
-    hold,
+    hold_loops,
     hold_momentum,
     loop_response,
     mean_loop_rates,
@@ -219,7 +219,7 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: StepContacts, 
     return step._replace(solved=solved)
 
 
-def _change(w: jax.Array, new: jax.Array, free: jax.Array) -> jax.Array:
+def _relative_change(w: jax.Array, new: jax.Array, free: jax.Array) -> jax.Array:
     """Compute the relative change of the velocity w by an iteration.
 
     For bodies at rest only the velocity that they would have without contacts sets a scale.
@@ -271,7 +271,10 @@ def _iterate_once(
         bare = inverse @ flat.T
         response, rest = bare, free - w
         if answer is not None and rates is not None:
-            response, rest = hold(answer, bare)[0], hold(answer, rest[:, None], rates.mean[:, None])[0][:, 0]
+            response, rest = (
+                hold_loops(answer, bare)[0],
+                hold_loops(answer, rest[:, None], rates.mean[:, None])[0][:, 0],
+            )
         velocity = mean + small_dense.apply_matrix(slope, rest)
         delassus, velocity = press_rows(joints, slope.reshape(nc * dim, nv) @ response, velocity, 0.5 * h)
         pushes, settled = contact_impulses(
@@ -287,23 +290,23 @@ def _iterate_once(
         new, pushes, settled, slope = lax.cond(jnp.any(contacts.closed), with_contacts, without_contacts)
     closes, held = close_gaps(contacts, inverse), None
     if answer is not None and loops is not None and rates is not None:
-        change, pull = hold(answer, (new - w)[:, None], rates.mean[:, None])
+        change, pull = hold_loops(answer, (new - w)[:, None], rates.mean[:, None])
         new, held = w + change[:, 0], loops.rows.T @ pull[:, 0]
-        closes = hold(answer, closes[:, None], loops.deviation[:, None])[0][:, 0]
+        closes = hold_loops(answer, closes[:, None], loops.deviation[:, None])[0][:, 0]
     return MidpointStep(
         w=new,
         impulse=pushes,
         q=retract(model.system, start.q, h * new + closes),
         p=momenta[1] + small_dense.apply_matrix(slopes.end, new - w),
         solved=settled,
-        residual=lax.stop_gradient(_change(w, new, free)),
+        residual=lax.stop_gradient(_relative_change(w, new, free)),
         closed_by=small_dense.apply_matrix(contacts.rows[:, 0], closes),
         slopes=slopes._replace(contacts=slope),
         held=held,
     )
 
 
-def onto_closed_contacts(
+def project_momentum(
     mass: jax.Array, p: jax.Array, contacts: StepContacts, guess: jax.Array, is_known: bool, h: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Make the momentum (nv,) at the end of a step of length h tangent to loops and closed contacts.

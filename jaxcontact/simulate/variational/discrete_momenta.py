@@ -58,7 +58,7 @@ def _at_midpoint(model: Model, start: Start, w: jax.Array, h: jax.Array) -> tupl
     return momentum, force if start.drag is None else force + start.drag
 
 
-def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Array) -> jax.Array:
+def _carry_to_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Array) -> jax.Array:
     """Carry dL/dv and h times the force at the midpoint to the covector (nv,) at the end of tangent step d.
 
     Plain coordinates: momentum + impulse / 2. With -d it is the covector at the start.
@@ -83,6 +83,6 @@ def discrete_momenta(model: Model, start: Start, w: jax.Array, h: jax.Array) -> 
     turns in its body axes, so that a body turning in space keeps its angular momentum.
     """
     momentum, force = _at_midpoint(model, start, w, h)
-    return _at_end(model.system, -h * w, momentum, -h * force), _at_end(
+    return _carry_to_end(model.system, -h * w, momentum, -h * force), _carry_to_end(
         model.system, h * w, momentum, h * force
     )

@@ -10,10 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.simulate.trajectory import Impacts
-from jaxcontact.simulate.variational.contact_state import Node
 from jaxcontact.simulate.variational.discrete_mechanics import Slopes
-from jaxcontact.simulate.variational.impact_event import Strike
 
 UNUSED, WHOLE, EVENT, IMPACT, JAM = range(5)
 
@@ -67,7 +64,9 @@ def no_pieces(
     )
 
 
-def kept(pieces: MotionPieces, count: jax.Array, piece: MotionPieces) -> tuple[MotionPieces, jax.Array]:
+def append_piece(
+    pieces: MotionPieces, count: jax.Array, piece: MotionPieces
+) -> tuple[MotionPieces, jax.Array]:
     """Append `piece` to the others unless it is unused; return them and their number.
 
     A piece beyond the room is counted and not stored.
@@ -78,22 +77,3 @@ def kept(pieces: MotionPieces, count: jax.Array, piece: MotionPieces) -> tuple[M
     if capacity:
         pieces = jax.tree.map(lambda rows, row: rows.at[at].set(row, mode="drop"), pieces, piece)
     return pieces, count + used.astype(jnp.int32)
-
-
-def recorded(
-    impacts: Impacts, before: Node, after: Node, touching: jax.Array, approaching: jax.Array,
-    soon: jax.Array, hit: Strike,
-) -> Impacts:  # fmt: skip
-    """Append one impact to the record; beyond its rows only `count` grows."""
-    i = impacts.count
-    return Impacts(
-        t=impacts.t.at[i].set(before.t, mode="drop"),
-        touching=impacts.touching.at[i].set(touching, mode="drop"),
-        approaching=impacts.approaching.at[i].set(approaching, mode="drop"),
-        order=impacts.order.at[i].set(hit.order, mode="drop"),
-        impulse=impacts.impulse.at[i].set(hit.impulse, mode="drop"),
-        v_minus=impacts.v_minus.at[i].set(before.v, mode="drop"),
-        v_plus=impacts.v_plus.at[i].set(after.v, mode="drop"),
-        plastic=impacts.plastic.at[i].set(soon, mode="drop"),
-        count=i + 1,
-    )

@@ -1,6 +1,6 @@
 """The loop over time: trial steps, impacts, contacts that stay closed.
 
-Owns the order of moves and impacts within one time step; entry `run`. The step itself is in
+Owns the order of moves and impacts within one time step; entry `run_motion`. The step itself is in
 `discrete_mechanics`, the search for the time of an event in `event_search`, the impact in `impact_event`.
 """
 
@@ -21,17 +21,17 @@ from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
 from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import StepperInfo
-from jaxcontact.simulate.trajectory import Impacts, motion_record
+from jaxcontact.simulate.trajectory import Impacts, append_impact, motion_record, no_impacts
 from jaxcontact.simulate.variational.contact_state import (
     Node,
-    approaching,
-    arrive,
     contacts_of,
     drag_at,
-    land,
+    find_approaching,
+    find_touching,
     loads_at_ends,
+    make_end_node,
+    make_node,
     terms_and_joints,
-    touching,
 )
 from jaxcontact.simulate.variational.discrete_mechanics import take_step
 from jaxcontact.simulate.variational.discrete_momenta import Start
@@ -43,14 +43,18 @@ from jaxcontact.simulate.variational.event_log import (
     UNUSED,
     WHOLE,
     MotionPieces,
-    kept,
+    append_piece,
     no_pieces,
-    recorded,
 )
-from jaxcontact.simulate.variational.event_search import EventSearch, events, narrowed, whole_step
-from jaxcontact.simulate.variational.gap_dips import looked_between
+from jaxcontact.simulate.variational.event_search import (
+    EventSearch,
+    event_values,
+    narrow_search,
+    start_search,
+)
+from jaxcontact.simulate.variational.gap_dips import look_for_dips
 from jaxcontact.simulate.variational.impact_event import Strike, strike
-from jaxcontact.simulate.variational.jam import jolt, stopped
+from jaxcontact.simulate.variational.jam import find_jammed, jam_impact
 from jaxcontact.simulate.variational.joint_rows import num_dry, without_dry
 from jaxcontact.simulate.variational.motion_records import (
     ImpactSetting,
@@ -100,14 +104,14 @@ def impact_setting(choice: MotionChoice, numbers: MotionNumbers, memory: MotionM
     )
 
 
-def start_of(model: Model, state: State) -> Node:
+def start_node(model: Model, state: State) -> Node:
     """Make the node that a motion starts from."""
     terms, joints = terms_and_joints(model, state.q, state.t)
-    return arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype), joints)
+    return make_node(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype), joints)
 
 
 @functools.partial(jit, static_argnums=(0, 1, 2))
-def run(
+def run_motion(
     system: System, choice: MotionChoice, max_pieces: int, numbers: MotionNumbers, memory: MotionMemory
 ) -> RecordedMotion:
     """Compute the motion over `num_steps` steps of dt; return it with its pieces.
@@ -116,7 +120,7 @@ def run(
     """
     setting = impact_setting(choice, numbers, memory)
     model = Model(system=system, params=numbers.params)
-    start = start_of(model, numbers.state)
+    start = start_node(model, numbers.state)
     nc, dim = start.terms.phi.shape[0], system.structure.dim
     deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
     if start.joints is not None and start.joints.loops is not None:
@@ -124,7 +128,7 @@ def run(
         is_open = jnp.abs(loops.deviation) > touch_tolerance(loops.rows, start.q)
         deep = deep | flag(jnp.any(is_open), Status.PENETRATION)
     bad = _bad_numbers(numbers, start)
-    impacts, unused = _no_impacts(system, setting, start, choice.max_impacts)
+    impacts, unused = _empty_records(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
 
     def body(carry: tuple[PyTree, ...], inputs: tuple[jax.Array, PyTree]) -> tuple[PyTree, PyTree]:
@@ -134,12 +138,12 @@ def run(
         context = _TimeStep(model, setting, controls, numbers.dt, t_end, unused)
         none, zero = jnp.zeros((nc, dim), node.q.dtype), jnp.zeros((), node.q.dtype)
         begin = _StepCarry(
-            node, whole_step(t_end - node.t, nc), last, impacts, none, jnp.uint32(0), zero, jnp.int32(0),
+            node, start_search(t_end - node.t, nc), last, impacts, none, jnp.uint32(0), zero, jnp.int32(0),
             node.closed & False, jnp.array(False), jnp.array(False), pieces, count,
         )  # fmt: skip
 
         def moving(c: _StepCarry) -> jax.Array:
-            unfinished = ~c.over | jnp.any(approaching(c.node))
+            unfinished = ~c.over | jnp.any(find_approaching(c.node))
             goes_on = (bad == 0) & (c.turns < MAX_TURNS) & jnp.all(jnp.isfinite(c.node.p))
             return unfinished & goes_on
 
@@ -147,7 +151,7 @@ def run(
             c, piece = _impact_or_move(context, c)
             node, is_full_step, used = c.node, piece.kind == WHOLE, piece.kind != UNUSED
             piece = piece._replace(step=k, closed=node.closed, q=node.q, p=node.p, t=node.t)
-            pieces, count = kept(c.pieces, c.num_pieces, piece)
+            pieces, count = append_piece(c.pieces, c.num_pieces, piece)
             return c._replace(
                 pieces=pieces, num_pieces=count, turns=c.turns + 1,
                 located=jnp.where(used, ~is_full_step, c.located), over=jnp.where(used, is_full_step, c.over),
@@ -195,7 +199,7 @@ def _impact_or_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, 
     if carry.last.shape[0] == num_dry(carry.node.joints):
         return _try_move(context, carry)
     return lax.cond(
-        carry.located & jnp.any(approaching(carry.node)),
+        carry.located & jnp.any(find_approaching(carry.node)),
         lambda c: _append_impact(context, c),
         lambda c: _try_move(context, c),
         carry,
@@ -205,26 +209,26 @@ def _impact_or_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, 
 def _append_impact(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, MotionPieces]:
     """Append the impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
-    near, striking = without_dry(node.joints, touching(node.terms)), approaching(node)
+    near, striking = without_dry(node.joints, find_touching(node.terms)), find_approaching(node)
     soon = jnp.any(striking & (node.t - carry.last < context.setting.zeno))
     number = context.setting.first + impacts.count
     # In a batch, worlds without an impact pass through as well, without a call of the law.
-    after, hit = impact(context.setting, node, near, soon | ~jnp.any(striking), number)
+    after, hit = apply_impact(context.setting, node, near, soon | ~jnp.any(striking), number)
     status = (
         carry.status | hit.status | flag(soon, Status.ZENO) | flag(impact_gains(node, after), Status.ENERGY)
     )
     carry = carry._replace(
         node=after,
-        search=whole_step(jnp.maximum(context.t_end - node.t, 0.0), near.shape[0]),
+        search=start_search(jnp.maximum(context.t_end - node.t, 0.0), near.shape[0]),
         last=jnp.where(striking, node.t, carry.last),
-        impacts=recorded(impacts, node, after, near, striking, soon, hit),
+        impacts=append_impact(impacts, node, after, near, striking, soon, hit.impulse, hit.order),
         status=status | flag(jnp.sum(near) > 1, Status.SIMULTANEOUS),
     )
     piece = context.unused._replace(kind=jnp.int32(IMPACT), participants=near, plastic=soon, order=hit.order)
     return carry, piece
 
 
-def impact(
+def apply_impact(
     setting: ImpactSetting, node: Node, near: jax.Array, plastic: jax.Array, number: jax.Array,
     sequence: jax.Array | None = None,
 ) -> tuple[Node, Strike]:  # fmt: skip
@@ -233,10 +237,10 @@ def impact(
     terms = node.terms.replace(active=near)
     hit = strike(terms, node.v, key, plastic, setting.restitution, setting.order, setting.law, sequence)
     p = node.p + terms.M @ (hit.v_plus - node.v)  # velocities without a change keep their momentum to the bit
-    return arrive(node.terms, node.q, p, node.t, node.joints), hit
+    return make_node(node.terms, node.q, p, node.t, node.joints), hit
 
 
-def _no_impacts(
+def _empty_records(
     system: System, setting: ImpactSetting, node: Node, rows: int
 ) -> tuple[Impacts, MotionPieces]:
     """Make an empty record with room for `rows` impacts, and an unused piece."""
@@ -248,17 +252,7 @@ def _no_impacts(
         length = jax.eval_shape(
             lambda terms, v: strike(terms, v, key, jnp.array(False), unit, order, law), node.terms, node.v
         ).order.shape[0]
-    impacts = Impacts(
-        t=jnp.full(rows, jnp.nan, dtype),
-        touching=jnp.zeros((rows, nc), bool),
-        approaching=jnp.zeros((rows, nc), bool),
-        order=jnp.full((rows, length), -1, jnp.int32),
-        impulse=jnp.zeros((rows, nc), dtype),
-        v_minus=jnp.full((rows, nv), jnp.nan, dtype),
-        v_plus=jnp.full((rows, nv), jnp.nan, dtype),
-        plastic=jnp.zeros(rows, bool),
-        count=jnp.int32(0),
-    )
+    impacts = no_impacts(nv, nc, rows, dtype, length)
     loops = None if node.joints is None else node.joints.loops
     num_loops = None if loops is None else loops.deviation.shape[0]
     return impacts, no_pieces((node.q.shape[0], nv, nc, num_loops), system.structure.dim, length, dtype)
@@ -268,32 +262,34 @@ def _try_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Motion
     """Make a trial step: to the end of the time step if no event happens, else nearer to the first event."""
     model, t_end = context.model, context.t_end
     node, nc = carry.node, carry.last.shape[0]
-    strikes = approaching(node)
+    strikes = find_approaching(node)
     hidden = jnp.any(strikes)
-    none_left = whole_step(jnp.zeros_like(t_end), nc)
+    none_left = start_search(jnp.zeros_like(t_end), nc)
     search = jax.tree.map(lambda a, b: jnp.where(hidden, a, b), none_left, carry.search)
     start = Start(node.q, node.p, node.t, context.controls, drag_at(node))
     contacts = contacts_of(node.terms, node.closed, node.joints)
     step = take_step(model, start, node.v, contacts, search.h)
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
     t = jnp.where((search.h == t_end - node.t) & ~hidden, t_end, node.t + search.h)
-    arrived, second, is_solved = land(model, node, (step.q, step.p, t), search.h, step.impulse)
+    arrived, second, is_solved = make_end_node(model, node, (step.q, step.p, t), search.h, step.impulse)
     guess = step.impulse / jnp.where(search.h > 0, search.h, 1.0)
     searching = search.tries > 0
     load, load_0, size = loads_at_ends(model, context.dt, context.controls, node, arrived, guess, searching)
     # A contact that changes no velocity by more than the slowest approach that counts carries no load.
     smallest_load = collision_tolerance(size.dtype) / (context.dt * size)
-    value, rate, fell, zero = events(node, search, step, arrived, load, load_0, smallest_load)
+    value, rate, fell, zero = event_values(node, search, step, arrived, load, load_0, smallest_load)
     fell = fell & ~(node.closed & carry.let_go)
     by_secant, gap, count = node.closed, value, num_dry(node.joints)
     if count:
         by_secant = by_secant.at[-count:].set(True)
         gap = gap.at[-count:].set(arrived.terms.phi[-count:])  # a speed is no gap
-    following, is_full_step, located = narrowed(search, value, rate, fell & finite, zero, by_secant, t_end)
+    following, is_full_step, located = narrow_search(
+        search, value, rate, fell & finite, zero, by_secant, t_end
+    )
     done = is_full_step | located
     if nc > count:
         crossed = jnp.any(fell) & finite
-        following, done, again = looked_between(
+        following, done, again = look_for_dips(
             node,
             search,
             following,
@@ -325,7 +321,7 @@ def _try_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Motion
     gains = move_gains(model, node, step, arrived, second, search.h, context.controls)
     status = flag(~(step.solved & is_solved), Status.STALLED) | flag(gains, Status.ENERGY)
     accepted = (
-        arrived, whole_step(jnp.maximum(t_end - t, 0.0), nc), carry.impulse + step.impulse + second,
+        arrived, start_search(jnp.maximum(t_end - t, 0.0), nc), carry.impulse + step.impulse + second,
         carry.status | status, jnp.maximum(carry.residual, step.residual), piece,
     )  # fmt: skip
     refused = (node, following, carry.impulse, carry.status, carry.residual, context.unused)
@@ -336,32 +332,31 @@ def _try_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Motion
     moved = carry._replace(
         node=node, search=search, impulse=impulse, status=status, residual=residual, let_go=let_go
     )
-    return _or_jammed(context, carry, accept & finite, step.impulse, arrived, (moved, piece))
+    return _replace_by_jam(context, carry, accept & finite, step.impulse, arrived, (moved, piece))
 
 
-def _or_jammed(
+def _replace_by_jam(
     context: _TimeStep, carry: _StepCarry, accept: jax.Array, impulse: jax.Array, arrived: Node,
     moved: tuple[_StepCarry, MotionPieces],
 ) -> tuple[_StepCarry, MotionPieces]:  # fmt: skip
-    """Return the result of a move, or in its place the impact without a collision that its step found."""
+    """Replace a move by the impact without a collision that its step found, if it found one."""
     node, impacts = carry.node, carry.impacts
     nc = carry.last.shape[0]
     if nc == num_dry(node.joints):
         return moved
-    asked = accept & jnp.any(without_dry(node.joints, stopped(node, arrived, impulse)))
+    asked = accept & jnp.any(without_dry(node.joints, find_jammed(node, arrived, impulse)))
     closed = without_dry(node.joints, node.closed)
     nothing = node, jnp.zeros_like(impulse), jnp.array(False)
     # In a batch, worlds without a jam pass through as well; none of their contacts takes part.
-    after, push, jams = lax.cond(asked, lambda: jolt(node, closed & asked, impulse), lambda: nothing)
+    after, push, jams = lax.cond(asked, lambda: jam_impact(node, closed & asked, impulse), lambda: nothing)
 
     def jammed() -> tuple[_StepCarry, MotionPieces]:
-        hit = Strike(after.v, push[:, 0], jnp.full(impacts.order.shape[1], -1, jnp.int32), jnp.uint32(0))
         gains, several = impact_gains(node, after), jnp.sum(closed) > 1
         none = jnp.zeros(nc, bool)
         behind = carry._replace(
             node=after,
-            search=whole_step(jnp.maximum(context.t_end - node.t, 0.0), nc),
-            impacts=recorded(impacts, node, after, closed, none, jnp.array(False), hit),
+            search=start_search(jnp.maximum(context.t_end - node.t, 0.0), nc),
+            impacts=append_impact(impacts, node, after, closed, none, jnp.array(False), push[:, 0]),
             status=carry.status | flag(gains, Status.ENERGY) | flag(several, Status.SIMULTANEOUS),
         )
         return behind, context.unused._replace(kind=jnp.int32(JAM), participants=closed, impulse=push)

@@ -1,7 +1,8 @@
 """The search for the time of an event within a step: a gap closes, a contact lets go, a dry joint stops.
 
 Owns the tests of whether a contact's event has happened, and the next length of a step to try. Gaps that
-close and open again within a step are in `gap_dips`. Entries: `whole_step`, `events`, `narrowed`.
+close and open again within a step are in `gap_dips`. Entries: `start_search`, `event_values`,
+`narrow_search`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from jaxcontact.algebra import small_dense
 from jaxcontact.simulate.variational.contact_state import Node
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
-from jaxcontact.simulate.variational.joint_rows import num_dry, stops
+from jaxcontact.simulate.variational.joint_rows import dry_speeds, num_dry
 from jaxcontact.solvers.roots import inside_or_middle
 
 MIN_FRACTION = 1e-3  # of the last trial, for the next one: never the zero that a gap starts at
@@ -59,7 +60,7 @@ class EventSearch(NamedTuple):
     look: GapLook
 
 
-def whole_step(remaining: jax.Array, nc: int) -> EventSearch:
+def start_search(remaining: jax.Array, nc: int) -> EventSearch:
     """Start a search with a first trial of all that remains of the step."""
     zero = jnp.zeros_like(remaining)
     none, zeros, no = jnp.zeros(nc, bool), jnp.zeros(nc, zero.dtype), jnp.array(False)
@@ -73,7 +74,7 @@ def round_off(dtype: jnp.dtype) -> float:
     return 512.0 * float(jnp.finfo(dtype).eps)
 
 
-def events(
+def event_values(
     node: Node,
     search: EventSearch,
     step: MidpointStep,
@@ -94,7 +95,7 @@ def events(
         zero (inf if there is none).
     """
     noise = round_off(load.dtype)
-    begin, base = behind_closing(node, step)
+    begin, base = gaps_after_closing(node, step)
     gap, rate = arrived.terms.phi - base, small_dense.apply_matrix(arrived.terms.J_n, arrived.v)
     # Contacts that carry nothing, as redundant ones may, open without an event.
     first = search.tries == 0
@@ -108,7 +109,7 @@ def events(
     if count:
         assert node.joints is not None
         size = jnp.abs(small_dense.apply_matrix(jnp.abs(step.slopes.inverse), jnp.abs(node.p)))
-        speed, speed_0, slides = stops(node.joints, node.v, arrived.v, node.closed, size)
+        speed, speed_0, slides = dry_speeds(node.joints, node.v, arrived.v, node.closed, size)
         value, value_0 = value.at[-count:].set(speed), value_0.at[-count:].set(speed_0)
         fell = fell.at[-count:].set(slides & (speed < -noise))
         by_secant = by_secant.at[-count:].set(True)
@@ -119,7 +120,7 @@ def events(
     return value, jnp.where(by_secant, secant, rate), fell, zero
 
 
-def behind_closing(node: Node, step: MidpointStep) -> tuple[jax.Array, jax.Array]:
+def gaps_after_closing(node: Node, step: MidpointStep) -> tuple[jax.Array, jax.Array]:
     """Compute the gaps (nc,) of a step of no length, and the values that gaps count from, m.
 
     A gap that starts a little below zero, by round-off, closes when it returns to its start. The displacement
@@ -143,7 +144,7 @@ def _zero_of_parabola(begin: jax.Array, end: jax.Array, rate: jax.Array, h: jax.
     return jnp.where(exists, jnp.maximum(found, MIN_FRACTION * h), jnp.inf)
 
 
-def narrowed(
+def narrow_search(
     search: EventSearch,
     value: jax.Array,
     rate: jax.Array,

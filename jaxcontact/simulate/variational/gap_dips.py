@@ -1,6 +1,6 @@
 """Gaps that close and open again within a step: the look between its ends before it is taken.
 
-Owns the trials in between; entry `looked_between`. A cubic through the gaps and their rates at both ends
+Owns the trials in between; entry `look_for_dips`. A cubic through the gaps and their rates at both ends
 estimates the minimum of a gap; a trial of that length evaluates the gap, and the next cubic is nearer.
 """
 
@@ -16,7 +16,7 @@ from jaxcontact.simulate.variational.event_search import (
     Ends,
     EventSearch,
     GapLook,
-    behind_closing,
+    gaps_after_closing,
     round_off,
 )
 from jaxcontact.solvers.roots import cubic_dip
@@ -25,21 +25,21 @@ MAX_TRIALS = 8  # trials in between at most
 DIP_ERROR_FRACTION = 0.1  # possible error of a dip, as a fraction of its depth below the lower end
 
 
-def looked_between(
+def look_for_dips(
     node: Node, before: EventSearch, after: EventSearch, step: MidpointStep, value: jax.Array,
     rate: jax.Array, crossed: jax.Array, accepted: jax.Array,
 ) -> tuple[EventSearch, jax.Array, jax.Array]:  # fmt: skip
-    """Look for gap dips after a trial; return the search, and whether its step is taken.
+    """Look for gaps that dip below zero within a trial step; return the search, and if its step is taken.
 
     The third value is whether the trial repeats the step that waited for this look.
 
     Args:
-        before, after: the search that asked for the trial, and its continuation by `narrowed`.
+        before, after: the search that asked for the trial, and its continuation by `narrow_search`.
         value, rate: (nc,) gaps of open contacts at its end, and their rates.
         crossed: whether an event has happened there.
-        taken: whether the step would be taken.
+        accepted: whether the step would be taken.
     """
-    gap = behind_closing(node, step)[0]
+    gap = gaps_after_closing(node, step)[0]
     begin = Ends(jnp.zeros_like(gap), gap, small_dense.apply_matrix(node.terms.J_n, node.v))
     end = Ends(jnp.full_like(gap, before.h), value, rate)
     look = before.look

@@ -48,9 +48,9 @@ def strike(
     Derivative: with a `sequence` of first order, forward and reverse, as far as `law` has one.
     """
     if law is not None:
-        ask = in_turn(struck) if sequence is None else struck
+        ask = one_by_one(apply_law) if sequence is None else apply_law
         v_plus, impulse, said = ask(law, ~plastic, terms, v, key)
-        dead, stops, found = stopped(terms, v)
+        dead, stops, found = stop_contacts(terms, v)
         stops = stops[:, 0]
         none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
         return Strike(
@@ -79,13 +79,13 @@ def strike(
     return Strike(v_plus, impulse / rows.size, jnp.where(plastic, -1, sequence), status)
 
 
-def stopped(
+def stop_contacts(
     terms: ContactTerms, v: jax.Array, solution: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Compute an inelastic impact with friction; return v_plus, impulses (nc, dim), and if it exists.
+    """Stop the active contacts by an inelastic impact with friction; return v_plus, impulses, if it exists.
 
     Args:
-        solution: its impulses, for a repetition.
+        solution: its impulses (nc, dim), for a repetition.
     """
     nc, nt, nv = terms.J_t.shape
     rows = contacts_of(terms, terms.active).rows.reshape(nc * (nt + 1), nv)
@@ -97,7 +97,7 @@ def stopped(
     return v + response @ push.reshape(-1), push, found
 
 
-def struck(
+def apply_law(
     law: Law, wanted: jax.Array, terms: ContactTerms, v: jax.Array, key: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Apply the law if `wanted`; return v_plus (nv,), impulses (nc, dim), status, else v and zeros."""
@@ -111,7 +111,7 @@ def struck(
     return lax.cond(wanted, ask, lambda: (v, none, jnp.uint32(0)))
 
 
-def in_turn(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+def one_by_one(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Wrap `function` so that the rows of a batch go through it one by one.
 
     `vmap` turns a `cond` into both of its branches for every world: a law that draws would then cost as much

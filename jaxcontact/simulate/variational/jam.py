@@ -1,8 +1,8 @@
 """Impacts without a collision: sliding contacts that jam while none approaches.
 
-Owns their detection (`stopped`) and their outcome (`jolt`). In a step of no length sliding contacts have the
-impulse zero, which solves their laws. If another impulse solves them as well, finite forces may not exist
-(Painleve's paradox), and a step of any length may find that impulse.
+Owns their detection (`find_jammed`) and their outcome (`jam_impact`). In a step of no length sliding
+contacts have the impulse zero, which solves their laws. If another impulse solves them as well, finite forces
+may not exist (Painleve's paradox), and a step of any length may find that impulse.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import jax.numpy as jnp
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.simulate.variational.active_set import contact_impulses
-from jaxcontact.simulate.variational.contact_state import Node, arrive, contacts_of
+from jaxcontact.simulate.variational.contact_state import Node, contacts_of, make_node
 
-LEAST = 1e-3  # smallest change of velocity that counts as a jam, relative to the sliding velocity
+SMALLEST_JAM = 1e-3  # smallest change of velocity that counts as a jam, relative to the sliding velocity
 
 
-def stopped(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
+def find_jammed(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
     """Find contacts (nc,) that slide at the start of a step, and stick or slide back, loaded, at its end."""
     before = jnp.einsum("ctv,v->ct", node.terms.J_t, node.v)
     after = jnp.einsum("ctv,v->ct", arrived.terms.J_t, arrived.v)
@@ -27,10 +27,10 @@ def stopped(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
     return node.closed & slides & left & (impulse[:, 0] > 0)
 
 
-def jolt(
+def jam_impact(
     node: Node, closed: jax.Array, guess: jax.Array, is_known: bool = False
 ) -> tuple[Node, jax.Array, jax.Array]:
-    """Find the impact without approach; return the node after it, its impulses (nc, dim), and if it exists.
+    """Compute the impact of contacts that jam; return the node after it, its impulses, and if it exists.
 
     Inelastic, with friction: 0 <= lam_n, u_n >= 0 complementary, lam_t opposing u_t with maximal dissipation,
     at the velocities after it.
@@ -51,6 +51,6 @@ def jolt(
     push = jnp.where(closed[:, None], push, 0.0)
     change = jnp.abs(small_dense.apply_matrix(delassus, push.reshape(-1))).reshape(nc, dim)
     slip = jnp.max(jnp.where(closed[:, None], jnp.abs(u[:, 1:]), 0.0), initial=0.0)
-    happens = found & (jnp.max(change, initial=0.0) > LEAST * slip) & (slip > 0)
+    happens = found & (jnp.max(change, initial=0.0) > SMALLEST_JAM * slip) & (slip > 0)
     p = node.p + small_dense.apply_matrix(rows.T, push.reshape(-1))
-    return arrive(node.terms, node.q, p, node.t, node.joints), push, happens
+    return make_node(node.terms, node.q, p, node.t, node.joints), push, happens

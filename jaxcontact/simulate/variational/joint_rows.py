@@ -91,7 +91,7 @@ def loop_response(loops: LoopRows, slope: jax.Array, inverse: jax.Array) -> Loop
     return LoopResponse(change, slope @ change, slope)
 
 
-def hold(
+def hold_loops(
     loops: LoopResponse, changes: jax.Array, rates: jax.Array | float = 0.0
 ) -> tuple[jax.Array, jax.Array]:
     """Add to changes (nv, k) of the mean velocity the impulses of loops that make `rates` (nb, k) zero.
@@ -120,8 +120,8 @@ def without_dry(joints: JointRows | None, contacts: jax.Array) -> jax.Array:
     return contacts if count == 0 else contacts.at[-count:].set(False)
 
 
-def at_rest(joints: JointRows | None, v: jax.Array, slowest: float, closed: jax.Array) -> jax.Array:
-    """Return closed contacts (nc,) bool; of the dry joints those no faster than `slowest`."""
+def close_slow_dry(joints: JointRows | None, v: jax.Array, slowest: float, closed: jax.Array) -> jax.Array:
+    """Close the dry joints no faster than `slowest`, beside `closed` contacts; return both (nc,) bool."""
     count = num_dry(joints)
     if count == 0:
         return closed
@@ -130,17 +130,19 @@ def at_rest(joints: JointRows | None, v: jax.Array, slowest: float, closed: jax.
     return closed.at[-count:].set(closed[-count:] & (speed <= slowest))
 
 
-def sliding(dry: DryRows, v: jax.Array, closed: jax.Array) -> jax.Array:
+def sliding_ways(dry: DryRows, v: jax.Array, closed: jax.Array) -> jax.Array:
     """Return the ways (nd,) in which dry joints slide, 1 or -1; 0 for those at rest or without friction."""
     moves = ~closed[closed.shape[0] - dry.bound.shape[0] :] & (dry.bound > 0)
     return jnp.where(moves, jnp.sign(lax.stop_gradient(small_dense.apply_matrix(dry.rows, v))), 0.0)
 
 
-def drag(joints: JointRows | None, v: jax.Array, closed: jax.Array) -> jax.Array | None:
+def dry_force(joints: JointRows | None, v: jax.Array, closed: jax.Array) -> jax.Array | None:
     """Compute the force (nv,) of the dry joints that slide; None if there are none."""
     if joints is None or joints.dry is None:
         return None
-    return -small_dense.apply_matrix(joints.dry.rows.T, sliding(joints.dry, v, closed) * joints.dry.bound)
+    return -small_dense.apply_matrix(
+        joints.dry.rows.T, sliding_ways(joints.dry, v, closed) * joints.dry.bound
+    )
 
 
 def press_rows(
@@ -162,10 +164,10 @@ def press_rows(
     return delassus.at[normal, normal].set(mobility), velocity.at[nc - count :, 0].set(-mobility * loads)
 
 
-def stops(
+def dry_speeds(
     joints: JointRows, v: jax.Array, after: jax.Array, closed: jax.Array, momentum: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Compute the speeds (nd,) along the way in which dry joints slide at the start and end of a step.
+    """Compute the speeds (nd,) of dry joints, along the way in which they slide, at both ends of a step.
 
     They are relative to the size of the numbers that they are sums of, `momentum` (nv,) being |M^-1| |p|;
     a joint that does not slide has speeds of 1.
@@ -175,7 +177,7 @@ def stops(
     """
     assert joints.dry is not None
     rows = joints.dry.rows
-    way = sliding(joints.dry, v, closed)
+    way = sliding_ways(joints.dry, v, closed)
     size = small_dense.apply_matrix(jnp.abs(rows), jnp.abs(v) + momentum)
     way = way / jnp.where(size > 0, size, 1.0)
     slides = way != 0

@@ -9,9 +9,7 @@ import jax
 from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.mechanics.system import Params, State
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.event_log import (
-    MotionPieces,
-)
+from jaxcontact.simulate.variational.event_log import MotionPieces
 
 
 class MotionNumbers(NamedTuple):

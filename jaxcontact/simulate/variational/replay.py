@@ -21,18 +21,18 @@ from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import (
     Node,
-    arrive,
+    contact_loads,
     contacts_of,
     drag_at,
-    land,
-    loads,
+    make_end_node,
+    make_node,
     terms_and_joints,
 )
 from jaxcontact.simulate.variational.discrete_mechanics import repeat_step
 from jaxcontact.simulate.variational.discrete_momenta import Start
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, MotionPieces
-from jaxcontact.simulate.variational.event_loop import impact, run
-from jaxcontact.simulate.variational.jam import jolt
+from jaxcontact.simulate.variational.event_loop import apply_impact, run_motion
+from jaxcontact.simulate.variational.jam import jam_impact
 from jaxcontact.simulate.variational.joint_rows import JointRows, num_dry
 from jaxcontact.simulate.variational.motion_records import (
     ImpactSetting,
@@ -53,17 +53,17 @@ def compute_motion(
 
     Derivative: that of `replay`; NaN if there are more than `max_impacts` impacts.
     """
-    result: tuple[Trajectory, MotionMemory] = _paired(system, choice)(numbers, memory)
+    result: tuple[Trajectory, MotionMemory] = _make_motion(system, choice)(numbers, memory)
     return result
 
 
 @functools.lru_cache(maxsize=64)
-def _paired(system: System, choice: MotionChoice) -> Callable[..., PyTree]:
+def _make_motion(system: System, choice: MotionChoice) -> Callable[..., PyTree]:
     def move(numbers: MotionNumbers, memory: MotionMemory) -> tuple[Trajectory, MotionMemory]:
-        return run(system, choice, 0, numbers, memory)[:2]
+        return run_motion(system, choice, 0, numbers, memory)[:2]
 
     def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[PyTree, RecordedMotion]:
-        found = run(system, choice, choice.num_steps + PIECES * choice.max_impacts, numbers, memory)
+        found = run_motion(system, choice, choice.num_steps + PIECES * choice.max_impacts, numbers, memory)
         return found[:2], found
 
     def again(
@@ -81,7 +81,7 @@ def replay(
     memory: MotionMemory,
     recorded: RecordedMotion,
 ) -> Trajectory:
-    """Repeat the motion that `run` found, with the same values and a derivative.
+    """Repeat the motion that `run_motion` found, with the same values and a derivative.
 
     Derivative: first order, forward and reverse, by all numbers but `zeno`.
     """
@@ -143,7 +143,7 @@ class _PieceFunctions(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _piece_functions(system: System, choice: MotionChoice, has_contacts: bool) -> _PieceFunctions:
     read, move = functools.partial(_read_move, system), functools.partial(_repeat_move, system)
-    kinds = [_rest, differentiate_by_replay(read, move, has_end=True)]
+    kinds = [_repeat_nothing, differentiate_by_replay(read, move, has_end=True)]
     if has_contacts:
         collide = functools.partial(_repeat_impact, choice)
         kinds += [differentiate_by_replay(_read_impact, kind) for kind in (collide, _repeat_jam)]
@@ -156,7 +156,7 @@ def _terms(
     return terms_and_joints(Model(system=system, params=params), q, t)
 
 
-def _rest(
+def _repeat_nothing(
     numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
 ) -> tuple[PyTree, ...]:
     return node, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
@@ -174,15 +174,15 @@ def _read_move(
     piece: MotionPieces,
 ) -> tuple[tuple[PyTree, ...], tuple]:
     terms, joints = _terms(system, numbers.params, piece.q, node.t)
-    after = arrive(terms, piece.q, piece.p, piece.t, joints)
-    return _rest(numbers, key, after, number, piece), ()
+    after = make_node(terms, piece.q, piece.p, piece.t, joints)
+    return _repeat_nothing(numbers, key, after, number, piece), ()
 
 
 def _read_impact(
     numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
 ) -> tuple[tuple[PyTree, ...], tuple]:
-    after = arrive(node.terms, piece.q, piece.p, piece.t, node.joints)
-    return _rest(numbers, key, after, number, piece), ()
+    after = make_node(node.terms, piece.q, piece.p, piece.t, node.joints)
+    return _repeat_nothing(numbers, key, after, number, piece), ()
 
 
 def _repeat_impact(
@@ -190,7 +190,7 @@ def _repeat_impact(
     piece: MotionPieces, log: PyTree,
 ) -> tuple[PyTree, ...]:  # fmt: skip
     setting = ImpactSetting(numbers.restitution, numbers.zeno, key, number, choice.order, numbers.law)
-    after, hit = impact(setting, node, piece.participants, piece.plastic, number, piece.order)
+    after, hit = apply_impact(setting, node, piece.participants, piece.plastic, number, piece.order)
     return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
 
@@ -202,7 +202,7 @@ def _repeat_jam(
     piece: MotionPieces,
     log: PyTree,
 ) -> tuple[PyTree, ...]:
-    after, found, _ = jolt(node, piece.participants, piece.impulse, True)
+    after, found, _ = jam_impact(node, piece.participants, piece.impulse, True)
     return after, found[:, 0], jnp.zeros_like(piece.impulse)
 
 
@@ -226,7 +226,7 @@ def _repeat_move(
     contacts, drags = contacts_of(node.terms, node.closed, node.joints), drag_at(node)
     start = Start(node.q, node.p, node.t, controls, drags)
     step = repeat_step(model, start, piece.w, piece.impulse, piece.slopes, contacts, h)
-    after, second, _ = land(model, node, (step.q, step.p, node.t + h), h, piece.second, True)
+    after, second, _ = make_end_node(model, node, (step.q, step.p, node.t + h), h, piece.second, True)
     value = after.terms.phi
     if num_dry(node.joints):
         assert node.joints is not None and node.joints.dry is not None
@@ -236,7 +236,7 @@ def _repeat_move(
         guess = piece.impulse / jnp.where(piece.h > 0, piece.h, 1.0)
         value = lax.cond(
             lets_go,
-            lambda: loads(model, after, node.closed, numbers.dt, guess, controls, drags)[0],
+            lambda: contact_loads(model, after, node.closed, numbers.dt, guess, controls, drags)[0],
             lambda: value,
         )
     to_end = numbers.state.t + (piece.step + 1) * numbers.dt - node.t

@@ -33,7 +33,7 @@ def steps(space, v, rng):
     u, m = np.asarray(space.jacobian @ v), len(space.mu)
     spread = np.asarray(space.jacobian) @ (0.3 * rng.normal(size=(len(v), LANES)))
     spread[:, : LANES // 2] = 0.0
-    cap = np.asarray(mode_selection.largest(space, jnp.full(m, 0.4)))
+    cap = np.asarray(mode_selection.scale_largest(space, jnp.full(m, 0.4)))
     return np.concatenate([u[:, None] + spread, rng.uniform(size=(m, LANES)) * cap[:, None]])
 
 
@@ -64,7 +64,7 @@ def test_every_outcome_is_picked_and_told_whatever_the_number_of_modes(landing, 
     valid = (worst >= -limit) & regular[:, None]
     assert np.count_nonzero(valid.any(axis=1)) > number
 
-    cap = np.asarray(mode_selection.largest(space, jnp.full(len(space.mu), 0.4)))
+    cap = np.asarray(mode_selection.scale_largest(space, jnp.full(len(space.mu), 0.4)))
     memory = visited_modes.Memory(table, space.delassus, x[: len(space.scale), 0], cap, limit)
     sieve = jax.tree.map(jnp.asarray, memory.sieve_of_all())
     assert isinstance(sieve, mode_filter.Sieve)

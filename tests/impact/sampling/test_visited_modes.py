@@ -16,7 +16,7 @@ def test_first_steps_keep_every_mode_that_is_valid_there():
     model = jc.models.disk_stack()
     v = model.initial_state().v
     space, table = tabulate(jc.contact_terms(model, model.initial_state()))
-    u, cap = np.asarray(space.jacobian @ v), np.asarray(mode_selection.largest(space, jnp.ones(5)))
+    u, cap = np.asarray(space.jacobian @ v), np.asarray(mode_selection.scale_largest(space, jnp.ones(5)))
     limit = contact_modes.feasibility_tolerance(v.dtype)  # |v|_M = 1
     met = np.flatnonzero(table.regular)[::8]
     rng = np.random.default_rng(2)
