@@ -83,8 +83,10 @@ def _is_repeated(block: Block) -> bool:
 
 
 def _level_of(block: Block, straight: int) -> int:
-    """Choose LLVM's level for a block of a program with so many `straight` operations: 1, or 0 where it costs
-    more than it gains."""
+    """Choose LLVM's level for a block: 0 where compiling would take more time than it saves, else 1.
+
+    `straight` counts the operations of the program outside of loops in loops.
+    """
     if block.runs_seldom:
         return int(block.is_of_loop)
     return int(_is_repeated(block) or straight <= LARGE)
