@@ -123,7 +123,7 @@ def _simulate(options: argparse.Namespace) -> int:
         "seconds": time.perf_counter() - begin,
         "files": [str(path) for path in files],
     }
-    print(json.dumps(summary, indent=2) if options.json else _text(summary))
+    print(json.dumps(summary, indent=2) if options.json else _format(summary))
     return 1 if failed else 0
 
 
@@ -191,7 +191,7 @@ def _spread(
     }
 
 
-def _text(summary: Summary) -> str:
+def _format(summary: Summary) -> str:
     law = f" under {summary['law']}" if summary["law"] else ""
     return "\n".join(
         [

@@ -13,7 +13,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.batching import simd
-from jaxcontact.batching.world_code import runs_seldom
+from jaxcontact.batching.world_code import mark_seldom
 from jaxcontact.native import llvm_worker, machine_code, object_files, operations
 from jaxcontact.native.operations import Block
 from jaxcontact.status import Status
@@ -122,7 +122,7 @@ def test_a_body_that_runs_seldom_is_compiled_quickly(levels):
         return jax.lax.cond(jnp.sum(x) > 2, seldom, lambda x: x, x)
 
     x = np.random.default_rng(0).normal(size=(9, 4, 4))
-    for mark, expected in ((lambda x: x, {1}), (runs_seldom, {0, 1})):
+    for mark, expected in ((lambda x: x, {1}), (mark_seldom, {0, 1})):
         run = functools.partial(function, mark=mark)
         np.testing.assert_allclose(jc.simd(run)(x), jax.vmap(run)(x), rtol=1e-12, atol=1e-12)
         assert levels.pop() == expected
