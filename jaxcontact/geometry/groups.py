@@ -70,7 +70,7 @@ def balls_on_polytopes(
     assert world.balls is not None
     centre, radius = rows(world.balls.centre, index), rows(world.balls.radius, index)
     solids = world.polytopes(shapes)
-    distance, normal, foot = jax.vmap(lambda s, point: signed_distance(s, kind.edges, point))(solids, centre)
+    distance, normal, foot = jax.vmap(lambda s, point: signed_distance(s, kind, point))(solids, centre)
     phi = distance - radius - solids.radius
     contacts = (
         centre - radius[:, None] * normal,
