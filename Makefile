@@ -6,9 +6,10 @@ RUN := $(VENV)/bin/python
 CONSTRAINTS := constraints.txt
 # Compiling is most of the time of the demo and the tests; test-all has the programs that users run.
 QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-# The short tests of a fifth of the files, another each day, are compiled as users compile; its long tests run, too: `make
-# test FIFTH=3`. The other files run without theirs.
-FIFTH ?= $(shell expr `date +%s` / 86400 % 5)
+# The short tests of a fifth of the files, another each day, are compiled as users compile. The long tests of a tenth of
+# the files, half of that fifth, run, too: `make test TENTH=8`. `make test-all` runs all of them.
+TENTH ?= $(shell expr `date +%s` / 86400 % 10)
+FIFTH = $(shell expr $(TENTH) % 5)
 # What took a while to compile is kept for the next run.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 
@@ -33,7 +34,7 @@ test: $(VENV)/installed-test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(STUCK) \
-		-m "not slow" --beside-fifth $(FIFTH)
+		-m "not slow" --beside-tenth $(TENTH)
 	$(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow and not long" \
 		--fifth $(FIFTH)
 	@$(MAKE) --no-print-directory -j2 -O test-float32 test-types-and-fuzz

@@ -1,8 +1,8 @@
 """Settings of every test: double precision, strict shapes, fixed seeds.
 
 JAXCONTACT_FLOAT32=1 turns double precision off and keeps only the tests marked `float32`.
-`--fifth 3` keeps one fifth of the files, and `--beside-fifth 3` the short tests of the others and its long ones:
-`make test` compiles the short tests of a fifth as users do.
+`--fifth 3` keeps one fifth of the files, which `make test` compiles as users do; `--beside-tenth 8` keeps the short
+tests of the other fifths and the long ones of one tenth, half of fifth 3.
 """
 
 import collections
@@ -27,13 +27,18 @@ settings.load_profile("jaxcontact")
 def pytest_addoption(parser):
     parser.addoption("--fifth", type=int, help="0..4: only the files of this fifth")
     parser.addoption(
-        "--beside-fifth", type=int, help="0..4: short tests of the other fifths, long tests of this one"
+        "--beside-tenth", type=int, help="0..9: short tests outside of its fifth, long tests of the tenth"
     )
 
 
+def tenth_of(path):
+    """Return the tenth, 0..9, of a file of tests; the same on every machine. Tenths k and k + 5 are a fifth."""
+    return zlib.crc32(path.relative_to(Path(__file__).parent).as_posix().encode()) % 10
+
+
 def fifth_of(path):
-    """Return the fifth, 0..4, of a file of tests; the same on every machine."""
-    return zlib.crc32(path.relative_to(Path(__file__).parent).as_posix().encode()) % 5
+    """Return the fifth, 0..4, of a file of tests."""
+    return tenth_of(path) % 5
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -49,14 +54,19 @@ def pytest_ignore_collect(collection_path, config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     _mark_slow_cases(items)
-    if (fifth := config.getoption("--beside-fifth")) is not None:
-        _keep(config, items, lambda item: is_long(item) == (fifth_of(item.path) == fifth))
+    if (tenth := config.getoption("--beside-tenth")) is not None:
+        _keep(config, items, lambda item: _is_beside(tenth, item))
         _put_long_files_first(items)
     if not FLOAT32:
         return
     _keep(config, items, lambda item: item.get_closest_marker("float32") is not None)
     for item in items:  # which know that they run in single precision
         item.add_marker(pytest.mark.filterwarnings("ignore::jaxcontact.PrecisionWarning"))
+
+
+def _is_beside(tenth, item):
+    """Tell whether a test is a long one of a tenth, or a short one outside of that tenth's fifth."""
+    return tenth_of(item.path) == tenth if is_long(item) else fifth_of(item.path) != tenth % 5
 
 
 def is_long(item):

@@ -446,8 +446,8 @@ MUTANTS = [
     Mutant(
         "native: integers cross the border without their sign",
         "native/foreign_call.py",
-        "{'zext' if kind[0] == 'u' else 'sext'} {small}",
-        "zext {small}",
+        'widen = "zext" if kind[0] == "u" else "sext"',
+        'widen = "zext"',
         "tests/native/test_primitive.py::test_all_kinds_of_numbers_cross_the_border",
     ),
     Mutant(

@@ -123,6 +123,7 @@ def test_rows_are_the_rates_of_what_they_constrain(name, rng):
     np.testing.assert_allclose((rate_plus - rate_minus) / (2 * h), terms.gdot_v, rtol=0, atol=1e-7)
 
 
+@pytest.mark.long
 def test_order_of_the_rows(rng):
     model, here = case("chain", rng)
     terms = jc.constraint_terms(model, here)
@@ -251,6 +252,7 @@ def test_free_bodies_have_the_mass_and_bias_of_any_other(dim, rng, tolerance):
     np.testing.assert_allclose(jc.bias(free, here), jc.bias(generic, here), rtol=0, atol=atol)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["box", "spheres", "disks"])
 def test_free_bodies_have_the_rows_of_any_other(name, rng):
     """The shortcut for free bodies against derivatives of their poses."""

@@ -1,4 +1,4 @@
-"""Every file of tests is in one fifth; a fifth and the run beside it are all short tests, and long ones of one."""
+"""Every file of tests is in one fifth; a fifth and the run beside it are all short tests, and a tenth of the long ones."""
 
 import subprocess
 import sys
@@ -26,9 +26,11 @@ def collected(*options):
     return {line for line in done.stdout.splitlines() if "::" in line}
 
 
-@pytest.mark.slow  # nine processes that import JAX
+@pytest.mark.slow  # ten processes that import JAX
 def test_the_fifths_share_no_file_and_leave_no_short_test_out():
     every, short = collected(), collected("-m", "not long")
     fifths = [collected("--fifth", str(k)) for k in range(5)]
     assert sorted(test for fifth in fifths for test in fifth) == sorted(every)
-    assert collected("--beside-fifth", "2") == (short - fifths[2]) | (fifths[2] - short)
+    first, second = (collected("--beside-tenth", tenth) for tenth in ("2", "7"))
+    assert first & second == short - fifths[2]
+    assert first ^ second == fifths[2] - short  # a long test of the fifth is of one of its tenths

@@ -91,6 +91,7 @@ def test_with_one_it_times(programs, capsys, tmp_path):
     check_table(page, [absent, *lines])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("timed", [[], ["--timed"]])
 def test_what_no_time_is_left_for(programs, capsys, timed):
     lines = said(capsys, "--seconds", "0", "--dtype", "float64", *timed)

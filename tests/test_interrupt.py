@@ -81,7 +81,7 @@ def test_an_interrupt_while_a_thread_works_ends_the_process_with_one_line() -> N
 import os, signal, sys, threading, time
 import jaxcontact.cli
 cli = sys.modules["jaxcontact.cli.main"]
-cli._parser = lambda: type("", (), dict(parse_args=staticmethod(lambda: None)))
+cli._make_parser = lambda: type("", (), dict(parse_args=staticmethod(lambda: None)))
 def run(options):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60)

@@ -234,6 +234,7 @@ def check_steps(terms, v, caps, tol=1e-9):
     return counts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rocking_block", "compass_gait", "box_and_wall", "ramone"])
 def test_modes_are_complete_on_models(name):
     mech, rng = ref.MODELS[name](), np.random.default_rng(5)

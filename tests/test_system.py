@@ -204,6 +204,7 @@ def test_quaternions_may_stand_anywhere_in_q(rng):
     )
 
 
+@pytest.mark.long
 @pytest.mark.float32
 @pytest.mark.parametrize("make", [walker, box, mixed_system])
 def test_retract_follows_the_velocity_map_to_first_order(make, rng, tolerance):

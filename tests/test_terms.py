@@ -327,6 +327,7 @@ def test_contact_tolerance_decides_what_is_active():
     assert tilted.active.tolist() == [True, False]
 
 
+@pytest.mark.long
 def test_friction_may_be_one_number_or_one_per_contact():
     model = jc.models.rocking_block()
     for mu, expected in ((0.3, [0.3, 0.3]), ([0.3, 0.7], [0.3, 0.7])):

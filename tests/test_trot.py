@@ -64,6 +64,7 @@ def test_a_mirrored_robot_is_controlled_half_a_stride_later(seed):
         np.testing.assert_allclose(mirrored, expected, atol=1e-12)
 
 
+@pytest.mark.long
 def test_the_policy_of_numpy_is_that_of_jax_and_has_its_derivative():
     q, v = posture(2)
 

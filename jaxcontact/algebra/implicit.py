@@ -175,7 +175,7 @@ def _root_unchanged(*arrays: PyTree, count: int, **_: object) -> list[PyTree]:
     return list(arrays[:count])
 
 
-def _root_tangents(
+def _differentiate_root(
     primals: Sequence[PyTree],
     tangents: Sequence[PyTree],
     *,
@@ -229,7 +229,7 @@ def _root_tangents(
     return x, by_data(x, data, [changes[i] for i in changing])
 
 
-def _root_batched(
+def _batch_root(
     arrays: Sequence[PyTree], axes: Sequence[int | None], *, count: int, residual: Callable, correct: Callable
 ) -> tuple[list[PyTree], list[int]]:
     sizes = {a.shape[d] for a, d in zip(arrays, axes, strict=True) if d is not None}
@@ -259,6 +259,6 @@ def _root_in_lanes(
 
 _root.def_impl(_root_unchanged)
 _root.def_abstract_eval(_root_unchanged)
-ad.primitive_jvps[_root] = _root_tangents
-batching.primitive_batchers[_root] = _root_batched
+ad.primitive_jvps[_root] = _differentiate_root
+batching.primitive_batchers[_root] = _batch_root
 mlir.register_lowering(_root, mlir.lower_fun(_root_unchanged, multiple_results=True))

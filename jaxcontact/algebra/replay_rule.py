@@ -109,7 +109,7 @@ def _aval(x: PyTree) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
 
 
-def _in_batches(
+def _batch_function(
     function: Callable[..., list[PyTree]], axes: Sequence[tuple[PyTree, ...]]
 ) -> Callable[..., list[PyTree]]:
     for axis in axes:
@@ -129,7 +129,7 @@ def _push_forward(
 
     def push(*arrays: PyTree) -> list[PyTree]:
         leaves, changes = arrays[: len(arrays) - len(moving)], arrays[len(arrays) - len(moving) :]
-        by, at = _by_moving(repeat, leaves, moving), tuple(leaves[i] for i in moving)
+        by, at = _fix_leaves(repeat, leaves, moving), tuple(leaves[i] for i in moving)
         if not has_end:
             return jax.jvp(by, at, tuple(changes))[1]
         zero = jnp.zeros((), at[0].dtype)
@@ -143,7 +143,7 @@ def _push_forward(
         late = jnp.where(is_event[0], -value[0] / jnp.where(value[1] != 0, value[1], 1.0), length[0])
         return [x[0] + late * x[1] for x in outs]
 
-    return _in_batches(push, axes)(*arrays)
+    return _batch_function(push, axes)(*arrays)
 
 
 def _pull_back(
@@ -159,7 +159,7 @@ def _pull_back(
 
     def pull(*arrays: PyTree) -> list[PyTree]:
         leaves, changes = arrays[: len(arrays) - len(outputs)], arrays[len(arrays) - len(outputs) :]
-        by, at = _by_moving(repeat, leaves, moving), tuple(leaves[i] for i in moving)
+        by, at = _fix_leaves(repeat, leaves, moving), tuple(leaves[i] for i in moving)
         if not has_end:
             return list(jax.vjp(by, *at)[1](list(changes)))
         (_, value, _), back, is_event = jax.vjp(by, *at, jnp.zeros((), at[0].dtype), has_aux=True)
@@ -171,12 +171,14 @@ def _pull_back(
         share = jnp.where(is_event, -late[0] / jnp.where(late[1] != 0, late[1], 1.0), late[0])
         return [x[0] + share * x[1] for x in rates]
 
-    return _in_batches(pull, axes)(*arrays)
+    return _batch_function(pull, axes)(*arrays)
 
 
-def _by_moving(
+def _fix_leaves(
     repeat: Callable[..., PyTree], leaves: Sequence[PyTree], moving: tuple[int, ...]
 ) -> Callable[..., PyTree]:
+    """Make `repeat` a function of the moving leaves, and of the arguments after the leaves."""
+
     def by(*moved: PyTree) -> PyTree:
         arrays = list(leaves)
         for i, x in zip(moving, moved, strict=False):
@@ -217,7 +219,7 @@ def _tangents(
     def whole(*arrays: PyTree) -> list[PyTree]:
         return function(*arrays, **params)
 
-    by = _by_moving(whole, primals, moving)
+    by = _fix_leaves(whole, primals, moving)
     return out, jax.jvp(by, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))[1]
 
 

@@ -37,15 +37,16 @@ def computed_once(arrays: Arrays, in_batches: bool = True) -> Arrays:
     return result
 
 
-def _lowered(*arrays: jax.Array, in_batches: bool, batched: bool) -> list[jax.Array]:
+def _divide_by_one(*arrays: jax.Array, in_batches: bool, batched: bool) -> list[jax.Array]:
+    """Divide arrays by one, which no compiler repeats; small arrays of one type in a single row."""
     if sum(x.size for x in arrays) > SMALL_COUNT or len({x.dtype for x in arrays}) > 1:
-        return [_divided(x) for x in arrays] if in_batches or not batched else list(arrays)
-    row = _divided(jnp.concatenate([x.ravel() for x in arrays]))
+        return [_divide(x) for x in arrays] if in_batches or not batched else list(arrays)
+    row = _divide(jnp.concatenate([x.ravel() for x in arrays]))
     ends = np.cumsum([x.size for x in arrays])[:-1].tolist()
     return [part.reshape(x.shape) for part, x in zip(jnp.split(row, ends), arrays, strict=True)]
 
 
-def _divided(x: jax.Array) -> jax.Array:
+def _divide(x: jax.Array) -> jax.Array:
     return x / jnp.where(jnp.isnan(x), 2.0, 1.0).astype(x.dtype)
 
 
@@ -73,5 +74,5 @@ _once.def_abstract_eval(lambda *arrays, **_: list(arrays))
 ad.primitive_jvps[_once] = _tangents
 ad.primitive_transposes[_once] = lambda changes, *arrays, **params: _of_nonzero(changes, **params)
 batching.primitive_batchers[_once] = _batched
-mlir.register_lowering(_once, mlir.lower_fun(_lowered, multiple_results=True))
+mlir.register_lowering(_once, mlir.lower_fun(_divide_by_one, multiple_results=True))
 registry.rule(_once.name)(registry.unchanged)

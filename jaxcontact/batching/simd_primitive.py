@@ -215,7 +215,7 @@ def _tangents(
     return outputs, changes
 
 
-def _transposed(
+def _transpose(
     cotangents: Arrays, *arrays: jax.Array, world: World, shared: tuple[bool, ...]
 ) -> list[PyTree]:
     linear = tuple(k for k, array in enumerate(arrays) if ad.is_undefined_primal(array))
@@ -263,7 +263,7 @@ def _batched(
 _simd.def_impl(_run)
 _simd.def_abstract_eval(_shapes)
 ad.primitive_jvps[_simd] = _tangents
-ad.primitive_transposes[_simd] = _transposed
+ad.primitive_transposes[_simd] = _transpose
 batching.primitive_batchers[_simd] = _batched
 mlir.register_lowering(_simd, mlir.lower_fun(_by_xla, multiple_results=True))
 mlir.register_lowering(_simd, _lower_for_cpu, platform="cpu")

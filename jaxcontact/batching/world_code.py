@@ -1,4 +1,4 @@
-"""What a function asks and tells its compiler: `compiles_one_world`, `takes_one_at_a_time`, `runs_seldom`."""
+"""What a function asks and tells its compiler: `compiles_one_world`, `takes_one_at_a_time`, `mark_seldom`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def takes_one_at_a_time(x: jax.Array) -> jax.Array:
     return answer
 
 
-def runs_seldom(x: jax.Array) -> jax.Array:
-    """Return x, and say that few runs come to the body of the loop or branch in which x is made.
+def mark_seldom(x: jax.Array) -> jax.Array:
+    """Mark the body of the loop or branch in which x is made as one to which few runs come; return x.
 
     `jc.simd` compiles such a body quickly, not to quick code.
 
@@ -50,7 +50,9 @@ mlir.register_lowering(_one_world, mlir.lower_fun(lambda: jax.numpy.asarray(Fals
 
 
 @registry.rule(_one_world.name)
-def _true(program: Interpreter, equation: Equation, inputs: list[registry.Numbers]) -> registry.Numbers:
+def _answer_true(
+    program: Interpreter, equation: Equation, inputs: list[registry.Numbers]
+) -> registry.Numbers:
     return program.constants(np.asarray(True))
 
 
@@ -65,15 +67,10 @@ for platform, answer in ((None, False), ("cpu", True)):
         platform=platform,
     )
 
-
-@registry.rule(_in_turn.name)
-def _one_after_another(
-    program: Interpreter, equation: Equation, inputs: list[registry.Numbers]
-) -> registry.Numbers:
-    return program.constants(np.asarray(True))
+registry.rule(_in_turn.name)(_answer_true)
 
 
-_seldom = Primitive("runs_seldom")
+_seldom = Primitive("mark_seldom")
 _seldom.def_impl(lambda x: x)
 _seldom.def_abstract_eval(lambda x: x)
 batching.defvectorized(_seldom)

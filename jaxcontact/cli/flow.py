@@ -30,7 +30,7 @@ FRAMES = 200  # smallest number of steps of the picture
 def command(options: argparse.Namespace) -> int:
     """Run the command; return 0 for a good run, 1 for one that failed, 2 for wrong usage."""
     try:
-        return _flow(options)
+        return _run_flow(options)
     except (ValueError, TypeError, OSError) as error:
         hint = "; take another pose, by --keyframe" if "crossed0" in str(error) else ""
         print(f"jaxcontact: {error}{hint}", file=sys.stderr)
@@ -66,7 +66,7 @@ def _names(model: Model) -> list[str] | None:
     return [f"{name} ({unit})" for name, unit in joints] + [f"{name} ({unit}/s)" for name, unit in joints]
 
 
-def _flow(options: argparse.Namespace) -> int:
+def _run_flow(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     (model, names), stem = on_springs(options), Path(options.model).stem
     x0: PyTree = model.initial_state()  # a vector, for such a system
@@ -78,7 +78,7 @@ def _flow(options: argparse.Namespace) -> int:
     )
     folder: Path = options.out
     folder.mkdir(parents=True, exist_ok=True)
-    picture, data = folder / f"{stem}_flow.png", folder / f"{stem}_flow.npz"
+    picture, data = folder / f"{stem}_run_flow.png", folder / f"{stem}_run_flow.npz"
     shown = list(range(min(PANELS, x0.shape[0])))
     title = f"{stem}, on springs"
     viz.plot_trajectory(path, components=shown, names=names, title=title).savefig(picture, dpi=110)
@@ -98,11 +98,11 @@ def _flow(options: argparse.Namespace) -> int:
         "seconds": time.perf_counter() - begin,
         "files": [str(picture), str(data)],
     }
-    print(json.dumps(summary, indent=2) if options.json else _text(summary))
+    print(json.dumps(summary, indent=2) if options.json else _format(summary))
     return int(bool(Status.failed(status)))
 
 
-def _text(summary: Summary) -> str:
+def _format(summary: Summary) -> str:
     events = summary["events"]
     shown = ", ".join(f"{event['guard']} at {event['t']:.4g} s" for event in events[:PANELS])
     more = f" and {len(events) - PANELS} more" if len(events) > PANELS else ""

@@ -27,13 +27,13 @@ STRIDES = 4  # number of periods that are drawn, and whose status is checked
 def command(options: argparse.Namespace) -> int:
     """Run the command; return 0 for a periodic gait at the speed asked for, 1 for none, 2 for wrong usage."""
     try:
-        return _find(options) if options.model in MODELS else robot_gait.find(options)
+        return _find_gait(options) if options.model in MODELS else robot_gait.find(options)
     except (ValueError, OSError, FloatingPointError) as error:
         print(f"jaxcontact: {error}", file=sys.stderr)
         return 1 if isinstance(error, FloatingPointError) else 2
 
 
-def _find(options: argparse.Namespace) -> int:
+def _find_gait(options: argparse.Namespace) -> int:
     problem, params, free0 = MODELS[options.model]()
     folder: Path = options.out
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def _find(options: argparse.Namespace) -> int:
     data = folder / f"{stem}.json"
     data.write_text(json.dumps(summary, indent=1))
     summary["files"] = [str(path) for path in (picture, film, data)]
-    print(json.dumps(summary, indent=2) if options.json else _text(summary))
+    print(json.dumps(summary, indent=2) if options.json else _format(summary))
     return 0 if summary["status"] == "SUCCESS" else 1
 
 
@@ -91,7 +91,7 @@ def run_strides(problem: GaitProblem, params: PyTree, free: PyTree, strides: int
     return jax.block_until_ready(trajectory)
 
 
-def _text(summary: Summary) -> str:
+def _format(summary: Summary) -> str:
     free = summary["free"]
     return "\n".join(
         [

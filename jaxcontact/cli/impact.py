@@ -148,7 +148,7 @@ def command(options: argparse.Namespace) -> int:
             laps.end("vary")
     measured = None
     if options.coverage:
-        measured = _coverage(options, model, terms, settings)
+        measured = _measure_coverage(options, model, terms, settings)
         summary["coverage"] = coverage_summary(measured)
         laps.end("coverage")
     summary["files"] = [str(path) for path in write(options, model, terms, samples, settings, measured)]
@@ -262,7 +262,7 @@ def _is_by_steps(settings: Summary, terms: ContactTerms) -> bool:
     return settings["selection"] == "lemke" or not is_listed(terms)
 
 
-def _coverage(
+def _measure_coverage(
     options: argparse.Namespace, model: Model, terms: ContactTerms, settings: dict[str, object]
 ) -> impact.Coverage:
     # With "visited" a sample depends on earlier samples, and coverage needs independent samples.

@@ -43,7 +43,7 @@ def process() -> NoReturn:
 def _parse_options() -> argparse.Namespace:
     """Parse the options; end the process after a help text or a mistake."""
     try:
-        return _parser().parse_args()
+        return _make_parser().parse_args()
     except SystemExit as end:
         problem = surroundings.flush_output()
         sys.exit(end.code if problem is None else _refuse(problem))
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     The status is 0 for success, 1 for a failed result such as a failed sample, 2 for wrong usage or unusable
     files, 130 for an interrupt.
     """
-    options = _parser().parse_args(arguments)
+    options = _make_parser().parse_args(arguments)
     try:
         return run(options)
     except KeyboardInterrupt:
@@ -93,7 +93,7 @@ def _resume_hint(options: argparse.Namespace) -> str:
     return "; the same command continues" if getattr(options, "checkpoint", None) else ""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     import argparse
 
     from jaxcontact.cli import impact_options, motion_options, stability_options, view_options
@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     listing = commands.add_parser("models", help="list the ready mechanisms")
-    listing.set_defaults(check=lambda _: None, run=_models)
+    listing.set_defaults(check=lambda _: None, run=_list_models)
     impact_options.add_impact(commands).set_defaults(run=_impact)
     motion_options.add_simulate(commands).set_defaults(run=_simulate)
     motion_options.add_compare(commands).set_defaults(run=_compare)
@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _models(_: argparse.Namespace) -> int:
+def _list_models(_: argparse.Namespace) -> int:
     from jaxcontact import models
     from jaxcontact.cli.catalogue import KINDS
 

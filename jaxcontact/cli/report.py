@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from jaxcontact.cli.catalogue import Summary
-from jaxcontact.cli.sensitivity import lines_of
+from jaxcontact.cli.sensitivity import format_sensitivity
 from jaxcontact.impact.analysis.coverage import Coverage
 from jaxcontact.impact.sampling.binomial_bounds import bound_misses
 from jaxcontact.impact.sampling.chunks import ImpactSamples
@@ -115,7 +115,11 @@ def as_text(summary: Summary) -> str:
         + ("" if summary["terminated"] else "; no outcome to draw: raise --impulse-step or --max-steps"),
         f"  LCPs per sample  {summary['lcps_per_sample']:.3f}",
         f"  worst residual   {summary['worst_residual']:.1e}",
-        *(lines_of(summary["sensitivity"], summary.get("derivative")) if "sensitivity" in summary else []),
+        *(
+            format_sensitivity(summary["sensitivity"], summary.get("derivative"))
+            if "sensitivity" in summary
+            else []
+        ),
         f"  time             {_times(summary)}",
         *_coverage_lines(summary),
         *(f"  wrote            {path}" for path in summary["files"]),

@@ -57,7 +57,7 @@ def find(options: argparse.Namespace) -> int:
     data.write_text(json.dumps({**summary, **numbers}, indent=1))
     film = viz.animate(motion, model, stem.with_suffix(".html"), title=f"{stem.stem}, {info.speed:g} m/s")
     summary["files"] = [str(data), str(film)]
-    print(json.dumps(summary, indent=2) if options.json else _text(summary))
+    print(json.dumps(summary, indent=2) if options.json else _format(summary))
     return 0 if int(info.status) in (0, int(Status.MAX_ITERS)) else 1
 
 
@@ -92,7 +92,7 @@ def _describe(cost: float, residual: float, slope: float, phase: str) -> str:
     return f"{phase}: {progress.describe_search(cost, residual, slope)}"
 
 
-def _text(summary: Summary) -> str:
+def _format(summary: Summary) -> str:
     names = {
         "cost_of_transport": "cost of transport", "speed": "speed, m/s",
         "periodicity_error": "periodicity error", "duration": "duration, s", "dt": "time step, s",

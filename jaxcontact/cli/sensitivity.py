@@ -62,13 +62,13 @@ def measure(
         are `left_out`, because they change the contacts less.
     """
     landing = ImpactStart(terms, model.initial_state().v)
-    velocities, positions = _motions(model, landing, drawn)
-    groups = [velocities, positions, _masses(model, landing, drawn), _frictions(landing, bodies)]
+    velocities, positions = _shift_motions(model, landing, drawn)
+    groups = [velocities, positions, _shift_masses(model, landing, drawn), _shift_frictions(landing, bodies)]
     rows: list[list[Summary]] = []
     for shifts in groups:
         changes = [_change_of_contacts(landing, shift) for shift in shifts]
         strongest = np.argsort(-np.asarray(changes), kind="stable")[:MOST_OF_GROUP]
-        rows.append([_row(shifts[k], law, num_orders, seed) for k in strongest])
+        rows.append([_compare_ends(shifts[k], law, num_orders, seed) for k in strongest])
         rows[-1].sort(key=lambda row: (-row["end_elsewhere"], -abs(np.diff(row["energy_ratio"])[0])))
     return {
         "orders": num_orders,
@@ -112,8 +112,8 @@ def differentiate(
     return {"energy_ratio": float(value), "slopes": found}
 
 
-def _frictions(landing: ImpactStart, bodies: Sequence[str]) -> list[Shift]:
-    """List the friction of the contacts of each body."""
+def _shift_frictions(landing: ImpactStart, bodies: Sequence[str]) -> list[Shift]:
+    """Shift the friction of the contacts of each body."""
     shifts = []
     for body in dict.fromkeys(bodies):
         of_body = np.array([name == body for name in bodies])
@@ -123,12 +123,12 @@ def _frictions(landing: ImpactStart, bodies: Sequence[str]) -> list[Shift]:
             )
             for factor in (1.0 - FRACTION, 1.0 + FRACTION)
         ]
-        shifts.append(_shift(f"friction of {body}", (100 * FRACTION, "%"), ends))
+        shifts.append(_make_shift(f"friction of {body}", (100 * FRACTION, "%"), ends))
     return shifts
 
 
-def _masses(model: Model, landing: ImpactStart, drawn: np.ndarray) -> list[Shift]:
-    """List the mass of each body, with its inertia."""
+def _shift_masses(model: Model, landing: ImpactStart, drawn: np.ndarray) -> list[Shift]:
+    """Shift the mass of each body, with its inertia."""
     params, state, shifts = model.params, model.initial_state(), []
     for body, name in enumerate(model.structure.bodies):
         if not params.mass[body] > 0.0:
@@ -142,12 +142,12 @@ def _masses(model: Model, landing: ImpactStart, drawn: np.ndarray) -> list[Shift
             ends.append(
                 landing._replace(terms=terms.replace(mu=landing.terms.mu, active=landing.terms.active))
             )
-        shifts.append(_shift(f"mass of {name}", (100 * FRACTION, "%"), ends))
+        shifts.append(_make_shift(f"mass of {name}", (100 * FRACTION, "%"), ends))
     return shifts
 
 
-def _motions(model: Model, landing: ImpactStart, drawn: np.ndarray) -> tuple[list[Shift], list[Shift]]:
-    """List velocities before the impact, and positions of joints at which the same contacts touch."""
+def _shift_motions(model: Model, landing: ImpactStart, drawn: np.ndarray) -> tuple[list[Shift], list[Shift]]:
+    """Shift velocities before the impact, and positions of joints at which the same contacts touch."""
     state, names = model.initial_state(), _velocity_names(model)
     sizes = np.array([[size for size, _ in SHIFTS[kind]] for _, _, kind in names])
     axes = np.eye(len(names))
@@ -157,7 +157,7 @@ def _motions(model: Model, landing: ImpactStart, drawn: np.ndarray) -> tuple[lis
     for number, (rate, position, kind) in enumerate(names):
         by = sizes[number, 0] * axes[number]
         ends = [landing._replace(v=landing.v + sign * by) for sign in (-1, 1)]
-        velocities.append(_shift(rate, SHIFTS[kind][0], ends))
+        velocities.append(_make_shift(rate, SHIFTS[kind][0], ends))
         if position is None:
             continue
         ends = []
@@ -165,11 +165,12 @@ def _motions(model: Model, landing: ImpactStart, drawn: np.ndarray) -> tuple[lis
             terms = contact_terms(model, state.replace(q=q[number])).take(drawn)
             terms = terms.replace(mu=landing.terms.mu, active=landing.terms.active, phi=landing.terms.phi)
             ends.append(landing._replace(terms=terms))
-        positions.append(_shift(position, SHIFTS[kind][1], ends))
+        positions.append(_make_shift(position, SHIFTS[kind][1], ends))
     return velocities, positions
 
 
-def _shift(name: str, size: tuple[float, str], ends: list[ImpactStart]) -> Shift:
+def _make_shift(name: str, size: tuple[float, str], ends: list[ImpactStart]) -> Shift:
+    """Make the record of a shift by a size, a number with its unit, from the impacts at its ends."""
     return Shift(name, f"{size[0]:g} {size[1]}", (ends[0], ends[1]))
 
 
@@ -201,13 +202,14 @@ def _change_of_contacts(landing: ImpactStart, shift: Shift) -> float:
 
 
 def _contact_numbers(landing: ImpactStart) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute J M^-1 J^T, J v and friction."""
     terms = landing.terms
     normals, tangents = np.asarray(terms.J_n), np.asarray(terms.J_t)
     rows = np.concatenate([normals, tangents.reshape(-1, normals.shape[1])])
     return rows @ np.linalg.solve(terms.M, rows.T), rows @ np.asarray(landing.v), np.asarray(terms.mu)
 
 
-def _row(shift: Shift, law: impact.Routh, num_orders: int, seed: int) -> dict[str, object]:
+def _compare_ends(shift: Shift, law: impact.Routh, num_orders: int, seed: int) -> dict[str, object]:
     """Compare the outcomes of the same impulse orders at both ends of a shift."""
     labels, energies, good = [], [], np.ones(num_orders, bool)
     for terms, v in shift.ends:
@@ -232,8 +234,8 @@ def _row(shift: Shift, law: impact.Routh, num_orders: int, seed: int) -> dict[st
     return row
 
 
-def lines_of(found: Summary, derivative: Summary | None = None) -> list[str]:
-    """Format the table as lines of text, with a column of derivatives if there are any."""
+def format_sensitivity(found: Summary, derivative: Summary | None = None) -> list[str]:
+    """Format the table of `measure` as lines of text, with a column of derivatives if there are any."""
     rows = [row for group in found["numbers"].values() for row in group[:SHOWN_OF_GROUP]]
     width = max(len(row["name"]) for row in rows)
     lines = [

@@ -74,7 +74,7 @@ def _simulate(options: argparse.Namespace) -> int:
     picture, data = folder / f"{stem}_motion.png", folder / f"{stem}_motion.npz"
     start = (model, model.initial_state())
     stepper = stepper_of(options, model)
-    control = None if options.controls is None else jnp.asarray(_controls(options, model))
+    control = None if options.controls is None else jnp.asarray(_read_controls(options, model))
     motion = simulate.MotionSettings(
         stepper=stepper, dt=options.dt, duration=options.duration, controls=control
     )
@@ -85,7 +85,7 @@ def _simulate(options: argparse.Namespace) -> int:
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
         shown: PyTree = trajectory
-        curves, what = _heights(model, trajectory.states), "the frames of bodies"
+        curves, what = _height_curves(model, trajectory.states), "the frames of bodies"
     else:
         with executor_of(options) as executor:
             run = Run(
@@ -99,7 +99,7 @@ def _simulate(options: argparse.Namespace) -> int:
         status = np.bitwise_or.reduce(np.asarray(worlds.status))
         failed, notes = int(np.sum(worlds.failed_step >= 0)), worlds.summary.splitlines()[1:]
         shown = _some_worlds(worlds)
-        curves, what = _spread(model, worlds.path), model.structure.bodies[0]
+        curves, what = _height_quantiles(model, worlds.path), model.structure.bodies[0]
     title = f"{stem}, {options.stepper}, {options.worlds} world{'s' if options.worlds > 1 else ''}"
     heights = viz.plot_curves(curves, xlabel="time (s)", ylabel=f"height of {what} (m)", title=title)
     heights.savefig(picture, dpi=110)
@@ -123,11 +123,11 @@ def _simulate(options: argparse.Namespace) -> int:
         "seconds": time.perf_counter() - begin,
         "files": [str(path) for path in files],
     }
-    print(json.dumps(summary, indent=2) if options.json else _text(summary))
+    print(json.dumps(summary, indent=2) if options.json else _format(summary))
     return 1 if failed else 0
 
 
-def _controls(options: argparse.Namespace, model: Model) -> np.ndarray:
+def _read_controls(options: argparse.Namespace, model: Model) -> np.ndarray:
     """Read the controls (steps, nu) of a file or of the keyframe; one row serves all steps."""
     path, steps = options.controls, max(1, round(options.duration / options.dt))
     try:
@@ -157,7 +157,7 @@ def _some_worlds(worlds: simulate.Ensemble) -> simulate.Trajectory | None:
     return simulate.Trajectory(states=states, contacts=None, impulse=None, impacts=None, status=None)  # type: ignore[arg-type]
 
 
-def _positions(model: Model, q: jax.Array) -> np.ndarray:
+def _compute_heights(model: Model, q: jax.Array) -> np.ndarray:
     """Compute the heights (..., nb) of the frames of the bodies."""
 
     def heights(q: jax.Array) -> jax.Array:
@@ -167,20 +167,20 @@ def _positions(model: Model, q: jax.Array) -> np.ndarray:
     return np.asarray(flat).reshape(*np.shape(q)[:-1], -1)
 
 
-def _heights(
+def _height_curves(
     model: Model, states: PyTree
 ) -> dict[str, tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]]:
-    """Return curves (time, height) of one motion by body, for the first bodies."""
-    high = _positions(model, states.q)
+    """Compute curves (time, height) of one motion by body, for the first bodies."""
+    high = _compute_heights(model, states.q)
     names = model.structure.bodies[:MOST_CURVES]
     return {name: (states.t, high[:, k]) for k, name in enumerate(names)}
 
 
-def _spread(
+def _height_quantiles(
     model: Model, states: PyTree
 ) -> dict[str, tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]]:
     """Compute quantiles of the height of the first body over the worlds that can be drawn, as curves."""
-    high = _positions(model, states.q)[..., 0]
+    high = _compute_heights(model, states.q)[..., 0]
     good = np.all(np.isfinite(high), axis=1)
     if not np.any(good):
         return {"no world": ([], [])}
@@ -191,7 +191,7 @@ def _spread(
     }
 
 
-def _text(summary: Summary) -> str:
+def _format(summary: Summary) -> str:
     law = f" under {summary['law']}" if summary["law"] else ""
     return "\n".join(
         [

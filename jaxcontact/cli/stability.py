@@ -26,7 +26,7 @@ TITLES = {
 def command(options: argparse.Namespace) -> int:
     """Run the command; return 0, or 1 for a contradiction, 2 for wrong usage."""
     try:
-        return _chart(options) if options.chart else _judge_point(options)
+        return _make_chart(options) if options.chart else _judge_point(options)
     except (ValueError, ImportError, OSError) as error:
         print(f"jaxcontact: {error}", file=sys.stderr)
         return 2
@@ -68,7 +68,7 @@ def _judge_point(options: argparse.Namespace) -> int:
     return int(certificate.verdict == "stable" and falsified.found)
 
 
-def _chart(options: argparse.Namespace) -> int:
+def _make_chart(options: argparse.Namespace) -> int:
     make_body, ranges = FIGURES[options.chart]
     grid = {name: np.linspace(*ends, options.points) for name, ends in ranges.items()}
     folder: Path = options.out

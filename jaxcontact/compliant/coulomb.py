@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
-from jaxcontact.batching.world_code import runs_seldom
+from jaxcontact.batching.world_code import mark_seldom
 from jaxcontact.solvers import cone_newton
 from jaxcontact.solvers.cone_interior import STEPS, approach_by_interior_points
 from jaxcontact.solvers.cone_newton import ConeSolution
@@ -103,7 +103,7 @@ def _repair(
     def once(programs: _Programs, carry: tuple) -> tuple:
         tries, solution = carry
         ends = ~running(carry)
-        found = (runs_seldom(tries) + 1, search(programs, solution))
+        found = (mark_seldom(tries) + 1, search(programs, solution))
         return jax.tree.map(lambda new, old: jnp.where(ends, old, new), found, carry)
 
     def one(programs: _Programs, carry: tuple) -> tuple:

@@ -1,21 +1,6 @@
-"""The energy of one step against the work done in it: what no step of springs, dampers and friction exceeds.
+"""The energy of one step against the work done in it: the test for the status bit ENERGY.
 
-With p the impulses, u = G x + h Gdot v the rates at the end and M (x - v) = push + G^T p,
-
-    T(x) - T(v) = x . push + p . u - h p . Gdot v - |x - v|_M^2 / 2.
-
-The law is convex, so a spring that is bent from depth d to d - h u' takes p . u <= U(d) - U(d - h u'). Here
-u' is the rate that its force answers to: u_n, or for a sliding contact in the associated cone, where friction
-lifts the normal law, p . u / p_n. Friction and dampers only lessen p . u; with a friction spring u_t is what
-slides over its tip, and its elastic energy counts beside that of the others. Hence
-
-    T(x) - T(v) <= x . push - h p . Gdot v
-        + sum over rows that push of U(d) - min(U(d - h u_n), U(d - h p . u / p_n)),
-
-and the masses m of `ScaledSprings` add m (u^2 - u_n^2) / 2, u the rate at the start. Where tangents have them
-as well, the rates of a contact that slides are those along p, p . u / p_n, and one that sticks adds m / 2
-times |u_t|^2 at the start less that at the end. There is equality only for steps that change nothing: the
-order of the step needs no room, rounding alone does.
+Entry: `gains_energy`. Equations: docs/methods/compliant.md, "The energy of a step".
 """
 
 from __future__ import annotations

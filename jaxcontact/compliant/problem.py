@@ -86,17 +86,20 @@ def count_rows(kind: tuple[Kind, ...]) -> tuple[int, int, int, int]:
 def by_axis(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
     """Order rows (nr, ...) of terms, n, t1[, t2] of each contact, as in programs: all n, then all t1."""
     nb, nl, nc, axes = count_rows(kind)
-    contacts = rows[nb + nl :].reshape(nc, axes, *rows.shape[1:])
-    ordered = jnp.swapaxes(contacts, 0, 1).reshape(-1, *rows.shape[1:])
-    return jnp.concatenate([rows[: nb + nl], ordered]) if nb + nl else ordered
+    return _transpose_contacts(rows, nb + nl, nc, axes)
 
 
 def by_contact(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
     """Invert `by_axis`."""
     nb, nl, nc, axes = count_rows(kind)
-    contacts = rows[nb + nl :].reshape(axes, nc, *rows.shape[1:])
+    return _transpose_contacts(rows, nb + nl, axes, nc)
+
+
+def _transpose_contacts(rows: jax.Array, singles: int, outer: int, inner: int) -> jax.Array:
+    """Transpose the rows of contacts (outer, inner, ...), which follow `singles` others."""
+    contacts = rows[singles:].reshape(outer, inner, *rows.shape[1:])
     ordered = jnp.swapaxes(contacts, 0, 1).reshape(-1, *rows.shape[1:])
-    return jnp.concatenate([rows[: nb + nl], ordered]) if nb + nl else ordered
+    return jnp.concatenate([rows[:singles], ordered]) if singles else ordered
 
 
 def columns_of(terms: ConstraintTerms) -> PyTree:

@@ -26,7 +26,7 @@ from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import BILATERAL, ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
-from jaxcontact.terms.constraints import Coming, check_sizes, constraint_terms_at, fastest
+from jaxcontact.terms.constraints import Coming, bound_speed, check_sizes, constraint_terms_at
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -266,7 +266,7 @@ def _step(
         info = spread_info(info, selection, loose)
         if selection.nearest.unseen is not None:
             # An impact on a lever may throw its far end at what was out of reach.
-            meets = 2.0 * problem.dt * fastest(model, state.q, v) > selection.nearest.unseen
+            meets = 2.0 * problem.dt * bound_speed(model, state.q, v) > selection.nearest.unseen
             info = info.replace(status=info.status | flag(meets, Status.OVERFLOW))
     else:
         problem, free = again(functools.partial(assemble_all, by_body=by_body))(model, state, tau, dt)

@@ -20,7 +20,7 @@ from jaxcontact.algebra.selection import smallest
 from jaxcontact.batching.world_code import takes_one_at_a_time
 from jaxcontact.geometry.balls import Rows, planes_of
 from jaxcontact.geometry.frames import dot, frames_of, owners, rows, turned
-from jaxcontact.geometry.groups import PlacedBodies, flattened
+from jaxcontact.geometry.groups import PlacedBodies, flattened, number_distinct
 from jaxcontact.geometry.hulls import touch_half_space
 from jaxcontact.geometry.manifold import CONTACTS, touch_couple
 from jaxcontact.geometry.shapes import Constants, Cylinder, Ellipsoid, HalfSpace, Shape
@@ -50,8 +50,8 @@ class _Boxes(NamedTuple):
     half: jax.Array  # (n, 3) half of the sizes
 
 
-def _cores(world: PlacedBodies, shapes: Sequence[Shape]) -> _Cores:
-    """Place distinct shapes."""
+def _place_cores(world: PlacedBodies, shapes: Sequence[Shape]) -> _Cores:
+    """Compute the cores of shapes and the frames of their bodies."""
     cores, radii = cores_in_bodies(shapes, world.constants, world.positions.dtype)
     return _Cores(cores, radii, *frames_of(owners(shapes, world.bodies), world.positions, world.orientations))
 
@@ -62,26 +62,23 @@ def extents(shapes: Sequence[Shape], constants: Constants, dtype: jax.typing.DTy
     return jnp.sqrt(dot(centres, centres)) + jnp.sqrt(dot(halves, halves))
 
 
-def _numbered(shapes: Sequence[Shape]) -> tuple[list[Shape], list[int]]:
-    """List the distinct shapes, and the number of each in that list."""
-    distinct = list(dict.fromkeys(shapes))
-    return distinct, [distinct.index(shape) for shape in shapes]
-
-
 def cores_on_cores(
     world: PlacedBodies,
     first: Sequence[Shape],
     second: Sequence[tuple[Shape, bool]],
 ) -> Rows:
     """Compute the contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
-    (kinds_a, index_a), (kinds_b, index_b) = _numbered(first), _numbered([shape for shape, _ in second])
-    a, b = _cores(world, kinds_a), _cores(world, kinds_b)
+    (kinds_a, index_a), (kinds_b, index_b) = (
+        number_distinct(first),
+        number_distinct([shape for shape, _ in second]),
+    )
+    a, b = _place_cores(world, kinds_a), _place_cores(world, kinds_b)
     has_round = _has_round(first, second)
     contacts = jax.vmap(lambda x, y: _touch(x, y, has_round))(
         a.at(np.array(index_a)), b.at(np.array(index_b))
     )
     swapped = jnp.asarray(np.array([swap for _, swap in second]))
-    return _in_given_order(contacts, swapped)
+    return _swap_back(contacts, swapped)
 
 
 def nearest_cores(
@@ -97,12 +94,15 @@ def nearest_cores(
     not positive counts as touching. A pair farther apart than its reach keeps its bound, too, as the gap of a
     contact without a place; returns also which contacts have a place, and the least bound without one.
     """
-    (kinds_a, of_a), (kinds_b, of_b) = _numbered(first), _numbered([shape for shape, _ in second])
-    a, b = _cores(world, kinds_a), _cores(world, kinds_b)
+    (kinds_a, of_a), (kinds_b, of_b) = (
+        number_distinct(first),
+        number_distinct([shape for shape, _ in second]),
+    )
+    a, b = _place_cores(world, kinds_a), _place_cores(world, kinds_b)
     count, reach = limits
     bound, size = _bound_distances(
         *(
-            _Boxes(*(rows(leaf, index) for leaf in _placed_boxes(world, kinds)))
+            _Boxes(*(rows(leaf, index) for leaf in _place_boxes(world, kinds)))
             for kinds, index in ((kinds_a, of_a), (kinds_b, of_b))
         )
     )
@@ -112,7 +112,7 @@ def nearest_cores(
     pair = _Pair(chosen_a, chosen_b, bound[index], size[index], is_near)
     contacts = _touch_near(a, b, pair, _has_round(first, second), is_known=reach is None)
     swapped = jnp.asarray(np.array([swap for _, swap in second]))[index]
-    nearest_contacts = _in_given_order(contacts, swapped)
+    nearest_contacts = _swap_back(contacts, swapped)
     gaps = jnp.broadcast_to(bound[:, None], (len(first), CONTACTS))
     gaps = gaps.at[index].set(nearest_contacts[2].reshape(-1, CONTACTS))
     touches = (bound <= 0.0).at[index].set(False)
@@ -132,7 +132,7 @@ class _Pair(NamedTuple):
 
 
 def _touch_near(a: _Cores, b: _Cores, pairs: _Pair, has_round: bool, is_known: bool) -> Rows:
-    """Compute the contacts (k, 9, ...) of pairs of the shapes a and b."""
+    """Compute the contacts (k, 9, ...) of pairs of the shapes a and b, without a place for those not near."""
 
     # Contacts are rows (9, 10) of one array: a scan whose results have no cotangent has no reverse mode.
     def near(pair: _Pair, a: _Cores, b: _Cores) -> jax.Array:
@@ -164,7 +164,7 @@ def _touch_near(a: _Cores, b: _Cores, pairs: _Pair, has_round: bool, is_known: b
     return found[..., :3], found[..., 3:6], found[..., 9], found[..., 6:9]
 
 
-def _placed_boxes(world: PlacedBodies, shapes: Sequence[Shape]) -> _Boxes:
+def _place_boxes(world: PlacedBodies, shapes: Sequence[Shape]) -> _Boxes:
     centre, axes, half = boxes_around(shapes, world.constants, world.positions.dtype)
     position, orientation = frames_of(owners(shapes, world.bodies), world.positions, world.orientations)
     boxes = _Boxes(
@@ -201,8 +201,8 @@ def _has_round(first: Sequence[Shape], second: Sequence[tuple[Shape, bool]]) -> 
     return any(isinstance(shape, Cylinder | Ellipsoid) for shape in (*first, *(b for b, _ in second)))
 
 
-def _in_given_order(contacts: Rows, swapped: jax.Array) -> Rows:
-    """Return contacts (pairs, 9, ...) as rows, in the order of the shapes that the caller gave."""
+def _swap_back(contacts: Rows, swapped: jax.Array) -> Rows:
+    """Return contacts (pairs, 9, ...) as rows, with the two bodies of `swapped` pairs exchanged again."""
     points_a, points_b, gaps, normals = flattened(contacts)
     swaps = jnp.repeat(swapped, CONTACTS)[:, None]
     return (
@@ -230,8 +230,8 @@ def _touch(a: _Cores, b: _Cores, has_round: bool) -> Rows:
 def hulls_on_planes(world: PlacedBodies, shapes: Sequence[Shape], planes: Sequence[HalfSpace]) -> Rows:
     """Compute the contacts of hulls of many corners with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
-    distinct, index = _numbered(shapes)
-    hulls = _cores(world, distinct).at(np.array(index))
+    distinct, index = number_distinct(shapes)
+    hulls = _place_cores(world, distinct).at(np.array(index))
     return flattened(
         jax.vmap(touch_half_space)(hulls.core.vertices, hulls.position, hulls.orientation, normal, offset)
     )

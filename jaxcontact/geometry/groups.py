@@ -38,11 +38,16 @@ class PlacedBodies(NamedTuple):
 
     def polytopes(self, shapes: Sequence[Shape]) -> Polytope:
         """Place shapes of one topology in the world; axis 0 is the shape."""
-        distinct = list(dict.fromkeys(shapes))
+        distinct, index = number_distinct(shapes)
         frames = frames_of(owners(distinct, self.bodies), self.positions, self.orientations)
         solids = place_polytopes(self.dim, distinct, *frames, self.constants)
-        index = [distinct.index(shape) for shape in shapes]
         return Polytope(*(rows(column, index) for column in solids))
+
+
+def number_distinct(shapes: Sequence[Shape]) -> tuple[list[Shape], list[int]]:
+    """List the distinct shapes, and the number of each in that list."""
+    distinct = list(dict.fromkeys(shapes))
+    return distinct, [distinct.index(shape) for shape in shapes]
 
 
 def balls_on_planes(world: PlacedBodies, index: Sequence[int], planes: Sequence[HalfSpace]) -> Rows:
@@ -65,7 +70,7 @@ def balls_on_polytopes(
     assert world.balls is not None
     centre, radius = rows(world.balls.centre, index), rows(world.balls.radius, index)
     solids = world.polytopes(shapes)
-    distance, normal, foot = jax.vmap(lambda s, point: signed_distance(s, kind.edges, point))(solids, centre)
+    distance, normal, foot = jax.vmap(lambda s, point: signed_distance(s, kind, point))(solids, centre)
     phi = distance - radius - solids.radius
     contacts = (
         centre - radius[:, None] * normal,
@@ -146,15 +151,16 @@ def _sizes(shape: Cylinder | Ellipsoid, constants: Constants, dtype: jax.typing.
 
 def _place_round(world: PlacedBodies, shapes: Sequence[Shape]) -> _Round:
     dtype, constants = world.positions.dtype, world.constants
-    distinct = list(dict.fromkeys(shapes))
-    index = np.array([distinct.index(shape) for shape in shapes])
+    distinct, index = number_distinct(shapes)
 
     def pose_and_sizes(
         shape: Cylinder | Ellipsoid, numbers: Constants
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         return *pose_in_body(shape, 3, numbers, dtype), _sizes(shape, numbers, dtype)
 
-    origin, axes, sizes = (column[index] for column in of_shapes(pose_and_sizes, distinct, constants))
+    origin, axes, sizes = (
+        column[np.array(index)] for column in of_shapes(pose_and_sizes, distinct, constants)
+    )
     position, orientation = frames_of(owners(shapes, world.bodies), world.positions, world.orientations)
     return _Round(
         position + products(orientation, origin), jnp.einsum("nij,njk->nik", orientation, axes), sizes

@@ -84,7 +84,7 @@ def _has_closed_form(a: Shape, b: Shape) -> bool:
     )
 
 
-def in_order(dim: int, a: Shape, b: Shape) -> tuple[Family | None, Shape, Shape, bool]:
+def order_pair(dim: int, a: Shape, b: Shape) -> tuple[Family | None, Shape, Shape, bool]:
     """Order the shapes of a pair; return its family, the two shapes and whether they are swapped."""
     family = _family(dim, a, b)
     if family is None and not isinstance(a, HalfSpace):
@@ -136,7 +136,7 @@ def check_pair(a: Shape, b: Shape) -> None:
     """Raise ValueError if the package cannot compute contacts of this pair of shapes."""
     if isinstance(a, HalfSpace):
         raise ValueError(f"pairs: expected the half-space second, got {(a.name, b.name)}")
-    family = in_order(2 if isinstance(a, Polygon) or isinstance(b, Polygon) else 3, a, b)[0]
+    family = order_pair(2 if isinstance(a, Polygon) or isinstance(b, Polygon) else 3, a, b)[0]
     if family is None:
         kinds = f"{type(a).__name__} and {type(b).__name__}"
         raise ValueError(f"pairs: {(a.name, b.name)}: there are no contacts of {kinds}")
@@ -154,7 +154,7 @@ def check_pair(a: Shape, b: Shape) -> None:
 
 def count_contacts(dim: int, a: Shape, b: Shape) -> int:
     """Count the candidate contacts of one pair."""
-    family, a, b, _ = in_order(dim, a, b)
+    family, a, b, _ = order_pair(dim, a, b)
     if family is Family.POLYTOPES:
         topology_a, topology_b = topology(dim, a), topology(dim, b)
         return (
@@ -179,7 +179,7 @@ def searched_shapes(
     dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
 ) -> tuple[Shape, ...]:
     """List the shapes of pairs without a closed form, whose nearest points are searched for."""
-    searched = [pair for pair in pairs if in_order(dim, *(shapes[i] for i in pair))[0] is Family.CONVEX]
+    searched = [pair for pair in pairs if order_pair(dim, *(shapes[i] for i in pair))[0] is Family.CONVEX]
     return tuple(dict.fromkeys(shapes[name] for pair in searched for name in pair))
 
 

@@ -24,7 +24,7 @@ from jaxcontact.geometry.pair_kinds import (
     SIZED,
     Family,
     count_contacts,
-    in_order,
+    order_pair,
     seen_as_balls,
 )
 from jaxcontact.geometry.polytopes import topology
@@ -101,7 +101,7 @@ def _group_pairs(
     members_of_group: dict[tuple[PyTree, ...], _Members] = {}
     count = 0
     for name_a, name_b in pairs:
-        family, a, b, swapped = in_order(dim, shapes[name_a], shapes[name_b])
+        family, a, b, swapped = order_pair(dim, shapes[name_a], shapes[name_b])
         key = (family, *_kind(dim, family, a, b, swapped))
         balls = [start[a.name] + i for i in range(num_balls(dim, a))] if a.name in start else []
         members: _Members = []
@@ -187,7 +187,7 @@ def candidates(
     ball_shapes: dict[str, None] = {}
     for a, b in pairs:
         ball_shapes.update(
-            dict.fromkeys(shape.name for shape in seen_as_balls(*in_order(dim, shapes[a], shapes[b])[:3]))
+            dict.fromkeys(shape.name for shape in seen_as_balls(*order_pair(dim, shapes[a], shapes[b])[:3]))
         )
     balls: Balls | None = None
     if ball_shapes:

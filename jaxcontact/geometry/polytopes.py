@@ -40,6 +40,7 @@ class Topology(NamedTuple):
     directions: tuple[int, ...]  # one edge for each direction of edges; empty in the plane
     vertices: tuple[int, ...]  # vertices that make contacts
     crossing: tuple[int, ...]  # edges that make contacts with edges
+    is_box: bool = False  # faces are at right angles
 
 
 @functools.lru_cache(maxsize=256)
@@ -58,10 +59,10 @@ def topology(dim: int, shape: Capsule | Box | Polygon | ConvexMesh) -> Topology:
     corners = tuple(range(2**dim)) if shape.corners is None else shape.corners
     edges = tuple((k, k | 1 << axis) for axis in range(dim) for k in range(2**dim) if not k >> axis & 1)
     if dim == 2:
-        return Topology(edges, (), (), corners, ())
+        return Topology(edges, (), (), corners, (), is_box=True)
     sides = tuple(_box_faces_at(*edge) for edge in edges)
     crossing = tuple(i for i, (a, b) in enumerate(edges) if a in corners and b in corners)
-    return Topology(edges, sides, (0, 4, 8), corners, crossing)
+    return Topology(edges, sides, (0, 4, 8), corners, crossing, is_box=True)
 
 
 def _box_faces_at(a: int, b: int) -> tuple[int, int]:
@@ -146,7 +147,7 @@ def touching_within(*solids: Polytope) -> jax.Array:
 
 
 def signed_distance(
-    solid: Polytope, edges: tuple[tuple[int, int], ...], point: jax.Array
+    solid: Polytope, kind: Topology, point: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute the gap of a point (dim,) to the core of a polytope, the outward unit normal, and the foot.
 
@@ -154,25 +155,58 @@ def signed_distance(
     of that face gives gap and normal, so the normal is right at zero gap. If the foot is on an edge or a
     vertex, the normal is the direction from the foot to the point.
     """
-    pairs = np.array(edges)
-    start, along = solid.vertices[pairs[:, 0]], solid.vertices[pairs[:, 1]] - solid.vertices[pairs[:, 0]]
-    square = dot(along, along)
-    share = jnp.clip(dot(point[None] - start, along) / jnp.where(square > 0.0, square, 1.0), 0.0, 1.0)
-    feet = start + share[:, None] * along
-    away = point[None] - feet
-    nearest_edge = jnp.argmin(dot(away, away))
     if not len(solid.normals):
-        normal, gap = unit(away[nearest_edge], across(along[nearest_edge]), point)
-        return gap, normal, feet[nearest_edge]
-    heights = dot(solid.normals, point[None]) - solid.offsets
-    top = jnp.argmax(heights)
-    face, height = solid.normals[top], heights[top]
-    overhang = jnp.max(heights - height * dot(solid.normals, face[None]))  # of the foot in that plane
+        foot, along = _nearest_on_edges(solid, kind, point)
+        normal, gap = unit(point - foot, across(along), point)
+        return gap, normal, foot
+    height, face, overhang, foot = _over_box(solid, point) if kind.is_box else _over_faces(solid, kind, point)
     extent = jnp.max(jnp.max(solid.vertices, axis=0) - jnp.min(solid.vertices, axis=0))
     close = jnp.minimum(TOUCHING, BESIDE * jax.lax.stop_gradient(extent))
     close = jnp.maximum(close, rounding_of(solid))
     rounding = 16.0 * jnp.finfo(point.dtype).eps * (jnp.abs(height) + jnp.max(jnp.abs(solid.offsets)))
     flat = (height <= 0.0) | (overhang <= rounding) | ((overhang <= close) & (height <= close))
-    normal, gap = unit(away[nearest_edge], face)
+    normal, gap = unit(point - foot, face)
     normal, gap = jnp.where(flat, face, normal), jnp.where(flat, height, gap)
-    return gap, normal, jnp.where(flat, point - height * face, feet[nearest_edge])
+    return gap, normal, jnp.where(flat, point - height * face, foot)
+
+
+def _over_faces(
+    solid: Polytope, kind: Topology, point: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Find the face over which a point (dim,) is highest, and the point of the edges nearest to it.
+
+    Returns:
+        its height over that face, the normal of the face, how far the point's foot in that plane lies outside
+        of the core, and the nearest point of the edges.
+    """
+    heights = dot(solid.normals, point[None]) - solid.offsets
+    top = jnp.argmax(heights)
+    face, height = solid.normals[top], heights[top]
+    overhang = jnp.max(heights - height * dot(solid.normals, face[None]))
+    return height, face, overhang, _nearest_on_edges(solid, kind, point)[0]
+
+
+def _over_box(solid: Polytope, point: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Find the same as `_over_faces` for a box: the heights over faces at right angles add up to its foot."""
+    axes = solid.normals[1::2]
+    along = dot(axes, point[None])
+    above, below = along - solid.offsets[1::2], -along - solid.offsets[::2]
+    is_above = above > below
+    heights = jnp.where(is_above, above, below)
+    top = jnp.argmax(heights)
+    overhang = jnp.max(jnp.where(jnp.arange(len(axes)) == top, 0.0, heights))
+    outside = jnp.where(heights > 0.0, jnp.where(is_above, above, -below), 0.0)
+    foot = point - jnp.sum(outside[:, None] * axes, axis=0)
+    return heights[top], jnp.where(is_above[top], axes[top], -axes[top]), overhang, foot
+
+
+def _nearest_on_edges(solid: Polytope, kind: Topology, point: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Find the point of the edges nearest to a point (dim,), and the vector along its edge."""
+    pairs = np.array(kind.edges)
+    start, along = solid.vertices[pairs[:, 0]], solid.vertices[pairs[:, 1]] - solid.vertices[pairs[:, 0]]
+    square = dot(along, along)
+    share = jnp.clip(dot(point[None] - start, along) / jnp.where(square > 0.0, square, 1.0), 0.0, 1.0)
+    feet = start + share[:, None] * along
+    away = point[None] - feet
+    nearest = jnp.argmin(dot(away, away))
+    return feet[nearest], along[nearest]

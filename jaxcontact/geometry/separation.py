@@ -177,7 +177,7 @@ def _contacts_over(
     tolerance: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Compute gap, outward normal, foot and validity of points (k, dim) that lie `outward` of a polytope."""
-    gap, normal, foot = jax.vmap(lambda point: signed_distance(solid, kind.edges, point))(points)
+    gap, normal, foot = jax.vmap(lambda point: signed_distance(solid, kind, point))(points)
     if not len(solid.normals):
         return gap, normal, foot, jnp.broadcast_to(cores_apart, gap.shape)
     face = jnp.argmax(dot(solid.normals, outward[None]))

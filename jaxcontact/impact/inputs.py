@@ -117,6 +117,19 @@ def check_impulse_max(impulse_max: jax.Array, shape: tuple[int, ...]) -> None:
             raise ValueError(f"impulse_max: expected finite numbers >= 0 (N s), got {values}")
 
 
+def check_restitution(terms: ContactTerms, restitution: jax.typing.ArrayLike) -> None:
+    """Raise ValueError for coefficients of another shape than () or (nc,), or known ones outside 0..1."""
+    nc = jnp.shape(terms.phi)[0]
+    if np.shape(restitution) not in ((), (nc,)):
+        raise ValueError(
+            f"restitution: expected a number or shape ({nc},), got shape {np.shape(restitution)}"
+        )
+    if is_concrete(restitution):
+        values = np.asarray(restitution, float)
+        if not np.all((values >= 0) & (values <= 1)):
+            raise ValueError(f"restitution: expected numbers in 0..1, got {restitution}")
+
+
 def check_clearance(clearance: jax.Array | None, terms: ContactTerms) -> None:
     """Raise if a clearance, of normals (nc,) or all directions (nc, 1 + nt), has another shape or is bad."""
     if clearance is None:

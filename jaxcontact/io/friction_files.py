@@ -219,7 +219,7 @@ def _parse_sparse(words: Iterator[str], m: int, n: int) -> np.ndarray:
     return matrix
 
 
-def _hdf5() -> ModuleType:
+def _import_hdf5() -> ModuleType:
     try:
         import h5py
     except ModuleNotFoundError as trouble:
@@ -228,7 +228,7 @@ def _hdf5() -> ModuleType:
 
 
 def _load_fclib(path: str | os.PathLike[str]) -> FrictionProblem:
-    with _hdf5().File(path, "r") as file:
+    with _import_hdf5().File(path, "r") as file:
         form = next((name for name in ("fclib_local", "fclib_global") if name in file), None)
         if form is None:
             raise ValueError(f"{path}: expected a group fclib_local or fclib_global")
@@ -269,7 +269,7 @@ def _save_fclib(
     title: str,
 ) -> None:
     buffer = io.BytesIO()
-    with _hdf5().File(buffer, "w") as file:
+    with _import_hdf5().File(buffer, "w") as file:
         group = file.create_group("fclib_local" if len(matrices) == 1 else "fclib_global")
         group["spacedim"] = np.array([dim], np.int32)
         for name, matrix in zip("W" if len(matrices) == 1 else "MH", matrices, strict=True):

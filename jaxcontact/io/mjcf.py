@@ -109,7 +109,7 @@ def load_mjcf(
     if left_out and unsupported == "error":
         raise ValueError(_refusal(left_out, bool(geometry.left_out)))
     structure, params = _add_contacts(mj, tree, params, geometry, planar)
-    state = _state(mj, keyframe)
+    state = _read_state(mj, keyframe)
     _check_numbers(params, state)
     springs = scaled_springs(mj, tree, geometry.counted, default_law(mj))
     material = Material(stiffness=springs, friction_damping=friction_damping_of(np.sum(mj.body_mass)))
@@ -227,7 +227,7 @@ def _gravity(mj: mujoco.MjModel) -> np.ndarray:
     return np.zeros(3) if is_disabled(mj, "gravity") else np.array(mj.opt.gravity)
 
 
-def _state(mj: mujoco.MjModel, keyframe: str | int | None) -> State:
+def _read_state(mj: mujoco.MjModel, keyframe: str | int | None) -> State:
     if keyframe is None:
         q, v, t = mj.qpos0, np.zeros(mj.nv), 0.0
     else:

@@ -89,7 +89,7 @@ def chosen_pairs(mj: mujoco.MjModel, pairs: list[Pair], contacts: object) -> lis
             raise ValueError(f"contacts: expected 'all', 'world' or pairs of names, got {contacts!r}")
         return [pair for pair in pairs if contacts == "all" or any(_on_world(mj, geom) for geom in pair[:2])]
     chosen: dict[Pair, None] = {}
-    for first, second in _pairs_of_names(contacts):
+    for first, second in _check_pairs(contacts):
         sides = [(_geoms_of(mj, a), _geoms_of(mj, b)) for a, b in ((first, second), (second, first))]
         matches = [pair for pair in pairs if any(pair.first in a and pair.second in b for a, b in sides)]
         if not matches:
@@ -101,7 +101,7 @@ def chosen_pairs(mj: mujoco.MjModel, pairs: list[Pair], contacts: object) -> lis
     return [pair for pair in pairs if pair in chosen]
 
 
-def _pairs_of_names(contacts: PyTree) -> list[tuple[str, str]]:
+def _check_pairs(contacts: PyTree) -> list[tuple[str, str]]:
     rows = list(contacts) if isinstance(contacts, Iterable) else [contacts]
     for row in rows:
         if isinstance(row, str) or not isinstance(row, tuple | list) or len(row) != 2:

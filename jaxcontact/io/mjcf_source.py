@@ -46,13 +46,13 @@ def compile_source(source: object, floating: bool | None = None, floor: float | 
     try:
         return Compiled(_compile(spec.copy()), tuple(notes))
     except ValueError as error:
-        without, names = _without_visuals(spec)
+        without, names = _copy_without_visuals(spec)
         if not names:
-            raise _unreadable(origin, error) from None
+            raise _make_read_error(origin, error) from None
         try:
             mj = _compile(without)
         except ValueError:
-            raise _unreadable(origin, error) from None
+            raise _make_read_error(origin, error) from None
         return Compiled(mj, (*notes, f"what is only seen ({len(names)} geoms), for {_one_line(error)}"))
 
 
@@ -76,12 +76,12 @@ def _parse(source: object) -> tuple[mujoco.MjSpec, str]:
     _check_copies(text if is_text else Path(text).read_text(errors="replace"))
     parse = mujoco.MjSpec.from_string if is_text else mujoco.MjSpec.from_file
     try:
-        spec = _warnings_in_one_line(lambda: parse(text))
+        spec = _rewrite_warnings(lambda: parse(text))
     except ValueError as error:
-        raise _unreadable(origin, error) from None
+        raise _make_read_error(origin, error) from None
     start = Path(spec.modelfiledir) if not is_text else Path.cwd()
     for mesh in spec.meshes:
-        mesh.file = _in_its_package(mesh.file, start)
+        mesh.file = _resolve_package(mesh.file, start)
     return spec, origin
 
 
@@ -111,10 +111,10 @@ def _is_unicode(text: str) -> bool:
 
 
 def _compile(spec: mujoco.MjSpec) -> mujoco.MjModel:
-    return _warnings_in_one_line(spec.compile)
+    return _rewrite_warnings(spec.compile)
 
 
-def _warnings_in_one_line(call: Callable[[], PyTree]) -> PyTree:
+def _rewrite_warnings(call: Callable[[], PyTree]) -> PyTree:
     """Call MuJoCo and return its result; its warnings become warnings of `load_mjcf` in one line each.
 
     Those that MuJoCo only prints, and writes into a file in the working folder, are among them.
@@ -140,11 +140,12 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _unreadable(origin: str, error: Exception) -> ValueError:
+def _make_read_error(origin: str, error: Exception) -> ValueError:
+    """Make the error of a source that MuJoCo cannot read."""
     return ValueError(f"source: MuJoCo cannot read {origin}: {_one_line(error)}")
 
 
-def _in_its_package(file: str, start: Path) -> str:
+def _resolve_package(file: str, start: Path) -> str:
     """Return the path of a URDF's "package://name/rest" in a folder `name` above `start` or beside one.
 
     Any other name, and one that is not found, stays as it is.
@@ -194,6 +195,7 @@ def _set_floating(spec: mujoco.MjSpec, floating: bool) -> bool:
 
 
 def _carries_joints(body: mujoco.MjsBody) -> bool:
+    """Test whether a body, or one that it carries, has joints."""
     return bool(list(body.joints)) or any(_carries_joints(child) for child in body.bodies)
 
 
@@ -209,7 +211,7 @@ def _add_floor(spec: mujoco.MjSpec, height: float) -> None:
     )
 
 
-def _without_visuals(spec: mujoco.MjSpec) -> tuple[mujoco.MjSpec, list[str]]:
+def _copy_without_visuals(spec: mujoco.MjSpec) -> tuple[mujoco.MjSpec, list[str]]:
     """Copy a spec without its purely visual elements; return the copy and the names of the geoms left out.
 
     A mesh that touches nothing is left out if its body has an inertia of its own, or the geom has no mass.

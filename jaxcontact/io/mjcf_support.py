@@ -82,7 +82,13 @@ OWNERS = {"jnt": "joints", "eq": "equalities"}
 
 def refused(mj: mujoco.MjModel) -> list[str]:
     """List the elements of a compiled model that the mechanics does not support, by name."""
-    return [*_whole_elements(mj), *_attributes(mj), *_tendons(mj), *_loops(mj), *_actuators(mj)]
+    return [
+        *_list_refused_elements(mj),
+        *_list_refused_attributes(mj),
+        *_list_refused_tendons(mj),
+        *_list_refused_loops(mj),
+        *_list_refused_actuators(mj),
+    ]
 
 
 def bad_numbers(mj: mujoco.MjModel) -> list[str]:
@@ -105,7 +111,8 @@ def bad_numbers(mj: mujoco.MjModel) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _whole_elements(mj: mujoco.MjModel) -> Iterator[str]:
+def _list_refused_elements(mj: mujoco.MjModel) -> Iterator[str]:
+    """Name the elements that are refused whatever they are, and plugins that move something."""
     for element, number in WITHOUT.items():
         count = getattr(mj, number)
         if count:
@@ -116,7 +123,7 @@ def _whole_elements(mj: mujoco.MjModel) -> Iterator[str]:
             yield f"{element} {_name(mj, element, int(i))!r}: plugin"
 
 
-def _attributes(mj: mujoco.MjModel) -> Iterator[str]:
+def _list_refused_attributes(mj: mujoco.MjModel) -> Iterator[str]:
     """Yield the elements in which a number of unsupported physics is set."""
     for field, element, attribute in ABSENT:
         values = np.asarray(getattr(mj, field, np.zeros(0)))
@@ -131,7 +138,7 @@ def _attributes(mj: mujoco.MjModel) -> Iterator[str]:
         yield f"joint {_name(mj, 'joint', int(joint))!r}: actuatorgravcomp within an actuatorfrcrange"
 
 
-def _tendons(mj: mujoco.MjModel) -> Iterator[str]:
+def _list_refused_tendons(mj: mujoco.MjModel) -> Iterator[str]:
     for tendon in sorted(set(range(mj.ntendon)) - set(supported_tendons(mj))):
         if pulls(mj, tendon):
             yield (
@@ -140,7 +147,7 @@ def _tendons(mj: mujoco.MjModel) -> Iterator[str]:
             )
 
 
-def _loops(mj: mujoco.MjModel) -> Iterator[str]:
+def _list_refused_loops(mj: mujoco.MjModel) -> Iterator[str]:
     for e in active_loops(mj):
         kind, name = file_kind(mj, e), mj.equality(e).name or f"equality_{e}"
         if kind not in LOOPS:
@@ -149,7 +156,7 @@ def _loops(mj: mujoco.MjModel) -> Iterator[str]:
             yield f"equality {name!r}: of a spatial tendon"
 
 
-def _actuators(mj: mujoco.MjModel) -> Iterator[str]:
+def _list_refused_actuators(mj: mujoco.MjModel) -> Iterator[str]:
     if is_disabled(mj, "actuation"):
         return
     for a in range(len(mj.actuator_trntype)):

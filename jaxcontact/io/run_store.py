@@ -51,7 +51,7 @@ class Store:
 
     def __init__(self, folder: Path, manifest: Items, unit: str, journal: IO[bytes] | None) -> None:
         self.folder, self.unit = folder, unit
-        self.arrays = _layouts(manifest["arrays"])
+        self.arrays = _make_layouts(manifest["arrays"])
         self.total = min((layout.shape[0] for layout in self.arrays.values()), default=0)
         self._run, self._journal = manifest["digest"], journal
         try:
@@ -301,7 +301,7 @@ def check_same_run(what: str, stored: Items, current: Items) -> None:
         raise ValueError(f"checkpoint: {what} and was left as it is; these differ: " + ", ".join(differences))
 
 
-def _layouts(arrays: Items) -> dict[str, Layout]:
+def _make_layouts(arrays: Items) -> dict[str, Layout]:
     layouts = {}
     for name, (dtype, shape) in arrays.items():
         header = io.BytesIO()

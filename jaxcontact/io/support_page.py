@@ -32,10 +32,10 @@ AXES = (("slide", "1 0 0"), ("slide", "0 0 1"), ("hinge", "0 1 0"))
 
 def page() -> str:
     """Return the text of the page."""
-    return "\n".join(_lines()) + "\n"
+    return "\n".join(_write_lines()) + "\n"
 
 
-def _lines() -> Iterator[str]:
+def _write_lines() -> Iterator[str]:
     yield from (
         "# What is read of an MJCF or URDF file",
         "",

@@ -75,7 +75,9 @@ def find_midway(system: System, data: StepData, w: jax.Array) -> Midway:
     return Midway(q, kinematics, centres_at(system, kinematics))
 
 
-def find_middle(system: System, data: StepData, w: jax.Array, place: Midway) -> tuple[jax.Array, jax.Array]:
+def momentum_midway(
+    system: System, data: StepData, w: jax.Array, place: Midway
+) -> tuple[jax.Array, jax.Array]:
     """Compute the momentum M w (nv,) in the middle of a step that moves at w, and the impulse of its forces.
 
     For free joints, w, momentum and impulse are those of the centres of mass.
@@ -148,9 +150,9 @@ def momentum_misfit(
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the misfit (nv,) of the momentum midway, which is zero at the solution w, and the impulse.
 
-    `middle` is the result of `find_middle` at w, if it is known.
+    `middle` is the result of `momentum_midway` at w, if it is known.
     """
-    momentum, impulse = middle or find_middle(system, data, w, find_midway(system, data, w))
+    momentum, impulse = middle or momentum_midway(system, data, w, find_midway(system, data, w))
     structure, half = system.structure, 0.5 * data.dt * w
     before = 0.5 * impulse if data.springs is None else data.springs.share @ impulse
     momentum = by_spin(structure, spread, momentum, half, impulse)
@@ -175,7 +177,7 @@ def find_rate(system: System, data: StepData, start: jax.Array) -> tuple[jax.Arr
 
     fixed, start = jax.lax.stop_gradient((data, start))
     place = find_midway(system, fixed, start)
-    middle = find_middle(system, fixed, start, place)
+    middle = momentum_midway(system, fixed, start, place)
     jacobian, yields = misfit_jacobian(system, fixed, start, place)
     solve = implicit.positive_solver(jacobian)
     parts = jnp.abs(fixed.p) + jnp.abs(middle[0]) + jnp.abs(middle[1])

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree
+from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import check_number, check_type
 
 
@@ -46,6 +47,12 @@ def usable_numbers(params: PyTree, state: PyTree) -> jax.Array:
     finite = [jnp.all(jnp.isfinite(x)) for x in plain if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
     of_tree = [x for x in jax.tree.leaves(params.tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
     return jnp.stack([*finite, *(~jnp.any(jnp.isnan(x)) for x in of_tree)]).all()
+
+
+def is_mechanism(params: PyTree, mass: jax.Array) -> jax.Array:
+    """Decide whether a mass matrix is positive definite, and no mass, inertia or friction negative."""
+    positive = (small_dense.spd_inverse(mass)[1] > 0) & jnp.all(params.mass >= 0)
+    return positive & is_inertia(params.inertia) & jnp.all(params.mu >= 0)
 
 
 def is_inertia(inertia: jax.Array) -> jax.Array:

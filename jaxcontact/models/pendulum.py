@@ -39,7 +39,7 @@ PENDULUM_LIMIT = System(
 )
 
 
-def _params(law: Material, **constants: jax.Array) -> Params:
+def _make_params(law: Material, **constants: jax.Array) -> Params:
     return Params(
         mass=jnp.array([MASS]),
         inertia=jnp.array([0.5 * MASS * RADIUS**2]),
@@ -58,7 +58,7 @@ def pendulum_joint() -> Model:
     """
     return Model(
         system=PENDULUM_JOINT,
-        params=_params(
+        params=_make_params(
             Material(stiffness=jnp.array(1e15), damping=jnp.array(1.0)), hanger=jnp.array([0.0, LENGTH])
         ),
         initial=State(q=jnp.array([LENGTH, 0.0, math.pi / 2]), v=jnp.zeros(3), t=jnp.array(0.0)),
@@ -74,7 +74,9 @@ def pendulum_limit() -> Model:
     """
     return Model(
         system=PENDULUM_LIMIT,
-        params=_params(Material(stiffness=jnp.array(1e12), damping=jnp.array(0.0)), length=jnp.array(LENGTH)),
+        params=_make_params(
+            Material(stiffness=jnp.array(1e12), damping=jnp.array(0.0)), length=jnp.array(LENGTH)
+        ),
         initial=State(q=jnp.array([math.pi / 2]), v=jnp.zeros(1), t=jnp.array(0.0)),
         dt=1e-6,
     )

@@ -82,7 +82,7 @@ HEXAPOD = EventSystem(_field, _guards, rearm=_resets((3, 4, 5, 0, 1, 2)), jump=_
 HOPPER = EventSystem(_field, _guards, rearm=_resets((0,)), jump=_jump)
 
 
-def _params(
+def _make_params(
     hips: list[float], angle: float, *, mass: float, inertia: float, stiffness: float
 ) -> dict[str, jax.Array]:
     n = len(hips)
@@ -114,7 +114,7 @@ def spring_legged_hexapod() -> Model:
     (n,), N, while it lengthens. The field jumps at touch-down, and three legs at the same angle under a level
     body touch down together: a corner. Sizes are near those of RHex.
     """
-    params = _params([0.2, 0.0, -0.2] * 2, 0.3, mass=8.0, inertia=0.17, stiffness=2000.0)
+    params = _make_params([0.2, 0.0, -0.2] * 2, 0.3, mass=8.0, inertia=0.17, stiffness=2000.0)
     return Model(system=HEXAPOD, params=params, initial=_apex(6))
 
 
@@ -124,7 +124,7 @@ def spring_legged_hopper() -> Model:
     As the hexapod: the spring-loaded inverted pendulum with preload, one-way damper and thrust; the state
     is (x, z, pitch, vx, vz, pitch rate, work, foot), and guards are touch-down, turn and lift-off.
     """
-    params = _params([0.0], 0.3, mass=8.0, inertia=0.17, stiffness=6000.0)
+    params = _make_params([0.0], 0.3, mass=8.0, inertia=0.17, stiffness=6000.0)
     return Model(system=HOPPER, params=params, initial=_apex(1))
 
 

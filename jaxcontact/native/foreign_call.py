@@ -85,15 +85,15 @@ class _Writer:
                 "declare i64 @llvm.smax.i64(i64, i64)",
                 "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
                 '@full = private constant [36 x i8] c"jc.simd: no memory for a batch left\\00"',
-                self._write_copies("gather", self.arguments, 0, self._write_gather),
-                self._write_copies("scatter", self.results, len(self.arguments), self._write_scatter),
+                self._write_copies("gather", self.arguments, 0),
+                self._write_copies("scatter", self.results, len(self.arguments)),
                 self._write_worker(run),
                 self._write_handler(),
             ]
         )
 
-    def _write_copies(self, name: str, operands: list[Operand], first: int, lane: Any) -> str:
-        """Write a function (record, slots, group) that copies the numbers of each operand, lane by lane."""
+    def _write_copies(self, name: str, operands: list[Operand], first: int) -> str:
+        """Write `gather` or `scatter` (record, slots, group), which copies operands lane by lane."""
         lines = [f"define internal void @{name}(ptr %record, ptr %slots, i64 %group) nounwind {{", "entry:"]
         lines += _write_word_load("size", _SIZE)
         lines += ["  %last = sub i64 %size, 1", f"  %begin = mul i64 %group, {self.lanes.count}"]
@@ -112,7 +112,7 @@ class _Writer:
             lines.append(f"  %at{k} = mul i64 %slot{k}, {VECTOR_BYTES}")
             lines.append(f"  %place{k} = getelementptr i8, ptr %slots, i64 %at{k}")
             for world in range(self.lanes.count):
-                lines += lane(k, world, operand)
+                lines += self._write_copy(name == "gather", k, world, operand)
             lines += [f"  br label %tail{k}", f"tail{k}:", f"  %following{k} = add i64 %j{k}, 1"]
             lines.append(f"  %more{k} = icmp slt i64 %following{k}, {count}")
             lines += [f"  br i1 %more{k}, label %loop{k}, label %after{k}", f"after{k}:"]
@@ -135,38 +135,26 @@ class _Writer:
         lines.append(f"  %inside{name} = getelementptr i8, ptr %place{k}, i64 {offset}")
         return f"%outside{name}", f"%inside{name}", lines
 
-    def _write_gather(self, k: int, world: int, operand: Operand) -> list[str]:
-        """Write the copy of a number of one world from its buffer to its slot."""
-        outside, inside, lines = self._write_address(k, world, operand)
-        kind, name, word = kind_of(operand.array.dtype), f"{k}x{world}", self.lanes.word
-        small, large = _types_of(kind, self.lanes)
-        lines.append(f"  %number{name} = load {small}, ptr {outside}")
-        value = f"%number{name}"
-        if kind == BOOL:
-            lines.append(f"  %bit{name} = icmp ne i8 {value}, 0")
-            lines.append(f"  %wide{name} = sext i1 %bit{name} to {word}")
-            value = f"%wide{name}"
-        elif small != large:
-            lines.append(f"  %wide{name} = {'zext' if kind[0] == 'u' else 'sext'} {small} {value} to {large}")
-            value = f"%wide{name}"
-        return [*lines, f"  store {large} {value}, ptr {inside}"]
+    def _write_copy(self, gathers: bool, k: int, world: int, operand: Operand) -> list[str]:
+        """Write the copy of a number of one world from its buffer to its slot, or (not gathers) back.
 
-    def _write_scatter(self, k: int, world: int, operand: Operand) -> list[str]:
-        """Write the copy of a number of one world from its slot to its buffer."""
+        Lanes after the last world compute that world and write it again.
+        """
         outside, inside, lines = self._write_address(k, world, operand)
-        kind, name, word = kind_of(operand.array.dtype), f"{k}x{world}", self.lanes.word
+        kind, name = kind_of(operand.array.dtype), f"{k}x{world}"
         small, large = _types_of(kind, self.lanes)
-        lines.append(f"  %number{name} = load {large}, ptr {inside}")
+        source, target = (small, large) if gathers else (large, small)
+        lines.append(f"  %number{name} = load {source}, ptr {outside if gathers else inside}")
         value = f"%number{name}"
         if kind == BOOL:
-            lines.append(f"  %bit{name} = icmp ne {word} {value}, 0")
-            lines.append(f"  %small{name} = zext i1 %bit{name} to i8")
-            value = f"%small{name}"
+            lines.append(f"  %bit{name} = icmp ne {source} {value}, 0")
+            lines.append(f"  %copy{name} = {'sext' if gathers else 'zext'} i1 %bit{name} to {target}")
+            value = f"%copy{name}"
         elif small != large:
-            lines.append(f"  %small{name} = trunc {large} {value} to {small}")
-            value = f"%small{name}"
-        # Lanes after the last world compute that world and write it again.
-        return [*lines, f"  store {small} {value}, ptr {outside}"]
+            widen = "zext" if kind[0] == "u" else "sext"
+            lines.append(f"  %copy{name} = {widen if gathers else 'trunc'} {source} {value} to {target}")
+            value = f"%copy{name}"
+        return [*lines, f"  store {target} {value}, ptr {inside if gathers else outside}"]
 
     def _write_worker(self, run: int) -> str:
         """Write the function of a thread.

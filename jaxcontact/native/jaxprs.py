@@ -127,7 +127,7 @@ def function_of(closed: jax.extend.core.ClosedJaxpr) -> Function:
     Raises:
         NotImplementedError: if it has keys of a generator other than threefry.
     """
-    return _Reader().closed(closed)
+    return _Reader().read_closed(closed)
 
 
 def trace(function: Callable[..., Any], *arrays: Array) -> Function:
@@ -142,49 +142,51 @@ class _Reader:
         self._functions: dict[int, Function] = {}
         self._variables: dict[Any, Variable] = {}
 
-    def closed(self, closed: Any) -> Function:
-        return self._function(closed.jaxpr, closed.consts)
+    def read_closed(self, closed: Any) -> Function:
+        return self._read_function(closed.jaxpr, closed.consts)
 
-    def _function(self, jaxpr: Any, constants: Any) -> Function:
+    def _read_function(self, jaxpr: Any, constants: Any) -> Function:
         if id(jaxpr) not in self._functions:
             self._functions[id(jaxpr)] = Function(
-                [self._variable(v) for v in jaxpr.invars],
-                dict(zip(map(self._variable, jaxpr.constvars), constants, strict=True)),
-                [self._equation(equation) for equation in jaxpr.eqns],
-                [self._argument(v) for v in jaxpr.outvars],
+                [self._number_variable(v) for v in jaxpr.invars],
+                dict(zip(map(self._number_variable, jaxpr.constvars), constants, strict=True)),
+                [self._read_equation(equation) for equation in jaxpr.eqns],
+                [self._read_argument(v) for v in jaxpr.outvars],
                 [_array_of(v.aval) for v in jaxpr.invars],
                 [_array_of(v.aval) for v in jaxpr.outvars],
                 [is_key(v.aval) for v in jaxpr.outvars],
             )
         return self._functions[id(jaxpr)]
 
-    def _equation(self, equation: jax.extend.core.JaxprEqn) -> Equation:
+    def _read_equation(self, equation: jax.extend.core.JaxprEqn) -> Equation:
         def evaluate(*arrays: Any, **changed: Any) -> Any:
             return equation.primitive.bind(*arrays, **{**equation.params, **changed})
 
         return Equation(
             equation.primitive.name,
-            {name: self._parameter(value) for name, value in _parameters(equation).items()},
-            [self._argument(v) for v in equation.invars],
-            [self._variable(v) for v in equation.outvars],
+            {name: self._read_parameter(value) for name, value in _parameters(equation).items()},
+            [self._read_argument(v) for v in equation.invars],
+            [self._number_variable(v) for v in equation.outvars],
             [_array_of(v.aval) for v in equation.invars],
             [_array_of(v.aval) for v in equation.outvars],
             evaluate,
         )
 
-    def _variable(self, v: Any) -> Variable:
+    def _number_variable(self, v: Any) -> Variable:
+        """Return the number of a variable, the next one for a new variable."""
         return self._variables.setdefault(v, len(self._variables))
 
-    def _argument(self, v: Any) -> Variable | Known:
-        return Known(np.asarray(v.val, v.aval.dtype)) if hasattr(v, "val") else self._variable(v)
+    def _read_argument(self, v: Any) -> Variable | Known:
+        return Known(np.asarray(v.val, v.aval.dtype)) if hasattr(v, "val") else self._number_variable(v)
 
-    def _parameter(self, value: object) -> Any:
+    def _read_parameter(self, value: object) -> Any:
+        """Read the functions in a parameter; leave other values."""
         if hasattr(value, "consts") and hasattr(value, "jaxpr"):
-            return self.closed(value)
+            return self.read_closed(value)
         if hasattr(value, "eqns"):
-            return self._function(value, ())
+            return self._read_function(value, ())
         if isinstance(value, list | tuple):
-            parts = [self._parameter(part) for part in value]
+            parts = [self._read_parameter(part) for part in value]
             return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
         return value
 

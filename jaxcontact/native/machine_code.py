@@ -13,12 +13,12 @@ from jaxcontact.native.llvm_driver import DriverWriter, write_largest
 from jaxcontact.native.llvm_operations import write_declarations
 from jaxcontact.native.llvm_text import PieceWriter
 from jaxcontact.native.needed import all_items, find_needed
-from jaxcontact.native.operations import Operations
+from jaxcontact.native.operations import Block, Operations
 from jaxcontact.native.schedule import make_schedule
 from jaxcontact.native.storage import make_storage
 
 MANY = 750_000  # operations; compiling more may take minutes, so that a warning is given
-LARGE = 400_000  # operations; LLVM compiles a larger program at level 0, three times as quickly
+LARGE = 500_000  # operations outside of loops in loops; LLVM compiles more at level 0, three times as quickly
 # Level 2 takes longer for no quicker code, because `operations` has simplified it. Code of level 0 takes 1.3
 # times as long.
 
@@ -51,29 +51,45 @@ class MachineCode:
         self.num_operations = len(needed.numbers)
         self.memory_bytes = max(1, storage.size) * VECTOR_BYTES
         writer = PieceWriter(ops, storage, lanes)
-        often, seldom, size = [], [], 0
+        straight = sum(len(piece.entries) for piece in schedule.pieces if not _is_repeated(piece.block))
+        texts: tuple[list[str], list[str]] = [], []  # by level
         for k, piece in enumerate(schedule.pieces):
-            text = writer.write_piece(k, piece)
-            if piece.block.runs_seldom:
-                seldom.append(text)
-            else:
-                often.append(text)
-                size += len(piece.entries)
+            texts[_level_of(piece.block, straight)].append(writer.write_piece(k, piece))
         kinds = sorted({item.source.kind for item in all_items(ops.root) if isinstance(item, Largest)})
         driver = [DriverWriter(ops, storage, lanes).write_function(schedule, num_inputs, len(results))]
         driver += [write_largest(kind, lanes) for kind in kinds]
         calls = [f"declare void @largest_{kind}(ptr, ptr, ptr, i64, i64)" for kind in kinds]
         head = write_declarations(lanes)
-        level = 0 if size > LARGE else 1
-        modules = [("\n".join([head, *driver]), level)]
-        for pieces, pieces_level in ((often, level), (seldom, 0)):
-            shares = _share_out(pieces, workers)
-            modules += [("\n".join([head, *calls, *share]), pieces_level) for share in shares]
-        self.digest = object_files.object_name("\n".join(text for text, _ in modules), level)
+        modules = [("\n".join([head, *driver]), 1)]
+        for level in (1, 0):
+            modules += [
+                ("\n".join([head, *calls, *share]), level) for share in _share_out(texts[level], workers)
+            ]
+        self.digest = object_files.object_name("\n".join(text for text, _ in modules), 1)
         self._engine = llvm_worker.link(object_files.read_or_compile(modules, workers))
         signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
         self.address: int = self._engine.get_function_address("run")
         self.run: Run = signature(self.address)
+
+
+def _is_repeated(block: Block) -> bool:
+    """Tell whether a block runs in a loop inside of a loop, as a search does in each step of a motion."""
+    loops = 0
+    around: Block | None = block
+    while around is not None:
+        loops += around.is_of_loop
+        around = around.parent
+    return loops > 1
+
+
+def _level_of(block: Block, straight: int) -> int:
+    """Choose LLVM's level for a block: 0 where compiling would take more time than it saves, else 1.
+
+    `straight` counts the operations of the program outside of loops in loops.
+    """
+    if block.runs_seldom:
+        return int(block.is_of_loop)
+    return int(_is_repeated(block) or straight <= LARGE)
 
 
 def check_llvmlite() -> None:

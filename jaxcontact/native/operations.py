@@ -9,7 +9,8 @@ number, for zero.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+import functools
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -262,25 +263,14 @@ def _simplify_quotient(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
-def _simplify_and(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_bits(zero_wins: bool, ops: Operations, a: int, b: int) -> int | None:
     if a == b:
         return a
     for x, y in ((a, b), (b, a)):
         if ops.equals(x, 0):
-            return x
+            return x if zero_wins else y
         if ops.kind[a] == BOOL and ops.is_known(x):
-            return y
-    return None
-
-
-def _simplify_or(ops: Operations, a: int, b: int) -> int | None:
-    if a == b:
-        return a
-    for x, y in ((a, b), (b, a)):
-        if ops.equals(x, 0):
-            return y
-        if ops.kind[a] == BOOL and ops.is_known(x):
-            return x
+            return y if zero_wins else x
     return None
 
 
@@ -315,37 +305,28 @@ def _find_nan(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
-def _simplify_max(ops: Operations, a: int, b: int) -> int | None:
+def _simplify_extreme(of_bits: str, farthest: int, ops: Operations, a: int, b: int) -> int | None:
+    """Simplify "max" or "min", of bits `of_bits`; a number that is a bit never passes `farthest`."""
     if ops.kind[a] == BOOL:
-        return ops.binary("or", a, b)
+        return ops.binary(of_bits, a, b)
     if (nan := _find_nan(ops, a, b)) is not None:
         return nan
-    if a == b or (ops.equals(b, 0) and _bit_of(ops, a) is not None):
+    if a == b or (ops.equals(b, farthest) and _bit_of(ops, a) is not None):
         return a
-    return b if ops.equals(a, 0) and _bit_of(ops, b) is not None else None
+    return b if ops.equals(a, farthest) and _bit_of(ops, b) is not None else None
 
 
-def _simplify_min(ops: Operations, a: int, b: int) -> int | None:
-    if ops.kind[a] == BOOL:
-        return ops.binary("and", a, b)
-    if (nan := _find_nan(ops, a, b)) is not None:
-        return nan
-    if a == b or (ops.equals(b, 1) and _bit_of(ops, a) is not None):
-        return a
-    return b if ops.equals(a, 1) and _bit_of(ops, b) is not None else None
-
-
-_SIMPLER = {
+_SIMPLER: dict[str, Callable[[Operations, int, int], int | None]] = {
     "mul": _simplify_product,
     "add": _simplify_sum,
     "sub": _simplify_difference,
     "div": _simplify_quotient,
-    "and": _simplify_and,
-    "or": _simplify_or,
+    "and": functools.partial(_simplify_bits, True),
+    "or": functools.partial(_simplify_bits, False),
     "ne": _simplify_unequal,
     "eq": _simplify_equal,
-    "max": _simplify_max,
-    "min": _simplify_min,
+    "max": functools.partial(_simplify_extreme, "or", 0),
+    "min": functools.partial(_simplify_extreme, "and", 1),
     "lt": lambda ops, a, b: ops.constant(False, BOOL) if a == b else None,
     "gt": lambda ops, a, b: ops.constant(False, BOOL) if a == b else None,
 }

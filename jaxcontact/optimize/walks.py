@@ -87,7 +87,7 @@ class AugmentedWalk:
     ) -> None:  # fmt: skip
         s, reached = start
         self._settings, self._program, self._seen = settings, program, {}  # type: ignore[var-annotated]
-        functions, eps = (self._derivatives, self._lagrangian), float(jnp.finfo(s.dtype).eps)
+        functions, eps = (self._derivatives, self._evaluate), float(jnp.finfo(s.dtype).eps)
         self._search = AugmentedSearch(settings, functions, bounds, tol, eps)
         began = np.full(program.last_level + 1, -1)
         began[0] = 0
@@ -103,7 +103,7 @@ class AugmentedWalk:
         self._seen[s.tobytes()] = float(cost), largest(r)
         return float(cost), np.asarray(r, float), np.asarray(jacobian, float)
 
-    def _lagrangian(
+    def _evaluate(
         self, s: np.ndarray, multipliers: np.ndarray, penalty: np.ndarray
     ) -> tuple[float, np.ndarray, float, np.ndarray]:
         value, gradient, cost, r = self._program.lagrangian(s, multipliers, penalty)
@@ -121,7 +121,7 @@ class AugmentedWalk:
         new, search = self._search.advance(np.asarray(s, float), state.search)
         steps.state = state._replace(search=search)
         if new.tobytes() not in self._seen:
-            self._lagrangian(new, search.multipliers, search.penalty)
+            self._evaluate(new, search.multipliers, search.penalty)
         cost, violation = self._seen[new.tobytes()]
         steps.costs.append(cost)
         steps.residuals.append(violation)

@@ -244,7 +244,7 @@ def _hinge() -> str:
     return '<joint type="hinge" axis="0 -1 0"/>'
 
 
-def _inertial(model: Model, body: int, at: PyTree = (0.0, 0.0)) -> str:
+def _write_inertial(model: Model, body: int, at: PyTree = (0.0, 0.0)) -> str:
     mass = max(float(model.params.mass[body]), MIN_MASS)
     inertia = max(float(model.params.inertia[body]), MIN_MASS)
     # The moments about the other two axes have no effect in the plane.
@@ -289,7 +289,7 @@ def _box(model: Model) -> str:
             corner = half * np.array([1.0 if k & 1 else -1.0, 1.0 if k & 2 else -1.0])
             centre = _lifted(corner, (plane.normal[0], plane.normal[1]), angle)
             balls.append(_ball(f"{a}{k}", centre, POINT_RADIUS))
-    return f"<body>{_slides()} {_hinge()} {_inertial(model, 0)} {' '.join(balls)}</body>"
+    return f"<body>{_slides()} {_hinge()} {_write_inertial(model, 0)} {' '.join(balls)}</body>"
 
 
 def _box_in_space(model: Model) -> str:
@@ -313,12 +313,12 @@ def _compass_gait(model: Model) -> str:
     for i, name in enumerate(("leading", "trailing")):
         foot = _lifted(centre + np.asarray(constants["mass_to_foot"]), (0.0, 1.0), float(q[2 + i]))
         ball = _ball(f"{name}_foot", foot, POINT_RADIUS)
-        legs.append(f"<body>{_hinge()} {_inertial(model, i, centre)} {ball}</body>")
+        legs.append(f"<body>{_hinge()} {_write_inertial(model, i, centre)} {ball}</body>")
     light = f'<inertial pos="0 0 0" mass="{MIN_MASS}" diaginertia="{MIN_MASS} {MIN_MASS} {MIN_MASS}"/>'
     return f"<body>{_slides()} {light} {' '.join(legs)}</body>"
 
 
-def _ramone(model: Model) -> str:
+def _write_ramone(model: Model) -> str:
     lengths = model.params.constants
 
     def down(name: str) -> np.ndarray:
@@ -330,19 +330,19 @@ def _ramone(model: Model) -> str:
         foot = down("knee_to_shank") + np.asarray(lengths["shank_to_foot"])
         legs.append(
             f'<body pos="{_vector(down("trunk_to_hip"))}">{_hinge()} '
-            f"{_inertial(model, thigh, down('hip_to_thigh'))} "
+            f"{_write_inertial(model, thigh, down('hip_to_thigh'))} "
             f'<body pos="{_vector(down("thigh"))}">{_hinge()} '
-            f"{_inertial(model, shank, down('knee_to_shank'))} "
+            f"{_write_inertial(model, shank, down('knee_to_shank'))} "
             f"{_ball(f'{name}_foot', foot, float(lengths['foot_radius']))}</body></body>"
         )
-    return f"<body>{_slides()} {_hinge()} {_inertial(model, 0)} {' '.join(legs)}</body>"
+    return f"<body>{_slides()} {_hinge()} {_write_inertial(model, 0)} {' '.join(legs)}</body>"
 
 
-def _disk_stack(model: Model) -> str:
+def _write_disk_stack(model: Model) -> str:
     radius = float(model.params.constants["radius"])
     joints = f"{_slides()} {_hinge()}"
     return " ".join(
-        f"<body>{joints} {_inertial(model, i)} {_ball(f'{name}_rim', (0.0, 0.0), radius)}</body>"
+        f"<body>{joints} {_write_inertial(model, i)} {_ball(f'{name}_rim', (0.0, 0.0), radius)}</body>"
         for i, name in enumerate(model.structure.bodies)
     )
 
@@ -351,7 +351,7 @@ MODELS: dict[str, Callable[[Model], str]] = {
     "rocking_block": _box,
     "compass_gait": _compass_gait,
     "box_and_wall": _box,
-    "ramone": _ramone,
-    "disk_stack": _disk_stack,
+    "ramone": _write_ramone,
+    "disk_stack": _write_disk_stack,
     "box_drop_3d": _box_in_space,
 }

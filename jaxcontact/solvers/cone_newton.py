@@ -121,7 +121,7 @@ class _NewtonConstants(NamedTuple):
     start: jax.Array
 
 
-def _fix(program: ConeProgram, start: jax.Array) -> _NewtonConstants:
+def _compute_constants(program: ConeProgram, start: jax.Array) -> _NewtonConstants:
     masses = diagonal(program.M)
     singles = program.num_equalities + program.num_limits
     mobility = row_mobility(masses, program.columns, singles, program.mu.shape[0])
@@ -250,7 +250,7 @@ def _begin_newton(program: ConeProgram, start: jax.Array) -> tuple[_NewtonConsta
         steps=zero,
         factor=_no_factor(program),
     )
-    return _fix(program, start), now
+    return _compute_constants(program, start), now
 
 
 def _no_factor(program: ConeProgram) -> Factor:

@@ -109,8 +109,8 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
         capped: whether x = (u, impulse_max), L = 3m, or x = u, L = 2m.
     """
     rows = 2 * mu.shape[0]
-    matrix = _matrix(delassus, mu, capped)
-    inverse, rank = _inverses(matrix)
+    matrix = _build_matrices(delassus, mu, capped)
+    inverse, rank = _compute_inverses(matrix)
     codes = jnp.asarray(mode_codes(mu.shape[0], capped))
     equations = ModeInverses(
         delassus=delassus, mu=mu, active=active, codes=codes, matrix=matrix, inverse=inverse,
@@ -118,18 +118,18 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
     )  # fmt: skip
     x = jnp.eye(3 * mu.shape[0] if capped else rows, dtype=delassus.dtype)
     u, cap = x[:rows], x[rows:] if capped else None
-    continuum = free_outcomes(delassus, matrix, _sources(equations, u, cap), inverse, rank) > 0
-    return _maps(equations, u, cap).replace(unresolved=equations.used & continuum)
+    continuum = free_outcomes(delassus, matrix, _build_sources(equations, u, cap), inverse, rank) > 0
+    return _compute_maps(equations, u, cap).replace(unresolved=equations.used & continuum)
 
 
 def mode_inverses(delassus: jax.Array, mu: jax.Array, active: jax.Array) -> ModeInverses:
     """Compute the inverted equations of all contact modes with a cap, for `modes_at`; see `mode_table`."""
     m = mu.shape[0]
-    matrix = _matrix(delassus, mu, capped=True)
+    matrix = _build_matrices(delassus, mu, capped=True)
     if m == 2:
         inverse, determined = small_dense.inverse_of_four(matrix)
     else:
-        inverse, rank = _inverses(matrix)
+        inverse, rank = _compute_inverses(matrix)
         determined = rank == 2 * m
     return ModeInverses(
         delassus=delassus, mu=mu, active=active, codes=jnp.asarray(mode_codes(m, True)), matrix=matrix,
@@ -142,10 +142,10 @@ def modes_at(equations: ModeInverses, u: jax.Array, cap: jax.Array) -> ModeMaps:
 
     Every singular mode counts as unresolved.
     """
-    return _maps(equations, u[:, None], cap[:, None])
+    return _compute_maps(equations, u[:, None], cap[:, None])
 
 
-def _matrix(delassus: jax.Array, mu: jax.Array, capped: bool) -> jax.Array:
+def _build_matrices(delassus: jax.Array, mu: jax.Array, capped: bool) -> jax.Array:
     """Build the matrices (2m, 2m, K) of the equations of every mode."""
     m = mu.shape[0]
     by_row = jnp.asarray(mode_codes(m, capped))[:, None]  # (m, 1, K)
@@ -154,12 +154,12 @@ def _matrix(delassus: jax.Array, mu: jax.Array, capped: bool) -> jax.Array:
     d_n, d_t = delassus[0::2, :, None], delassus[1::2, :, None]
     mu_row = mu[:, None, None]
     normal = jnp.where(_rests(by_row), d_n, unit_n)
-    slides = (unit_t + _slide(by_row, mu.dtype) * mu_row * unit_n) * _ray(mu_row)
+    slides = (unit_t + _slide_sign(by_row, mu.dtype) * mu_row * unit_n) * _ray_factor(mu_row)
     tangential = jnp.where(by_row == SEPARATE, unit_t, jnp.where(_sticks(by_row), d_t, slides))
     return jnp.stack([normal, tangential], axis=1).reshape(2 * m, 2 * m, -1)
 
 
-def _sources(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> jax.Array:
+def _build_sources(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> jax.Array:
     """Build the right-hand sides (2m, L, K) of the equations for u (2m, L) and cap (m, L)."""
     by_row = equations.codes[:, None]
     u_n, u_t = u[0::2, :, None], u[1::2, :, None]
@@ -177,27 +177,32 @@ def _rests(codes: jax.Array) -> jax.Array:
     return (codes >= REST_STICK) & (codes <= REST_MINUS)
 
 
-def _slide(codes: jax.Array, dtype: jnp.dtype) -> jax.Array:
+def _slide_sign(codes: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """Choose the sign of the sliding velocity."""
     return jnp.where((codes == REST_PLUS) | (codes == CAP_PLUS), 1.0, -1.0).astype(dtype)
 
 
-def _ray(mu: jax.Array) -> jax.Array:
+def _ray_factor(mu: jax.Array) -> jax.Array:
     """Compute the factor that scales friction rows to length one, for any mu."""
     return lax.rsqrt(1.0 + mu**2)
 
 
-def _maps(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> ModeMaps:
+def _compute_maps(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> ModeMaps:
     """Compute the maps of all modes for u (2m, L) and cap (m, L); cap is None for modes without one."""
     codes, inverse, delassus = equations.codes, equations.inverse, equations.delassus
     dtype = delassus.dtype
     m, length, by_row = codes.shape[0], u.shape[1], codes[:, None]
-    sticks, rests, caps, slide = _sticks(by_row), _rests(by_row), by_row >= CAP_STICK, _slide(by_row, dtype)
+    sticks, rests, caps, slide = (
+        _sticks(by_row),
+        _rests(by_row),
+        by_row >= CAP_STICK,
+        _slide_sign(by_row, dtype),
+    )
     separate, mu_row = by_row == SEPARATE, equations.mu[:, None, None]
-    ray = _ray(mu_row)
+    ray = _ray_factor(mu_row)
 
     product = small_dense.product_lanes
-    sources = _sources(equations, u, cap)
+    sources = _build_sources(equations, u, cap)
     impulse = product(inverse, sources)
     impulse = impulse + product(inverse, sources - product(equations.matrix, impulse))
     misfit = jnp.max(jnp.abs(product(equations.matrix, impulse) - sources), axis=(0, 1))
@@ -261,7 +266,7 @@ def free_outcomes(
     return jnp.where(several, jnp.where(is_injective, 2, 0), (changes & (rank == rows - 1)).astype(jnp.int32))
 
 
-def _inverses(equations: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _compute_inverses(equations: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Compute the `generalized_inverse` of (n, n, K), in tiles that stay in cache."""
     n, number = equations.shape[1:]
     if number <= _TILE:

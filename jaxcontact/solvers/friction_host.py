@@ -25,7 +25,7 @@ from jaxcontact.solvers.friction_matrix import (
     DENSE_ROWS,
     DenseResponse,
     SparseResponse,
-    thin,
+    sparse_if_thin,
 )
 from jaxcontact.solvers.friction_tolerances import (
     EXTRAPOLATION,
@@ -347,7 +347,7 @@ def solve_on_host(
     """
     nc = len(mu)
     if not sparse.issparse(W) and W.shape[0] > DENSE_ROWS:
-        W = thin(W, dim)
+        W = sparse_if_thin(W, dim)
     with np.errstate(all="ignore"):
         problem = _scale(W, q, mu, dim, law.lifts)
         search = _HostSearch(problem, law, max_iters, tolerance)

@@ -25,7 +25,7 @@ BODY_ROWS = 60  # of a block of M that is inverted by itself
 SPARSE_SHARE = 0.25  # of the blocks of a contact with a contact; above it a dense factor is faster
 
 
-def thin(W: np.ndarray, dim: int) -> Matrix:
+def sparse_if_thin(W: np.ndarray, dim: int) -> Matrix:
     """Return W as a sparse array if few contacts share a body."""
     line, column = np.nonzero(W)
     blocks = np.unique(line // dim * W.shape[0] + column // dim)

@@ -243,6 +243,7 @@ def _solve_traced(
     law: str | int,
     settings: CoulombNewton,
 ) -> tuple[jax.Array, jax.Array, FrictionInfo]:
+    """Solve a checked problem in JAX; return impulses and velocities (n,), and the info."""
     if isinstance(W, tuple):
         mass, rows = W
         response = rows.T / mass[:, None] if mass.ndim == 1 else implicit.solve_spd(mass, rows.T)

@@ -26,19 +26,21 @@ def scales(matrix: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
 
     They are powers of two up to rounding. Derivative: none, they are constants.
     """
-    r, c = _entry(sweeps)(lax.stop_gradient(matrix)[None])
+    r, c = _make_entry(sweeps)(lax.stop_gradient(matrix)[None])
     return r[0], c[0]
 
 
 @functools.cache
-def _entry(sweeps: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
+def _make_entry(sweeps: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
     @jax.custom_batching.custom_vmap
     @all_digits
     def entry(matrices: jax.Array) -> tuple[jax.Array, jax.Array]:
         together = functools.partial(_tile, sweeps=sweeps)
         if matrices.shape[0] <= _TILE:
             return together(matrices)
-        return platforms.choose(matrices, cpu=functools.partial(_tiles, sweeps=sweeps), other=together)
+        return platforms.choose(
+            matrices, cpu=functools.partial(_scale_in_tiles, sweeps=sweeps), other=together
+        )
 
     @entry.def_vmap
     def many(
@@ -50,7 +52,7 @@ def _entry(sweeps: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
     return entry
 
 
-def _tiles(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
+def _scale_in_tiles(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
     count, n = matrices.shape[:2]
     tiles = -(-count // _TILE)
     padded = jnp.pad(matrices, ((0, tiles * _TILE - count), (0, 0), (0, 0)))

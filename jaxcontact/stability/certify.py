@@ -90,14 +90,14 @@ def certify(
         if not strict:
             return blank.replace(report="a contact mode is on the verge of starting from rest")
         if method == "return_map":
-            return _by_return_map(exact, blank)
+            return _certify_by_return_map(exact, blank)
         every = conditions(exact, "full" if method in PAPER else method)
         return _search_functions(exact, every, blank, degree, solve)
     except Unprovable as reason:
         return blank.replace(report=str(reason))
 
 
-def _by_return_map(body: Exact, blank: Certificate) -> Certificate:
+def _certify_by_return_map(body: Exact, blank: Certificate) -> Certificate:
     levels = chatter_proof.find(body)
     if levels is None:
         return blank.replace(report="no function was found that falls from each landing to the next")

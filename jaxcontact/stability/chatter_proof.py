@@ -71,8 +71,10 @@ def proves(body: Exact, values: np.ndarray) -> bool:
 
 def graph(chatter: ChatterMap, cells: int) -> Graph:
     """Collect all edges between cells: of foot 0, of foot 1, then of joint sliding in either direction."""
-    ends = {sign: _end(chatter, sign) for sign in (1, -1)}
-    small = min((_small(chatter, sign, end) for sign, end in ends.items() if end), default=Fraction(1, 64))
+    ends = {sign: _describe_end(chatter, sign) for sign in (1, -1)}
+    small = min(
+        (_find_small(chatter, sign, end) for sign, end in ends.items() if end), default=Fraction(1, 64)
+    )
     grid = _grid(cells, float(small))
     plan = _Plan(chatter, ends, grid)
     for foot in range(2):
@@ -111,7 +113,7 @@ def _boxes(grid: np.ndarray) -> tuple[Interval, Interval]:
     return w, Interval(np.where(side == 0, low, side), np.where(side == 0, high, side))
 
 
-def _end(chatter: ChatterMap, sign: int) -> End | None:
+def _describe_end(chatter: ChatterMap, sign: int) -> End | None:
     """Describe joint sliding with ever smaller landings; return None if a foot lifts off from it."""
     grow, turn = [], []
     for foot in range(2):
@@ -128,10 +130,10 @@ def _end(chatter: ChatterMap, sign: int) -> End | None:
             change += slip_sign * slide * 2 * rate / -lift
         grow.append(abs(rate))
         turn.append(change)
-    return End((grow[0], grow[1]), (turn[0], turn[1]), _weights(*grow, *(x + SLACK for x in turn)))
+    return End((grow[0], grow[1]), (turn[0], turn[1]), _find_weights(*grow, *(x + SLACK for x in turn)))
 
 
-def _weights(k: Fraction, m: Fraction, a: Fraction, b: Fraction) -> tuple[Fraction, Fraction]:
+def _find_weights(k: Fraction, m: Fraction, a: Fraction, b: Fraction) -> tuple[Fraction, Fraction]:
     """Find (C, D) with C >= k D + a and D >= m C + b, k and m >= 0: as small as possible, not negative.
 
     If landings grow, k m > 1, both relations are equalities.
@@ -144,17 +146,18 @@ def _weights(k: Fraction, m: Fraction, a: Fraction, b: Fraction) -> tuple[Fracti
     return (a + k * b) / (1 - k * m), (b + m * a) / (1 - k * m)
 
 
-def _small(chatter: ChatterMap, sign: int, end: End) -> Fraction:
+def _find_small(chatter: ChatterMap, sign: int, end: End) -> Fraction:
     """Find a w / |s| up to which landings are as `end` says."""
     small = Fraction(1, 64)
     for _ in range(40):
-        if all(_holds(chatter, sign, end, foot, small) for foot in range(2)):
+        if all(_matches_end(chatter, sign, end, foot, small) for foot in range(2)):
             return small
         small /= 2
     raise Unprovable("joint sliding is not determined")
 
 
-def _holds(chatter: ChatterMap, sign: int, end: End, foot: int, small: Fraction) -> bool:
+def _matches_end(chatter: ChatterMap, sign: int, end: End, foot: int, small: Fraction) -> bool:
+    """Return whether the landings of a foot are as `end` says up to a w / |s| = `small`."""
     landing_sign, start_sign = sign * chatter.signs[1 - foot], sign * chatter.signs[foot]
     landing = next(landing for landing in chatter.landings[foot] if landing.sign == landing_sign)
     inside = all(b * start_sign > 0 and a * small + b * start_sign > 0 for a, b in landing.valid)

@@ -116,6 +116,7 @@ def check(certificate: Certificate) -> bool:
 
 
 def _proved(certificate: Certificate) -> bool:
+    """Return whether a certificate proves its verdict; raise any error if it is damaged."""
     if certificate.verdict not in ("stable", "unstable"):
         return False
     terms = certificate.body
@@ -164,7 +165,7 @@ def proves(
     f q <= 0 is V_0 >= 0 and f q > 0 makes V_2 = s f q positive. So Q may be indefinite, which certifies more.
     On level ground f is a combination of the gaps alone; then two functions with opposite drifts bound it.
     """
-    candidates = [_function(body, V) for V in certificate.V]
+    candidates = [_read_function(body, V) for V in certificate.V]
     if certificate.method == "single" and any(any(map(any, V.turns)) for V in certificate.V):
         return False
     if not _maximum_is_positive(body, candidates, [exact(V.weights) for V in certificate.V]):
@@ -175,7 +176,7 @@ def proves(
     return all(_never_rises(every, f, certificate.gram, first + k, supply) for k, f in enumerate(functions))
 
 
-def _function(body: Exact, V: LyapunovFunction) -> RationalFunction:
+def _read_function(body: Exact, V: LyapunovFunction) -> RationalFunction:
     """Read the stored function; raise ValueError if it has the wrong size or is not symmetric."""
     linear, quadratic, turns = exact(V.linear), exact(V.quadratic), exact(V.turns)
     nv = body.nv
@@ -198,6 +199,7 @@ def _never_rises(
     number: int,
     supply: Supply | None,
 ) -> bool:
+    """Return whether a function falls or stays along every rate and over every jump of the conditions."""
     rates, jumps = every
     for rate in rates:
         if any(x > 0 for x in rate_values(rate, function, rate.rays)):
@@ -207,11 +209,11 @@ def _never_rises(
     for jump, form in zip(jumps, jump_forms(jumps, function), strict=True):
         if np.any(form.num[jump.num_rays :]):
             return False
-        left = remaining(form[: jump.num_rays, : jump.num_rays])
+        left = remove_harmless_rays(form[: jump.num_rays, : jump.num_rays])
         if len(left) > 2:
             if any(x <= 0 for x in np.diag(left.num)):
                 return False  # a negative square, or products that nothing pays for
-            left = balanced(left)
+            left = scale_rays(left)
             if supply is not None:
                 gram[number, jump.name] = supply(left)
         if not _copositive(left, gram.get((number, jump.name))):
@@ -219,7 +221,7 @@ def _never_rises(
     return True
 
 
-def remaining(form: Rational) -> Rational:
+def remove_harmless_rays(form: Rational) -> Rational:
     """Remove the rays whose products are all >= 0; the form is copositive if the returned one is."""
     rays = list(range(len(form)))
     good = [[x >= 0 for x in row] for row in form.num.tolist()]
@@ -230,7 +232,7 @@ def remaining(form: Rational) -> Rational:
         rays.remove(harmless)
 
 
-def balanced(form: Rational) -> Rational:
+def scale_rays(form: Rational) -> Rational:
     """Scale the rays of a form by powers of two to squares between about 1 / 2 and 4."""
     over = form.den.bit_length()
     shifts = [(x.bit_length() - over) // 2 for x in np.diag(form.num).tolist()]
@@ -240,10 +242,11 @@ def balanced(form: Rational) -> Rational:
 
 
 def _copositive(form: Rational, multipliers: PyTree) -> bool:
+    """Return whether x'Ax >= 0 for x >= 0: at once up to two rays, else by multipliers N >= 0, A - N >= 0."""
     entries = form.num
     if len(form) <= 1:
         return len(form) == 0 or entries[0, 0] >= 0
-    if len(form) == 2:  # a negative entry in each row: `remaining` removed other rays
+    if len(form) == 2:  # a negative entry in each row: `remove_harmless_rays` removed others
         (a, b), (_, c) = entries
         return a >= 0 and c >= 0 and b * b <= a * c
     if multipliers is None or np.shape(multipliers) != (len(form), len(form)):
@@ -280,13 +283,13 @@ def gaps_hold(body: Exact) -> bool:
     The energy then bounds v and gaps.
     """
     if rank(body.normal.num) < body.nc:
-        return _pressing(body)
+        return _presses_on_all(body)
     p = solve(body.normal.num.T, -body.force.num)
     return p is not None and all(x > 0 for x in p.num)
 
 
-def _pressing(body: Exact) -> bool:
-    """Return the same for dependent gaps: whether basic solutions p >= 0 together press on every gap."""
+def _presses_on_all(body: Exact) -> bool:
+    """Return whether the basic solutions p >= 0 together press on every gap, of gaps that are dependent."""
     pressed: set[int] = set()
     for chosen in itertools.combinations(range(body.nc), rank(body.normal.num)):
         part = solve(body.normal.num[list(chosen)].T, -body.force.num)

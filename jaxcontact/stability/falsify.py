@@ -147,7 +147,7 @@ def _run_motions(
 ) -> tuple[Motion, Motion, jax.Array]:
     """Run motions of one body; return their starts, their ends, and the growth of those that grow."""
     dynamics = zero_order_dynamics(terms, law)
-    start = starts(dynamics, num_samples, key)
+    start = make_starts(dynamics, num_samples, key)
     priority = jax.random.uniform(preference, (num_samples, dynamics.possible.shape[0]), terms.M.dtype)
     lanes = jax.vmap(lambda m, p: step(dynamics, m, p)[0])
 
@@ -156,7 +156,7 @@ def _run_motions(
 
     def advance(carry: tuple[Motion, Motion, jax.Array, jax.Array]) -> tuple:
         motion, seen, growth, count = carry
-        motion, returned = jax.vmap(_returned)(lanes(motion, priority), seen)
+        motion, returned = jax.vmap(_decide_returned)(lanes(motion, priority), seen)
         growth = jnp.where(returned, motion.log_size - seen.log_size, growth)
         note = (count & (count - 1)) == 0  # events 1, 2, 4, 8, ...: each longer than any cycle before it
         seen = jax.tree.map(lambda new, old: jnp.where(note, new, old), motion, seen)
@@ -168,8 +168,8 @@ def _run_motions(
     return start, end, jnp.where(jnp.isnan(growth), otherwise, growth)
 
 
-def _returned(motion: Motion, seen: Motion) -> tuple[Motion, jax.Array]:
-    """Decide the motions whose earlier state has come back at another size, as it then does for ever."""
+def _decide_returned(motion: Motion, seen: Motion) -> tuple[Motion, jax.Array]:
+    """Decide a motion whose state `seen` came back at another size, as it then does for ever; say whether."""
     far = jnp.maximum(jnp.max(jnp.abs(motion.v - seen.v)), jnp.max(jnp.abs(motion.gaps - seen.gaps)))
     same = jnp.all(motion.closed == seen.closed) & jnp.all(motion.sticks == seen.sticks)
     growth = motion.log_size - seen.log_size
@@ -178,7 +178,7 @@ def _returned(motion: Motion, seen: Motion) -> tuple[Motion, jax.Array]:
     return motion.replace(outcome=jnp.where(back, decided, motion.outcome).astype(jnp.int32)), back
 
 
-def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
+def make_starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
     """Make starts along the acceleration of each mode, then random ones, all of about size one."""
     terms = dynamics.terms
     nc, nv = terms.J_n.shape

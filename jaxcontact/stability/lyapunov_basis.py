@@ -201,7 +201,7 @@ def family(
     if flat:
         equal.append(basis.exact_rows(table, tuple(np.array(flat).T)))
     pairs = tuple(np.array(squares, int).reshape(-1, 4).T)
-    equals, at_mosts = (_distinct(stack(found, len(basis))) for found in (equal, at_most))
+    equals, at_mosts = (_drop_repeated(stack(found, len(basis))) for found in (equal, at_most))
     rays = [jump.num_rays for jump in jumps]
     numbers = Numbers(
         body.force.floats(),
@@ -213,11 +213,12 @@ def family(
     return ConditionFamily(basis, equals, at_mosts, table, pairs, rays, numbers, 1 if drift else 1 + body.nc)
 
 
-def _distinct(rows: Ints) -> Ints:
+def _drop_repeated(rows: Ints) -> Ints:
+    """Remove zero rows and repetitions of rows."""
     return stack([whole(row) for row in dict.fromkeys(map(tuple, rows)) if any(row)], rows.shape[1])
 
 
-def well_ordered(rows: Ints) -> list[int]:
+def order_columns(rows: Ints) -> list[int]:
     """Order the columns so that pivots are well away from zero.
 
     Geometry makes some entries zero up to the rounding of sines; in another order they are pivots of 1e-17.
@@ -265,14 +266,14 @@ def reduced(condition_family: ConditionFamily) -> Reduced:
     equal = condition_family.equal
     equalities: list[int] = []
     while True:
-        order = well_ordered(equal)
+        order = order_columns(equal)
         space = solutions(equal, order)
         if not len(space):
             return Reduced(space, order, equalities, [], [])
         columns = directions(space).T
         over = rows @ columns
         over_lengths = np.sqrt(np.sum(over**2, axis=1))
-        linear, forms = _sorted_out(
+        linear, forms = _sort_rows(
             condition_family, lengths, (over_lengths / np.linalg.norm(columns)).tolist()
         )
         unit = over[linear] / over_lengths[linear, None]
@@ -285,7 +286,7 @@ def reduced(condition_family: ConditionFamily) -> Reduced:
         equal = stack([equal, *(condition_family.exact_row(i) for i in more)], len(condition_family.basis))
 
 
-def _sorted_out(
+def _sort_rows(
     condition_family: ConditionFamily, lengths: np.ndarray, over: np.ndarray
 ) -> tuple[list[int], list[np.ndarray]]:
     """Sort rows into linear conditions and forms, by the lengths of rows before and over the space."""

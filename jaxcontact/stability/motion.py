@@ -119,12 +119,12 @@ def motion_path(
     check_integer("seed", seed)
     priority = jax.random.uniform(jax.random.key(seed + 1), (4 ** terms.mu.shape[0],)).astype(terms.M.dtype)
     law = None if law is None else law_as_pytree(law)
-    _, (path, note) = _motion_path(terms, start, priority, jnp.zeros(num_events), law)
+    _, (path, note) = _record_motion(terms, start, priority, jnp.zeros(num_events), law)
     return path, note
 
 
 @jit
-def _motion_path(
+def _record_motion(
     terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array, law: PyTree
 ) -> tuple[Motion, PyTree]:
     dynamics = zero_order_dynamics(terms, law)

@@ -21,7 +21,7 @@ Poly = dict[tuple[int, ...], float]
 Base = list[tuple[int, ...]]
 
 
-def _times(p: Poly, q: Poly) -> Poly:
+def _multiply(p: Poly, q: Poly) -> Poly:
     product: Poly = {}
     for (a, x), (b, y) in itertools.product(p.items(), q.items()):
         key = tuple(i + k for i, k in zip(a, b, strict=True))
@@ -44,7 +44,7 @@ def _linear(row: PyTree) -> Poly:
 def _power(p: Poly, n: int, size: int) -> Poly:
     power: Poly = {(0,) * size: 1.0}
     for _ in range(n):
-        power = _times(power, p)
+        power = _multiply(power, p)
     return power
 
 
@@ -61,7 +61,7 @@ def _compose(monomial: tuple[int, ...], forms: list[Poly], size: int) -> Poly:
     """Substitute linear forms in `size` variables into a monomial in (z, theta, u, v, omega)."""
     product: Poly = {(0,) * size: 1.0}
     for form, n in zip(forms, monomial, strict=True):
-        product = _times(product, _power(form, n, size)) if n else product
+        product = _multiply(product, _power(form, n, size)) if n else product
     return product
 
 
@@ -106,7 +106,7 @@ class _PaperProgram:
             rhs[key] = value
         unit: Poly = {(0,) * size: 1.0}
         several = [] if self.printed else nonnegative[:-1]
-        products = [_times(g, h) for g, h in itertools.combinations(several, 2)]
+        products = [_multiply(g, h) for g, h in itertools.combinations(several, 2)]
         factors = [unit, *nonnegative, *products]
         for number, factor in enumerate(factors):
             base = bases[0] if number == 0 else bases[1] if number <= len(nonnegative) else list(unit)
@@ -194,7 +194,7 @@ def _positivity(program: _PaperProgram, body: Exact, monomials: list[tuple[int, 
     constant = _plus(constant, _linear([*-f[1:], 0.0, 0.0, 0.0]), 1.0 / abs(f[0]))
     speeds: list[Poly] = [{tuple(int(i == k) for k in range(5)): 1.0} for i in (2, 3, 4)]
     for (i, u), (k, v) in itertools.product(enumerate(speeds), repeat=2):
-        constant = _plus(constant, _times(u, v), 0.5 * mass[i, k] / abs(f[0]))
+        constant = _plus(constant, _multiply(u, v), 0.5 * mass[i, k] / abs(f[0]))
     program.require({}, parts, constant, [*gaps, _ball(5)], _bases(5))
 
 
@@ -223,7 +223,7 @@ def _mode(program: _PaperProgram, body: Exact, word: str, monomials: list[tuple[
             for i in range(5):
                 if m[i]:
                     less = tuple(n - (k == i) for k, n in enumerate(m))
-                    total = _plus(total, _times(_compose(less, forms, size), rate[i]), -m[i])
+                    total = _plus(total, _multiply(_compose(less, forms, size), rate[i]), -m[i])
             parts.append(total)
         program.require(
             {key: -value for key, value in forms[2].items()},
@@ -265,7 +265,7 @@ def _flight(program: _PaperProgram, body: Exact, contact: int, monomials: list[t
     time: Poly = {(0, 0, 0, 0, 1): 1.0}
     start = [_plus(_linear(row), time, -a) for row, a in zip(before, pull, strict=True)]
     mean = [_plus(_linear(row), time, -0.5 * a) for row, a in zip(before, pull, strict=True)]
-    moved = [_times(time, mean_speed) for mean_speed in mean]
+    moved = [_multiply(time, mean_speed) for mean_speed in mean]
     earlier_state = [
         *(_plus(_linear(row), path, -1.0) for row, path in zip(to_q, moved[1:], strict=True)),
         *start,

@@ -132,11 +132,11 @@ def mode_accelerations(body: Exact, word: str) -> list[Rational]:
         Unprovable: the forces can grow without bound and accelerate.
     """
     if word not in body.accelerations:
-        body.accelerations[word] = _accelerations(body, word)
+        body.accelerations[word] = _list_accelerations(body, word)
     return body.accelerations[word]
 
 
-def _accelerations(body: Exact, word: str) -> list[Rational]:
+def _list_accelerations(body: Exact, word: str) -> list[Rational]:
     held = _held(body, word)
     pushes = stack([body.cones[i][letter] for i, letter in enumerate(word)], body.nv)
     if not len(pushes):

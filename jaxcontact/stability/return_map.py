@@ -18,7 +18,7 @@ from jaxcontact.arguments import check_count, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
-from jaxcontact.stability.falsify import check_starts, starts
+from jaxcontact.stability.falsify import check_starts, make_starts
 from jaxcontact.stability.modes import contact_modes
 from jaxcontact.stability.motion import ACTIVE, DIVERGED, Motion, step, zero_order_dynamics
 
@@ -65,7 +65,7 @@ def _iterated(
 ) -> tuple[Motion, jax.Array]:
     """Iterate the map; return motions after both halves, and the logarithm of growth over the second half."""
     dynamics = zero_order_dynamics(terms)
-    start = starts(dynamics, num_samples, key)
+    start = make_starts(dynamics, num_samples, key)
     priority = jax.random.uniform(preference, (num_samples, dynamics.possible.shape[0]), terms.M.dtype)
     lanes = jax.vmap(lambda m, p: step(dynamics, m, p)[0])
 

@@ -276,12 +276,12 @@ def _bound_approach(model: Model, state: State, coming: Coming) -> jax.Array | N
     material = model.params.material
     if material is not None and (material.smoothing is not None or material.potential is not None):
         return None
-    speeds = jax.vmap(lambda v: fastest(model, state.q, v))(jnp.stack([state.v, coming.velocity]))
+    speeds = jax.vmap(lambda v: bound_speed(model, state.q, v))(jnp.stack([state.v, coming.velocity]))
     margin = 0.0 if model.params.margin is None else jnp.max(model.params.margin)
     return None if speeds is None else 4.0 * coming.dt * jnp.max(speeds) + margin
 
 
-def fastest(model: Model, q: jax.Array, v: jax.Array) -> jax.Array | None:
+def bound_speed(model: Model, q: jax.Array, v: jax.Array) -> jax.Array | None:
     """Bound the speeds of points of shapes without a closed form, m/s; None if no such shape moves.
 
     Derivative: none.

@@ -12,7 +12,7 @@ from jaxcontact.arguments import check_choice, check_number
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.viz.palette import LINES, label_curves
+from jaxcontact.viz.palette import LINES, label_axes, label_curves
 from jaxcontact.viz.spatial import View, draw_bodies, look
 
 if TYPE_CHECKING:
@@ -128,11 +128,7 @@ def plot_curves(
     axes.set_yscale(yscale)
     if yscale == "linear":
         axes.ticklabel_format(axis="y", useOffset=False)
-    axes.set_xlabel(xlabel, fontsize=8.5)
-    axes.set_ylabel(ylabel, fontsize=8.5)
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, linewidth=0.3, alpha=0.6)
+    label_axes(axes, xlabel, ylabel)
     if len(curves) > 1:
         label_curves(axes)
     if title is not None:

@@ -36,7 +36,8 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.05, h_pad=0.05))
 
 
-def _clean(axes: Axes) -> None:
+def _simplify_axes(axes: Axes) -> None:
+    """Hide the upper and right spine of a plot, and make its ticks small."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
 
@@ -93,19 +94,19 @@ def plot_trajectory(
             marker = "o^svDP"[(k // len(LINES)) % 6]
             axes.plot(t[hits], x[hits, i], marker, ms=5, mec="white", mew=0.6, **style)
         axes.set_ylabel(label, fontsize=9)
-        _clean(axes)
+        _simplify_axes(axes)
     panels[-1].set_xlabel("time (s)", fontsize=9)
     # The steps are ticks at the foot of the lowest panel.
     low, high = panels[-1].get_ylim()
     panels[-1].set_ylim(low - 0.12 * (high - low), high)
     panels[-1].plot(t, np.full(rows, low - 0.06 * (high - low)), "|", color=PALE, ms=6, mew=0.7)
-    _legend_of_guards(figure, order, marks)
+    _add_guard_legend(figure, order, marks)
     if title:
         figure.suptitle(title, fontsize=10)
     return figure
 
 
-def _legend_of_guards(figure: Figure, order: np.ndarray, marks: Sequence[str]) -> None:
+def _add_guard_legend(figure: Figure, order: np.ndarray, marks: Sequence[str]) -> None:
     from matplotlib.lines import Line2D
 
     met = [int(k) for k in np.unique(order)][:MAX_LABELS]
@@ -184,7 +185,7 @@ def plot_corner(
     axes.set(xlim=corner[0] + [-radius, radius], ylim=corner[1] + [-radius, radius], aspect="equal")
     axes.set_xlabel("x0", fontsize=9)
     axes.set_ylabel("x1", fontsize=9)
-    _clean(axes)
+    _simplify_axes(axes)
     axes.legend(loc="upper left", fontsize=8, framealpha=0.9, title="order of crossing", title_fontsize=8)
     return figure
 
@@ -236,7 +237,7 @@ def plot_order(
     axes.loglog(1 / eps, error, "o", color=LINES[1], ms=4, label="error")
     axes.set_xlabel("1 / eps", fontsize=9)
     axes.set_ylabel("error at the end", fontsize=9)
-    _clean(axes)
+    _simplify_axes(axes)
     axes.legend(fontsize=8, frameon=False)
     if title:
         axes.set_title(title, fontsize=10)

@@ -51,7 +51,7 @@ def plot_gait(trajectories: dict[str, EventTrajectory], *, title: str | None = N
     )
     for column, (label, trajectory) in zip(axes.T, trajectories.items(), strict=True):
         t, x, _ = _used(trajectory)
-        _strips(column[0], contact_intervals(trajectory))
+        _draw_strips(column[0], contact_intervals(trajectory))
         column[0].set_title(label)
         column[1].plot(t, x[:, 1], color="0.2")
         column[2].plot(t, x[:, 3], color="0.2")
@@ -63,7 +63,7 @@ def plot_gait(trajectories: dict[str, EventTrajectory], *, title: str | None = N
     return figure
 
 
-def _strips(axes: Axes, intervals: list[list[tuple[float, float]]]) -> None:
+def _draw_strips(axes: Axes, intervals: list[list[tuple[float, float]]]) -> None:
     names = [f"leg {i + 1}" for i in range(len(intervals))]
     if len(intervals) == 6:
         names = [f"{place} {tripod}" for tripod in "AB" for place in ("front", "middle", "rear")]

@@ -70,7 +70,7 @@ def plot_mechanism(
     labels = _labels(scene, names)
     panels = {"before": np.asarray(state.v, float), **outcomes}
     moving = {label: _world_velocities(model, state, frame, w) for label, w in panels.items()}
-    draw = _planar_panels if structure.dim == 2 else _spatial_panels
+    draw = _draw_planar_panels if structure.dim == 2 else _draw_spatial_panels
     figure, panel_axes = draw(scene, frame, labels, moving, width, bool(title))
     if len(panels) > 1:
         for axes, label in zip(panel_axes, panels, strict=True):
@@ -83,7 +83,7 @@ def plot_mechanism(
 _Panels = tuple["Figure", list["Axes"]]
 
 
-def _planar_panels(
+def _draw_planar_panels(
     scene: Scene,
     frame: Frames,
     labels: tuple[str, ...],
@@ -115,7 +115,7 @@ def _planar_panels(
     return figure, drawn
 
 
-def _spatial_panels(
+def _draw_spatial_panels(
     scene: Scene,
     frame: Frames,
     labels: tuple[str, ...],

@@ -89,7 +89,7 @@ def scene_of(model: Model) -> Scene:
                 planes.append(solid)
             else:
                 parts.append(Part(body, solid))
-    joints = () if structure.tree is None else _joints(structure, model.params)
+    joints = () if structure.tree is None else _list_joint_marks(structure, model.params)
     parts += _links(structure, model.params, parts)
     return Scene(structure.dim, structure.bodies, tuple(parts), tuple(planes), joints, structure.num_contacts)
 
@@ -105,12 +105,15 @@ def scene_frames(
     flat_q, poses = jax.tree.map(
         lambda x: np.reshape(np.asarray(x), (-1, *np.shape(x)[len(shape) :])), (q, mocap)
     )
-    flat = _places(model, contacts, flat_q, poses)
+    flat = _compute_places(model, contacts, flat_q, poses)
     return Frames(*(np.asarray(x).reshape(*shape, *x.shape[1:]) for x in flat))
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _places(model: Model, contacts: bool, q: jax.Array, poses: MocapPoses | None) -> tuple[jax.Array, ...]:
+def _compute_places(
+    model: Model, contacts: bool, q: jax.Array, poses: MocapPoses | None
+) -> tuple[jax.Array, ...]:
+    """Compute frames and centres of bodies, and points and axes of contacts, of each configuration in q."""
     structure = model.structure
     dim, pairs = structure.dim, structure.pairs if contacts else ()
 
@@ -135,7 +138,7 @@ def _flat(structure: Structure, points: PyTree) -> PyTree:
     return points[..., ::2] if structure.dim == 2 else points
 
 
-def _joints(structure: Structure, params: Params) -> tuple[JointMark, ...]:
+def _list_joint_marks(structure: Structure, params: Params) -> tuple[JointMark, ...]:
     tree, anchors = structure.tree, _flat(structure, np.asarray(params.tree.anchor))
     kinds = _kinds_by_body(tree)
     return tuple(

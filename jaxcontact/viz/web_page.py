@@ -27,11 +27,11 @@ DATA = '"$DATA"'  # placeholder of the data in the template
 def web_page(film: Film, *, title: str, slower: float) -> str:
     """Write the text of the page."""
     template = (resources.files("jaxcontact.viz") / "templates" / "viewer.html").read_text("utf-8")
-    data = json.dumps(_data(film, slower), separators=(",", ":"))
+    data = json.dumps(_collect_data(film, slower), separators=(",", ":"))
     return template.replace("$TITLE", html.escape(title)).replace(DATA, data)
 
 
-def _data(film: Film, slower: float) -> dict[str, object]:
+def _collect_data(film: Film, slower: float) -> dict[str, object]:
     scene = film.scene
     low, high = _upright(film.low), _upright(film.high)
     reach = max(float(np.max(np.abs(film.impulse), initial=0.0)), 1e-300)
@@ -64,11 +64,11 @@ def _data(film: Film, slower: float) -> dict[str, object]:
         "reach": reach,
         "full": film.full,
         "arrow": ARROW * film.size,
-        **_ghosts(film, origin, step),
+        **_collect_ghosts(film, origin, step),
     }
 
 
-def _ghosts(film: Film, origin: np.ndarray, step: float) -> dict[str, object]:
+def _collect_ghosts(film: Film, origin: np.ndarray, step: float) -> dict[str, object]:
     if film.ghosts is None or not film.ghosts.groups:
         failed = 0 if film.ghosts is None else film.ghosts.num_failed
         return {"ghosts": "", "groups": [], "shares": False, "failed": failed}
@@ -91,11 +91,11 @@ def _upright(vectors: np.ndarray) -> np.ndarray:
 def _poses(frames: Frames, origin: np.ndarray, step: float) -> str:
     """Encode places (..., nb, 3) and quaternions x, y, z, w (..., nb, 4) of bodies, in 14 bytes each."""
     places = _rounded(_upright(frames.positions), origin, step).view("<i2")
-    turns = np.round(_quaternions(frames.rotations) * 32767.0).astype("<i2")
+    turns = np.round(_to_quaternions(frames.rotations) * 32767.0).astype("<i2")
     return _base64(np.concatenate([places, turns], axis=-1))
 
 
-def _quaternions(turns: np.ndarray) -> np.ndarray:
+def _to_quaternions(turns: np.ndarray) -> np.ndarray:
     from scipy.spatial.transform import Rotation
 
     if turns.shape[-1] == 3:
@@ -121,7 +121,7 @@ def _surfaces(film: Film, part: Part, index: int) -> list[dict[str, object]]:
     if mesh is None:
         return []
     about = {"ball": len(part.solid.points) == 1, "centre": _upright(part.solid.points.mean(axis=0)).tolist()}
-    return [{"body": part.body, "colour": BODIES[part.body % len(BODIES)], **about, **_encoded(mesh)}]
+    return [{"body": part.body, "colour": BODIES[part.body % len(BODIES)], **about, **_encode_mesh(mesh)}]
 
 
 def _ground(film: Film, plane: Plane) -> dict[str, object]:
@@ -134,10 +134,10 @@ def _ground(film: Film, plane: Plane) -> dict[str, object]:
     side = np.array([0.0, 0.25 * film.size, 0.0])
     mesh = mesh_of(Solid(np.concatenate([corners - side, corners + side]), 0.0))
     assert mesh is not None  # a box
-    return {"body": -1, "colour": GROUND, "ball": False, "centre": [0.0, 0.0, 0.0], **_encoded(mesh)}
+    return {"body": -1, "colour": GROUND, "ball": False, "centre": [0.0, 0.0, 0.0], **_encode_mesh(mesh)}
 
 
-def _encoded(mesh: Mesh) -> dict[str, str]:
+def _encode_mesh(mesh: Mesh) -> dict[str, str]:
     triangles, normals = _triangles(mesh)
     return {
         "corners": _base64(triangles.astype("<f4")),

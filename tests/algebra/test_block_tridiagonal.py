@@ -37,6 +37,7 @@ def test_a_chain_is_solved_as_the_whole_matrix(rng, blocks, tolerance):
     np.testing.assert_allclose(pull(jnp.asarray(b, x.dtype))[0], expected, **close)
 
 
+@pytest.mark.long
 def test_a_batch_goes_last(rng):
     matrices, wholes = zip(*[chain(rng, 2, 4) for _ in range(3)], strict=True)
     b = rng.normal(size=(3, 8))

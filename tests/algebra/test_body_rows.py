@@ -23,6 +23,7 @@ def as_matrix(G):
     return rows.reshape(-1, G.count * G.values.shape[2])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("first", "second"), [CHAIN, WILD])
 @pytest.mark.parametrize("axes", [2, 3])
 def test_products_and_the_hessian_are_those_of_the_whole_matrix(rng, first, second, axes):

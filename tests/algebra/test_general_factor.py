@@ -9,6 +9,7 @@ from jaxcontact.algebra import general_factor
 from jaxcontact.solvers.friction_newton import solve_coulomb
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("lanes", ["one matrix", "a matrix each"])
 def test_right_hand_sides_in_lanes(rng, lanes, transposed):

@@ -94,6 +94,7 @@ def test_refine_against_finite_differences_in_both_modes(smooth, rng):
     np.testing.assert_allclose(under, over, rtol=1e-11, atol=1e-14)
 
 
+@pytest.mark.long
 def test_refine_repairs_any_guess_and_takes_no_derivative_from_it(smooth, rng):
     square, _, rhs, s = smooth
     exact = np.linalg.solve(square(s), rhs(s))
@@ -105,6 +106,7 @@ def test_refine_repairs_any_guess_and_takes_no_derivative_from_it(smooth, rng):
     np.testing.assert_array_equal(slope, np.zeros((N, N)))
 
 
+@pytest.mark.long
 def test_refine_with_an_inverse_handed_over(smooth):
     square, _, rhs, s = smooth
 
@@ -249,6 +251,7 @@ def test_attach_takes_equations_of_which_some_do_not_know_the_data():
         np.testing.assert_allclose(second(first(root))(*at), 4.0)
 
 
+@pytest.mark.long
 def test_attach_has_second_derivatives_that_are_zero():
     """x = b / a is linear in b: by b, neither J nor the right-hand side of the linear solve changes."""
 
@@ -285,6 +288,7 @@ def test_systems_with_a_positive_symmetric_part_are_solved_in_batches_both_ways(
     np.testing.assert_allclose(alone, x[0], rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [5, 14])
 def test_a_solver_of_positive_definite_systems_is_linear_to_jax(n, rng):
     """Pivot by pivot and by LAPACK, of one system and of a batch: forward, reverse and transposed."""

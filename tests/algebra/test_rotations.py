@@ -137,6 +137,7 @@ def test_vee_inverts_hat_and_ignores_the_symmetric_part(rng):
     np.testing.assert_allclose(hat(np.asarray(rot.vee(jnp.array(hat(w))))) @ x, np.cross(w, x), atol=1e-15)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [0.0, 1e-3, 0.3, 3.0])
 def test_jacobian_of_the_exponential_and_its_inverse(size):
     """exp(d + e) = exp(d) exp(J e) to first order: J from the derivative of the matrix."""

@@ -77,6 +77,7 @@ def test_exactly_singular_matrices_stop_at_their_rank():
         np.testing.assert_array_equal(A @ G @ A, A)
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1), st.integers(0, 5))
 def test_generalized_inverse_of_small_integer_matrices(seed, rank):
     rng = np.random.default_rng(seed)

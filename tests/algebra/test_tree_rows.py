@@ -37,6 +37,7 @@ def posed(model, seed):
     return state.replace(q=jnp.asarray(q), v=jnp.asarray(rng.normal(size=state.v.size)))
 
 
+@pytest.mark.long
 @pytest.mark.float32
 @pytest.mark.parametrize("condim", [3, 4, 6])
 def test_the_hessian_is_that_of_the_dense_rows(condim):

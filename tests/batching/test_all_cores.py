@@ -8,6 +8,7 @@ import pytest
 from jaxcontact.batching import all_cores
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_shares_of_a_batch_make_the_batch(monkeypatch):
     monkeypatch.setattr(all_cores, "workers", lambda devices: list(devices) * 3)

@@ -28,6 +28,7 @@ def _start(number):
     return {"number": number, "steps": jnp.int32(0), "trace": jnp.zeros(3)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, 64, 65, 300])
 def test_lanes_end_as_alone(count):
     numbers = jnp.asarray(np.random.default_rng(count).integers(1, 2000, count), jnp.int32)
@@ -45,6 +46,7 @@ def test_batches_of_batches():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, 8, 9, 300])
 @pytest.mark.parametrize("platform", ["cpu", "other"])
 def test_lanes_of_a_batch_end_as_alone(count, platform, monkeypatch):

@@ -314,6 +314,7 @@ def test_the_catalogue_names_every_model() -> None:
     assert sorted(made_without_being_told_anything()) == list(catalogue.KINDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", catalogue.KINDS)
 def test_the_catalogue_knows_the_models(name: str) -> None:
     model = getattr(models, name)()
@@ -457,6 +458,7 @@ def test_coverage_is_stated_and_drawn(
     assert code == 2 and "--coverage: samples: expected at least 16" in err
 
 
+@pytest.mark.long
 def test_a_reader_may_leave_early() -> None:
     command = f"{shlex.quote(sys.executable)} -m jaxcontact models | true"
     ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)

@@ -28,6 +28,7 @@ def arm(tmp_path):
     return str(path)
 
 
+@pytest.mark.long
 def test_inspect_takes_the_options_and_lists_what_is_skipped(arm, capsys):
     assert main(["inspect", arm]) == 2
     error = capsys.readouterr().err
@@ -105,6 +106,7 @@ def test_a_gait_has_a_start_of_its_own(arm, capsys):
     assert "--fall: a gait has a start of its own" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_view_writes_a_robot_that_touches(arm, tmp_path):
     page = tmp_path / "arm.html"
     words = ["--unsupported", "skip", "--floating", "--floor", "0", "--contacts", "world", "--fall", "1"]

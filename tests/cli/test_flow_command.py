@@ -56,6 +56,7 @@ def test_states_are_named_by_joints_with_units():
     assert _names(jc.models.quadruped()) is None  # a free body
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -130,6 +130,7 @@ def test_contacts_that_do_the_same_share_a_line():
     assert "A .. E (5)" in text and text.count("normal ") == 2
 
 
+@pytest.mark.long
 def test_the_highest_energy_is_reached_and_no_less_than_that_of_samples():
     """Two bodies on a floor: without friction each stops dead, and orders cannot change that."""
     terms = jc.ContactTerms(

@@ -15,6 +15,7 @@ def run(capsys, *arguments):
     return code, *capsys.readouterr()
 
 
+@pytest.mark.long
 def test_one_world_is_a_trajectory_and_a_picture(capsys, tmp_path):
     code, out, _ = run(
         capsys,

@@ -8,6 +8,7 @@ from jaxcontact.cli.main import main
 from jaxcontact.models.robots import file_of
 
 
+@pytest.mark.long
 def test_a_model_a_robot_file_and_a_motion_become_pages(tmp_path, capsys, monkeypatch):
     pytest.importorskip("mujoco")
     monkeypatch.chdir(tmp_path)

@@ -97,6 +97,7 @@ def test_a_rollout_of_a_hundred_spheres_has_the_slope_of_differences():
     np.testing.assert_allclose(slope, (height(1.0 + 1e-5) - height(1.0 - 1e-5)) / 2e-5, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_what_is_kept_by_body():
     assert kept_by_body(jc.models.sphere_stack(20).system)
     assert kept_by_body(discs(20)[0].system)

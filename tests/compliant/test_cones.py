@@ -10,6 +10,7 @@ import jaxcontact as jc
 from jaxcontact.terms import NORMAL, TANGENT
 
 
+@pytest.mark.long
 def test_the_printed_program_shares_the_load_with_a_spring_out_of_reach():
     lam, _ = jc.compliant.solve(two_springs(1e12), settings=jc.compliant.Settings(formulation="min_norm"))
     np.testing.assert_allclose(lam, [5.0, 5.0], rtol=1e-3)

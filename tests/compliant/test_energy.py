@@ -71,6 +71,7 @@ def test_a_spinning_body_keeps_its_momentum_and_its_energy_to_second_order(poses
         assert 3.9 < errors[0] / errors[1] < 4.1
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_a_body_that_turns_by_half_a_radian_in_a_step_keeps_its_momentum(tolerance):
     for unit in (1.0, 1e-6):

@@ -139,6 +139,7 @@ def test_rows_of_the_nearest_are_those_of_all(kind, rng):
     assert few.kind == tuple(every.kind[i] for i in kept)
 
 
+@pytest.mark.long
 def test_far_pairs_of_polytopes_are_not_looked_at_closely():
     """Three rectangles in a row: the near pair as ever, the others by their distance; a bit if one touches."""
     names = ("a", "b", "c")
@@ -169,6 +170,7 @@ def test_far_pairs_of_polytopes_are_not_looked_at_closely():
     assert np.sum(np.asarray(few.gaps) <= 0.0) <= 8
 
 
+@pytest.mark.long
 def test_far_pairs_of_capsules_are_known_by_their_distance():
     """Six capsules in space, some parallel or of no length: what is left out has the least gap of its pair."""
     names = tuple("abcdef")

@@ -41,6 +41,7 @@ def step(max_contacts, model, state, dt):
     return jc.compliant.step(model, state, jnp.zeros(12), dt=dt, settings=settings)
 
 
+@pytest.mark.long
 def test_what_it_returns_has_the_shapes_of_a_step_with_all_contacts(model):
     few, every = (
         jax.eval_shape(functools.partial(step, count), model, model.initial_state(), 0.004)
@@ -94,6 +95,7 @@ def test_a_bound_is_never_above_the_distance(model, rng):
         assert np.all(bound <= distance + 1e-12)
 
 
+@pytest.mark.long
 def test_a_pair_out_of_reach_is_not_seen_and_keeps_a_bound_as_its_gap(model, rng):
     state = scattered(rng, model, 0.0, 0.1)
     places = jnp.array([[0.0, 0, 0], [1.0, 0, 0]])

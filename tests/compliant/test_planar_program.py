@@ -118,6 +118,7 @@ def test_no_zeta_makes_the_program_the_law(count):
         np.testing.assert_allclose(normals[-1], [0.5, 0.5], rtol=1e-2)  # the law says (1, 0)
 
 
+@pytest.mark.long
 def test_forces_off_their_cones_are_not_a_success():
     """Two feet share a rigid friction: its energy hides that of the cones from the search."""
     found = problem(np.tile(np.eye(2)[[1, 0]], (2, 1)), [0.0, 0.0, 0.1, 0.1], np.eye(2), [1.0, 0.0],

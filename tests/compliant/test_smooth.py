@@ -21,6 +21,7 @@ def falling(gap, law):
     )
 
 
+@pytest.mark.long
 def test_force_and_stiffness_follow_the_closed_form():
     depth = np.array([-1e-2, -1e-4, -1e-6, 0.0, 1e-6, 1e-4, 1e-2])
     kappa = np.array([[1e-2], [1.0], [1e2]])

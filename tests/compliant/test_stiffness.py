@@ -148,6 +148,7 @@ def test_a_deviation_dies_in_one_step_as_the_step_grows():
     assert shares[-1] < 1e-9
 
 
+@pytest.mark.long
 def test_energy_does_not_rise_where_jacobians_are_constant(rng):
     """Three coupled masses on joints and limits, implicit Euler: kinetic + constraint energy falls."""
     half = rng.normal(size=(3, 3))

@@ -143,6 +143,7 @@ def test_point_mass_closed_form(law, side, v, mu):
     assert int(info.status) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("side", [1.0, -1.0])
 def test_sliding_by_friction_and_mass(law, side):
@@ -157,6 +158,7 @@ def test_sliding_by_friction_and_mass(law, side):
     np.testing.assert_allclose(jacobian[:2], [[0.0, -side], [0.0, 0.0]], atol=1e-12)  # by mass, by mu
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", ["routh_step", "resolve"])
 @pytest.mark.parametrize("side", [1.0, -1.0])
 @pytest.mark.parametrize(("speed", "sticks"), [(0.05, True), (2.0, False)])
@@ -174,6 +176,7 @@ def test_capped_by_impulse_max(law, side, speed, sticks):
     np.testing.assert_allclose(by_v[:2, :2], np.diag([0.0 if sticks else 1.0, 1.0]), atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("side", [1.0, -1.0])
 def test_both_sides_of_the_kink_between_stick_and_slide(law, side):

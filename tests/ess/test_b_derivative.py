@@ -440,6 +440,7 @@ def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
     assert not np.any(np.asarray(info.status))
 
 
+@pytest.mark.long
 def test_named_errors_and_tangents_of_params():
     model = jc.models.affine_3d()
     arguments = (model, model.initial_state())

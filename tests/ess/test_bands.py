@@ -45,6 +45,7 @@ def height(params):
     return 2.0 - 0.5 * g * s**2
 
 
+@pytest.mark.long
 def test_a_wide_band_is_told_and_its_guards_are_located():
     """A stance only 0.15 m deep: bands of most of it, in which the flow is anything but straight."""
     exact = height(STIFF)

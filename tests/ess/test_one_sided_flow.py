@@ -40,6 +40,7 @@ def end_by_hand(x, drag, edges, control, duration):
         x, on[k], left = x + wait[k] * rate, True, left - wait[k]
 
 
+@pytest.mark.long
 def test_the_forward_derivative_is_the_one_sided_difference_by_every_argument(rng):
     model, x0, control = axle(4)
 

@@ -43,6 +43,7 @@ def scattered_shapes(rng):
     return shapes, constants
 
 
+@pytest.mark.long
 def test_shapes_keep_their_order(rng):
     shapes, constants = scattered_shapes(rng)
     cores, radii = cores_in_bodies(shapes, constants, DTYPE)
@@ -69,6 +70,7 @@ def test_one_kind_is_computed_once(rng):
     assert sorted(i for members, _ in by_kind(volume, boxes, constants) for i in members) == list(range(6))
 
 
+@pytest.mark.long
 def test_extents_bound_every_point(rng):
     shapes, constants = scattered_shapes(rng)
     lengths = extents(shapes, constants, DTYPE)

@@ -66,6 +66,7 @@ def test_gaps_against_brute_force(dim, kind_a, kind_b):
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind_a", "kind_b"), [("sphere", "box"), ("capsule", "capsule"), ("capsule", "sphere")]
 )

@@ -70,6 +70,7 @@ def test_curved_bodies_in_meshes(name, count, seed):
     check(name, count, seed, deep_share=0.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["capsule-capsule", "sphere-box", "sphere-ellipsoid"])
 def test_bodies_of_a_few_micrometres(name):
     kinds = name.split("-")
@@ -77,6 +78,7 @@ def test_bodies_of_a_few_micrometres(name):
     compare(drawn, *nearest_contacts(kinds, drawn))
 
 
+@pytest.mark.long
 def test_balls_near_the_middle_plane_of_flat_ellipsoids():
     """Both sides are all but as near there, and the multiplier of the nearest point is all but at its pole."""
     rng, kinds = np.random.default_rng(1), ("sphere", "ellipsoid")

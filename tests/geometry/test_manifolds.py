@@ -138,6 +138,7 @@ def test_a_cylinder_and_a_capsule_that_lie_side_by_side_touch_at_two_places():
     np.testing.assert_allclose(normal[active], [[1, 0, 0]] * 2, atol=1e-12)
 
 
+@pytest.mark.long
 def test_a_rectangle_rests_on_a_rectangle():
     shapes = [geometry.Box(name=name, body=name, size=f"{name}_size") for name in "ab"]
     numbers = {"a_size": [0.2, 0.2], "b_size": [0.2, 0.2]}

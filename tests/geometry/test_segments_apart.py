@@ -43,6 +43,7 @@ def pairs(rng):
         yield np.stack([a, np.stack([a[1], shift])])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [1.0, 1e-4])
 def test_distance_is_that_of_the_nearest_points(scale, rng):
     distance = jax.jit(lambda x: segments_apart(segment(x[0]), segment(x[1])))

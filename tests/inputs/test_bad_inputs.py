@@ -36,6 +36,7 @@ def judge(path):
     return {name: end for name, end in found.items() if end not in ("clear", "marked")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", sorted(set(ALL) - DEAR)[::STRIDE])
 def test_bad_input_is_named(path):
     """Without the cases that are no errors, which would compute."""

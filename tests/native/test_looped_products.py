@@ -38,6 +38,7 @@ def test_a_matrix_and_its_transpose(rows, columns, zeros, monkeypatch):
     close(lambda x, m: powers(rows, columns, zeros, x, m), x, entries, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.long
 def test_no_more_operations_than_a_row_takes(program_sizes, monkeypatch):
     """A matrix of many numbers from outside of a loop is multiplied row by row."""
     rng = np.random.default_rng(0)

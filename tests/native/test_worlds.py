@@ -13,8 +13,9 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.batching import simd
-from jaxcontact.batching.world_code import runs_seldom
+from jaxcontact.batching.world_code import mark_seldom
 from jaxcontact.native import llvm_worker, machine_code, object_files, operations
+from jaxcontact.native.operations import Block
 from jaxcontact.status import Status
 from tests.helpers.by_lanes import close
 
@@ -101,18 +102,18 @@ def levels(monkeypatch):
 
 
 def test_a_large_program_is_compiled_quickly(monkeypatch, levels):
-    """Its code differs, its results by rounding at most."""
+    """Its code differs, its results by rounding at most; what calls its pieces is small."""
     x = np.random.default_rng(0).normal(size=(9, 5, 5))
     products = []
     for large in (100_000, 100):
         monkeypatch.setattr(machine_code, "LARGE", large)
         products.append(jc.simd(lambda x: jnp.sin(x @ x) @ x)(x))
-    assert levels == [{1}, {0}]
+    assert levels == [{1}, {0, 1}]
     np.testing.assert_allclose(products[0], products[1], rtol=1e-13, atol=1e-14)
 
 
 def test_a_body_that_runs_seldom_is_compiled_quickly(levels):
-    """So are the loops inside of it; the numbers are XLA's."""
+    """The loops inside of it run often when it does; the numbers are XLA's."""
 
     def function(x, mark):
         def seldom(x):
@@ -121,10 +122,24 @@ def test_a_body_that_runs_seldom_is_compiled_quickly(levels):
         return jax.lax.cond(jnp.sum(x) > 2, seldom, lambda x: x, x)
 
     x = np.random.default_rng(0).normal(size=(9, 4, 4))
-    for mark, expected in ((lambda x: x, {1}), (runs_seldom, {0, 1})):
+    for mark, expected in ((lambda x: x, {1}), (mark_seldom, {0, 1})):
         run = functools.partial(function, mark=mark)
         np.testing.assert_allclose(jc.simd(run)(x), jax.vmap(run)(x), rtol=1e-12, atol=1e-12)
         assert levels.pop() == expected
+
+
+def test_the_loops_of_a_search_are_compiled_well_in_the_largest_program(monkeypatch):
+    """A motion of many operations a step, a search in each step, and another that runs seldom."""
+    monkeypatch.setattr(machine_code, "LARGE", 100)
+    motion = Block(parent=Block(), is_of_loop=True)
+    search = Block(parent=motion, is_of_loop=True)
+    seldom = Block(parent=search, is_marked_seldom=True)
+    loop = Block(parent=seldom, is_of_loop=True)
+    for block, straight, level in (
+        (motion, 99, 1), (motion, 101, 0), (search, 101, 1), (seldom, 99, 0), (loop, 101, 1),
+        (Block(parent=loop), 99, 0),
+    ):  # fmt: skip
+        assert machine_code._level_of(block, straight) == level
 
 
 @pytest.mark.parametrize("setting", ["jax_enable_x64", "jax_threefry_partitionable"])

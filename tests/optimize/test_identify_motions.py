@@ -134,6 +134,7 @@ def test_residuals_that_are_no_function():
         jc.optimize.identify_motions(3.0, {"a": 1.0}, np.ones((1, 1)), np.ones(2))
 
 
+@pytest.mark.long
 def test_residuals_of_a_pose_are_its_noise(rng):
     """Displacements and rotation vectors over their noise, for quaternions of either sign."""
     poses = rng.normal(size=(50, 7))

@@ -50,6 +50,7 @@ def assert_same(found, expected):
     assert found[1] == expected[1]
 
 
+@pytest.mark.long
 def test_a_search_killed_at_any_write_resumes_to_the_same_bits(tmp_path, monkeypatch):
     """Writes are after every step, at the end of every phase, and of the search; kills before or after one."""
     write, left, is_before = state_file.save_state, [10**9], [False]

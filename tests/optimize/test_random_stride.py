@@ -24,6 +24,7 @@ def drawn():
     return [np.asarray(x) for x in numbers]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("risk", ["mean", "worst", "cvar"])
 def test_a_gait_has_the_least_risk_of_its_draws(risk):
     problem = jc.optimize.RandomStride(thrown, outcomes=DRAWS, risk=risk, share=0.2)

@@ -42,6 +42,7 @@ def by_motions(run=jc.Run(), data=None):
     return (params, own), info
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("search", [by_score, by_motions])
 def test_a_search_killed_again_and_again_resumes_to_the_same_bits(tmp_path, search):
     path, reports = tmp_path / "run.npz", []

@@ -32,6 +32,7 @@ def test_equal_legs_are_a_pair_and_others_are_not(hopper, walker):
     assert stride_guess.plan_stances(single, 4).stands.tolist() == [[True], [True], [False], [False]]
 
 
+@pytest.mark.long
 def test_feet_of_a_guess_stand_where_they_should(hopper):
     legs = stride_guess.find_legs(hopper)
     guess = stride_guess.guess_stride(hopper, legs, stride_guess.plan_stances(legs, 12), 0.5, 0.5, 0.4)

@@ -395,6 +395,7 @@ def test_a_killed_augmented_lagrangian_resumes_to_the_same_bits(tmp_path):
     np.testing.assert_array_equal(resumed["a"], whole["a"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_minimum_on_many_kinks_is_found_though_the_curvature_becomes_singular(seed):
     """min sum |A x - 1| + x.x / 2, as a quadratic program with a bound for each term."""

@@ -82,6 +82,7 @@ def spring(k, b):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("k", "b"), [(1e6, 0.0), (1e6, 1.0), (1e6, 2.1e5), (1e12, 0.0), (0.0, 1e12)])
 @pytest.mark.parametrize("h", [1e-5, 1e-2])
 def test_a_spring_is_implicit_euler(k, b, h):
@@ -177,6 +178,7 @@ def test_energy_of_a_spinning_body_does_not_rise():
 # --- the pendulum against a limit: Figure 6
 
 
+@pytest.mark.long
 def test_rebound_from_a_limit_appears_as_the_step_resolves_it():
     """Half a period of a spring by implicit Euler returns exp(-pi omega h / 2) of the speed."""
     model = jc.models.pendulum_limit()
@@ -193,6 +195,7 @@ def fall(params, state, info):
     return jnp.stack([-state.v[0], -state.q[0]])
 
 
+@pytest.mark.long
 def test_a_pendulum_falls_on_its_limit_and_stays():
     """From the horizontal, with steps of 10 ms: speed sqrt(2 m g l / I) to first order, then rest."""
     state, _, (fastest, deepest) = march(jc.models.pendulum_limit(), 500, 0.01, measure=fall)
@@ -331,6 +334,7 @@ def test_coulomb_friction_does_not_lift_a_sliding_box(mu):
     assert moved @ np.array([np.sin(ALPHA), 0.0, np.cos(ALPHA)]) == pytest.approx(-3.16e-7, rel=0.02)
 
 
+@pytest.mark.long
 def test_the_associated_cone_lifts_a_sliding_box():
     """By the artifact of h mu |v_t|, here 1.7 mm at 1.3 m/s with mu = 0.125."""
     state, info, _ = march(jc.models.box_on_incline(0.125), 100, 0.01)

@@ -125,6 +125,7 @@ def test_a_double_pendulum_is_second_order_and_its_energy_does_not_drift():
     assert error.max() < 2.0 * error[:100].max() < 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kp, kv, joint", [(1e8, 0.0, ""), (1e3, 1e6, ""), (1.0, 0.0, "stiffness='1e9'")])
 def test_stiff_servos_springs_and_dampers_die_out_and_rest(kp, kv, joint):
     """Where a midpoint would ring: the velocity after two steps, and that at rest under gravity."""
@@ -138,6 +139,7 @@ def pushed_by_time(structure, state, params):
     return jnp.ones(3) * state.t
 
 
+@pytest.mark.long
 @STEPPERS
 def test_a_drive_acts_in_the_middle_of_a_step(stepper):
     structure = jc.Structure(dim=2, bodies=("cart",), num_positions=3)

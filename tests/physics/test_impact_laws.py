@@ -188,6 +188,7 @@ def test_steps_obey_the_law_where_impulses_are_unique(case):
     assert residual.max() <= 1e-9
 
 
+@pytest.mark.long
 def test_steps_per_sample_are_as_measured(case):
     assert np.mean(np.asarray(case.samples.num_iters)) == pytest.approx(SOLVES[case.name], rel=0.02)
 
@@ -228,6 +229,7 @@ def test_visited_obeys_the_laws_and_counts_the_same_steps(case, monkeypatch):
 # --- the reference, with the very same draws
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rocking_block", "box_and_wall"])
 def test_samples_equal_the_reference_with_the_same_draws(name):
     case = load(name)

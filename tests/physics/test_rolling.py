@@ -32,6 +32,7 @@ def test_a_cylinder_rolls_without_resistance(stepper):
     np.testing.assert_allclose(path.states.q[-1, :2], [right, 0.0], atol=0.01 * right)  # a step late: dt / T
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tilt", [0.1, 20.0, 45.0, 90.0])
 def test_gaps_of_a_cylinder_change_as_its_rows_say(tilt):
     """The rates of all gaps along q, by differences, beside the normal rows; none but the lowest is near."""

@@ -100,6 +100,7 @@ def test_a_ball_bounces_to_its_limit_and_rests():
     assert np.all(np.diff(energy(motion)) < 1e-13) and bool(motion.contacts[-1, 0])
 
 
+@pytest.mark.long
 def test_a_disc_slides_until_it_rolls_or_stops_or_turns_back():
     """v = v_0 - mu g t up to the time of sticking, in the middle of a step; then rolling, rest, or downhill."""
     start = sliding_disc.STATE.replace(v=jnp.array([0.9, 0.0, 0.0]))

@@ -101,6 +101,7 @@ def random_problems(rng, dim, count):
     return [np.array(each) for each in zip(*problems, strict=True)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dim", [2, 3])
 def test_impulses_of_closed_contacts_obey_coulomb(dim):
     """Random problems, redundant ones too, against the law itself: all have a solution, and all are solved."""
@@ -121,6 +122,7 @@ def test_impulses_of_closed_contacts_obey_coulomb(dim):
     assert np.all(np.abs(power * closed) < 1e-7 * size * large)
 
 
+@pytest.mark.long
 def test_an_open_contact_that_cannot_move_does_not_loosen_the_law_of_others():
     """Its mobility and velocity are round-off, and their ratio is no size of impulses."""
     delassus = jnp.diag(jnp.array([1e-32, 0.2, 1.0, 1.0, 1.0, 1.0])).at[2, 4].set(0.9).at[4, 2].set(0.9)
@@ -147,6 +149,7 @@ def test_friction_turns_with_the_sliding_velocity():
     np.testing.assert_allclose(slope, differences, atol=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dim", [2, 3])
 def test_an_impact_that_ends_a_chatter_is_that_of_anitescu_and_potra(rng, dim):
     """A motion from event to event has it for `AnitescuPotra()`; known impulses give it again, with its slope."""

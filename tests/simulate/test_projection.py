@@ -68,6 +68,7 @@ def test_a_loop_is_closed_and_its_rate_is_zero():
     assert float(found.t) == 0.5
 
 
+@pytest.mark.long
 def test_a_loop_that_is_closed_stays_so_in_the_derivative():
     """A displacement that opens it is projected, as by differences; the closed state comes back to the bit."""
     start = JOINT.initial_state()

@@ -126,6 +126,7 @@ def test_block_at_rest():
     assert int(info.status) == 0 and int(info.num_impacts) == 0
 
 
+@pytest.mark.long
 def test_sliding_block_stops():
     """It slides for v / (mu g) on two corners that share its weight by the torque of the friction."""
     mu, speed = 0.3, 1.0

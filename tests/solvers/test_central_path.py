@@ -61,6 +61,7 @@ def test_its_derivatives_are_those_of_differences(rng):
     np.testing.assert_allclose(jax.jacrev(moved)(zero), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_single_precision(rng):
     W, q = (x.astype(jnp.result_type(float)) for x in problem(rng, False))

@@ -127,6 +127,7 @@ def test_loops_of_fixed_length_have_the_same_result():
     np.testing.assert_array_equal(early.iterations, late.iterations)
 
 
+@pytest.mark.long
 def test_a_trial_ends_where_three_steps_make_no_progress():
     """Newton's method from the velocities before the step: elsewhere a trial is the same search."""
     program = programs(3)

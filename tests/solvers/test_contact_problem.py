@@ -80,6 +80,7 @@ def test_a_ball_that_slides_in_closed_form():
     np.testing.assert_allclose(jnp.linalg.solve(matrix, rhs), exact, rtol=1e-14)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nt", [1, 2])
 def test_units_do_not_matter(rng, nt):
     terms, v = random_terms(rng, 2, nt)
@@ -171,6 +172,7 @@ def test_contacts_that_stay_closed_solve_this_problem(rng, nt):
         assert float(residual(problem, lam.reshape(-1))) < 1e-12
 
 
+@pytest.mark.long
 def test_the_impact_law_solves_this_problem(rng):
     for _ in range(5):
         terms, v = random_terms(rng, 2, 1)
@@ -178,6 +180,7 @@ def test_the_impact_law_solves_this_problem(rng):
         assert float(residual(problem_of(terms, v), info.impulse.reshape(-1))) < 1e-10
 
 
+@pytest.mark.long
 def test_modes_at_rest_are_those_of_accelerations():
     body = jc.stability.PlanarBiped(alpha=0.2, h=0.7, L1=-1.0, L2=1.5, mu1=0.5, mu2=0.6)
     terms = as_terms(body)

@@ -43,6 +43,7 @@ def plate(rng, nc, softness=0.0):
     return W + softness * np.diag(np.diag(W)), J @ v
 
 
+@pytest.mark.long
 def test_one_contact_against_closed_forms():
     """A block of mass 2 on the floor: lifts, sticks, slides."""
     W, mu = jnp.eye(3) / 2.0, jnp.array([0.5])
@@ -68,6 +69,7 @@ def test_plates_on_four_contacts(softness):
     assert alone.status == 0
 
 
+@pytest.mark.long
 def test_units_leave_the_solution():
     """Masses of grams and of thousands of tons: the same problem, residual and steps."""
     rng = np.random.default_rng(4)
@@ -105,6 +107,7 @@ def test_inactive_contacts_and_starts():
     np.testing.assert_allclose(again, r[:9], atol=1e-12)
 
 
+@pytest.mark.long
 def test_bad_numbers_set_bits_in_their_lane():
     rng = np.random.default_rng(6)
     W, q = plate(rng, 4)
@@ -115,6 +118,7 @@ def test_bad_numbers_set_bits_in_their_lane():
     assert jnp.isfinite(r).all()
 
 
+@pytest.mark.long
 def test_static_length_has_no_while_and_the_same_answer():
     rng = np.random.default_rng(7)
     W, q = plate(rng, 4)

@@ -131,6 +131,7 @@ def test_planar_problems_against_all_modes():
         assert min(distances) < 1e-8
 
 
+@pytest.mark.long
 def test_hard_kinds():
     """Redundant, noisy in place of zero, out of range, light beside heavy, no friction and very much."""
     rng = np.random.default_rng(4)
@@ -255,6 +256,7 @@ def test_sparse_arrays_of_many_contacts():
         jax.jit(lambda q: jc.solve_friction(W, q, 0.3))(jnp.asarray(q))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", ["coulomb", "associated"])
 def test_arrays_of_numpy_and_traced_ones_have_one_answer(law):
     """Velocities agree where they are unique: a heap that moves fast; NumPy's arrays stay NumPy's."""
@@ -350,6 +352,7 @@ def test_machine_code_alone_solves_redundant_contacts():
         assert not answer.is_solved or friction_residual(W, q, np.full(6, 0.7), 3, answer.r) < 1e-8
 
 
+@pytest.mark.long
 def test_a_batch_of_numpy_arrays_has_the_bits_of_single_problems():
     rng = np.random.default_rng(0)
     W, q, mu = (np.stack(x) for x in zip(*(random_problem(rng, 4, 12, 3) for _ in range(9)), strict=True))

@@ -48,6 +48,7 @@ def batch(seed: int, count: int, kind: str, m: int, mu: float | None = None):
 SOLVE = jax.jit(jax.vmap(solve_lcp))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KNOWN)
 def test_known_answer(name):
     W, w, z = (jnp.asarray(x, jnp.float64) for x in KNOWN[name])
@@ -135,6 +136,7 @@ def test_float32():
     assert np.quantile(relative[good], 0.99) <= 1e-3
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), decades=st.floats(0, 4))
 def test_units_do_not_matter(seed, decades):
@@ -404,6 +406,7 @@ def octagon(rng, order):
     return matrix[np.ix_(rows, rows)], w[rows]
 
 
+@pytest.mark.long
 def test_round_off_in_place_of_zeros_is_never_wrong_with_status_0():
     rng = np.random.default_rng(14)
     problems = [octagon(rng, order) for order in ("axis", "contact", "any") for _ in range(20)]

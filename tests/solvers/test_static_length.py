@@ -152,6 +152,7 @@ def test_resolve(name, selection):
     same(*slopes)
 
 
+@pytest.mark.long
 def test_the_choice_among_many_outcomes(rng):
     """Sorting finds the outcomes that sweeps find, with ties, chains of near ties, and none at all."""
     number, lanes = 30, 64

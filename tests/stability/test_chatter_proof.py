@@ -21,7 +21,7 @@ from jaxcontact.stability import (
 )
 from jaxcontact.stability.body import as_terms
 from jaxcontact.stability.chatter_map import chatter_map, images
-from jaxcontact.stability.falsify import starts
+from jaxcontact.stability.falsify import make_starts
 from jaxcontact.stability.intervals import Interval, of_fraction
 from jaxcontact.stability.motion import zero_order_dynamics
 from jaxcontact.stability.rational_modes import exact_terms
@@ -72,7 +72,7 @@ def test_damaged_proofs_are_refused():
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def moved(terms, samples, events):
-    first = starts(zero_order_dynamics(terms), samples, jax.random.key(3))
+    first = make_starts(zero_order_dynamics(terms), samples, jax.random.key(3))
     return jax.vmap(lambda start: motion_path(terms, start, num_events=events))(first)
 
 
@@ -96,6 +96,7 @@ def landings(body, samples=64, events=64):
     return pairs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("body", [BODIES[0], BODIES[2], SKEWED], ids=["slips", "cascades", "skewed"])
 def test_the_map_encloses_motions(body):
     """The interval motion of one point holds the next landing, which the motion by events gives."""

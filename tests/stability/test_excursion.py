@@ -10,7 +10,7 @@ from helpers.stability_bodies import fig2, fig3
 
 from jaxcontact.stability import certify, excursion_bounds, motion_path
 from jaxcontact.stability.body import as_terms
-from jaxcontact.stability.falsify import starts
+from jaxcontact.stability.falsify import make_starts
 from jaxcontact.stability.motion import zero_order_dynamics
 
 LEVEL = fig2(0.5, 0.8).replace(alpha=0.0, L1=-0.5, L2=0.6)
@@ -27,7 +27,7 @@ BODIES = {
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def motions(terms, size, count, events):
     """States x (count, events, 2 nv) of random motions from |x| = size, times, and x along each piece."""
-    first = starts(zero_order_dynamics(terms), count, jax.random.key(0))
+    first = make_starts(zero_order_dynamics(terms), count, jax.random.key(0))
     q, v = first.gaps @ jnp.linalg.pinv(terms.J_n).T, first.v
     a, b = jnp.sum(q**2, axis=1), jnp.sum(v**2, axis=1)
     scale = jnp.sqrt(2 * size**2 / (b + jnp.sqrt(b**2 + 4 * a * size**2)))  # of v; of q its square

@@ -174,6 +174,7 @@ def small_charts(tmp_path_factory):
     return grid, file, seen, one, two
 
 
+@pytest.mark.long
 def test_charts_have_no_contradiction(small_charts):
     _, _, seen, one, two = small_charts
     assert seen[-1] == (48, 48)

@@ -17,6 +17,7 @@ from jaxcontact.stability.rational_modes import exact_terms
 LEVEL = fig2(0.5, 0.8).replace(alpha=0.0, L1=-0.5, L2=0.6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [fig2(0.4, 0.45), fig3(0.8, 0.6, e=0.4).replace(phi1=0.05), LEVEL],
@@ -88,6 +89,7 @@ def test_the_papers_program_proves_what_it_can():
     assert certify(fig2(0.3, 0.2), method="full").verdict == "unstable"
 
 
+@pytest.mark.long
 def test_the_printed_program_fails_where_weaker_conditions_do():
     """Its solver calls the program infeasible; (54) for V_2 alone and single multipliers ask too much."""
     words = []

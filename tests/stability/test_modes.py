@@ -137,6 +137,7 @@ def test_the_static_mode_never_ends():
     np.testing.assert_allclose(table.acceleration[still], 0.0, atol=1e-15)
 
 
+@pytest.mark.long
 def test_an_impact_by_newtons_law_may_raise_kinetic_energy():
     """A foot that slips, hits and sticks: energy by the contact velocity u is u'D^-1 u / 2, least over slip."""
     e, r = 0.95, 1.6

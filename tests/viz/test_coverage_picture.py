@@ -18,6 +18,7 @@ def record(radius):
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("far", [0.5, np.inf, 0.0])
 def test_the_curves_are_the_bounds(far, tmp_path):
     found = record(np.array([[0.2, far], [0.1, far]]))

@@ -17,6 +17,7 @@ def trajectory():
     return integrate(model, model.initial_state(), 0.0, 0.5, settings=settings)
 
 
+@pytest.mark.long
 def test_a_trajectory_has_a_mark_at_every_crossing(trajectory, tmp_path):
     assert np.diff(np.asarray(trajectory.t)).max() <= 0.05 + 1e-12
     figure = jc.viz.plot_trajectory(trajectory, names=list("xyz"), guards=("x", "y", "-z"), title="Table 1")

@@ -64,6 +64,7 @@ POLE = """
 """
 
 
+@pytest.mark.long
 def test_links_join_the_places_of_joints_in_turned_frames():
     """Every place of a link in the world is where a joint is: asked of MuJoCo."""
     mujoco = pytest.importorskip("mujoco")

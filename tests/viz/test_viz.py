@@ -154,6 +154,7 @@ def test_panels_show_the_contact_velocities_they_say():
         assert apart.min(axis=0).max() < cell
 
 
+@pytest.mark.long
 def test_outliers_of_many_samples_are_drawn():
     terms, samples = sampled("rocking_block", keep_path=False)
     rng = np.random.default_rng(0)

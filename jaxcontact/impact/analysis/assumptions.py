@@ -140,7 +140,7 @@ def unique_steps(
         share_low=float(binomial_lower(several, len(count), confidence)),
         share_high=float(binomial_upper(several, len(count), confidence)),
         max_outcomes=int(np.max(count)),
-        example=_example(terms, velocities, caps, int(np.argmax(count)), law.num_directions)
+        example=_make_example(terms, velocities, caps, int(np.argmax(count)), law.num_directions)
         if several and not searches
         else None,
         confidence=float(confidence),
@@ -229,7 +229,7 @@ def _count_distinct(mass: np.ndarray, velocities: np.ndarray, good: np.ndarray, 
     return max(1, len(distinct))
 
 
-def _example(
+def _make_example(
     terms: ContactTerms, velocities: np.ndarray, caps: np.ndarray, row: int, num_directions: int
 ) -> StepExample:
     v, cap = jnp.asarray(velocities[row]), jnp.asarray(caps[row])

@@ -16,6 +16,7 @@ from jaxcontact.arguments import check_count, check_rows
 from jaxcontact.front_door import NOT_NEGATIVE, POSITIVE, PROBABILITY, checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.assumptions import unique_steps
+from jaxcontact.impact.analysis.necessary import cone_generators
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone
 from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
 from jaxcontact.impact.sampling.by_modes import tabulate
@@ -114,14 +115,7 @@ def shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
 
 def push_velocities(terms: ContactTerms) -> np.ndarray:
     """Compute M^-1 f (k, nv) of the generators f of the friction cone of the active contacts."""
-    active = np.asarray(terms.active)
-    J_n, J_t, mu = (np.asarray(getattr(terms, n), float)[active] for n in ("J_n", "J_t", "mu"))
-    corners = np.arange(16) * (np.pi / 8)
-    fan = np.array([[1.0], [-1.0]])
-    if J_t.shape[1] == 2:  # a polygon circumscribed about the disc
-        fan = np.stack([np.cos(corners), np.sin(corners)], axis=1) / np.cos(np.pi / 16)
-    f = (J_n[:, None] + np.einsum("i,kt,itv->ikv", mu, fan, J_t)).reshape(-1, J_n.shape[1])
-    return np.linalg.solve(np.asarray(terms.M, float), f.T).T
+    return np.linalg.solve(np.asarray(terms.M, float), cone_generators(terms).T).T
 
 
 def least_distance(g: np.ndarray) -> np.ndarray:

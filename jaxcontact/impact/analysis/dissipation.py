@@ -17,6 +17,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.bounds import shortest_push
+from jaxcontact.impact.analysis.necessary import cone_generators
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone
 from jaxcontact.terms import ContactTerms
 
@@ -140,11 +141,6 @@ def _fastest_change(terms: ContactTerms) -> float:
     """Maximise |J_n,i M^-1 f| + mu_i |J_t,i M^-1 f| over contacts i and forces f of unit normal part."""
     active = np.asarray(terms.active)
     J_n, J_t, mu = (np.asarray(getattr(terms, n), float)[active] for n in ("J_n", "J_t", "mu"))
-    fan = np.array([[1.0], [-1.0]])
-    if J_t.shape[1] == 2:  # a polygon around the disc: the largest value is at a corner
-        angle = np.arange(16) * (np.pi / 8)
-        fan = np.stack([np.cos(angle), np.sin(angle)], axis=1) / np.cos(np.pi / 16)
-    forces = J_n[:, None] + np.einsum("i,kt,itv->ikv", mu, fan, J_t)
-    moves = np.linalg.solve(np.asarray(terms.M, float), forces.reshape(-1, J_n.shape[1]).T)
+    moves = np.linalg.solve(np.asarray(terms.M, float), cone_generators(terms).T)
     sliding = np.linalg.norm(np.einsum("itv,vk->itk", J_t, moves), axis=1)
     return float(np.max(np.abs(J_n @ moves) + mu[:, None] * sliding))

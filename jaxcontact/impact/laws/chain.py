@@ -26,7 +26,6 @@ from jaxcontact.impact.laws.contact_space import (
     slowest_approach,
 )
 from jaxcontact.impact.laws.reflections import tolerance
-from jaxcontact.impact.laws.simultaneous import check_restitution
 from jaxcontact.impact.laws.turns_one_sided import end_turns
 from jaxcontact.precision import jit
 from jaxcontact.solvers.contact_directions import negative_part, without_rate
@@ -118,7 +117,7 @@ def chain(
         that of the direction, forward only; NaN if its impact does not end within max_steps.
     """
     inputs.check(terms, v)
-    check_restitution(terms, restitution)
+    inputs.check_restitution(terms, restitution)
     inputs.check_count("max_steps", max_steps)
     nc = jnp.shape(terms.phi)[0]
     if np.shape(stiffness) not in ((), (nc,)):

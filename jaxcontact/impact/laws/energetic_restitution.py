@@ -57,25 +57,17 @@ from jaxcontact.terms import ContactTerms
 from jaxcontact.tolerances import MODE_VIOLATION, ZERO_FORCE, rounding
 
 
-def check(terms: ContactTerms, restitution: jax.typing.ArrayLike | None) -> jax.Array | None:
-    """Return the coefficients of restitution (nc,), None if all are known to be 0; raise for invalid ones."""
+def check_coefficients(terms: ContactTerms, restitution: jax.typing.ArrayLike | None) -> jax.Array | None:
+    """Check coefficients of restitution; return them (nc,), None if all are known to be 0."""
     if restitution is None:
         return None
-    nc = terms.J_t.shape[0]
-    if np.shape(restitution) not in ((), (nc,)):
-        raise ValueError(
-            f"restitution: expected a number or shape ({nc},), got shape {np.shape(restitution)}"
-        )
-    if inputs.is_concrete(restitution):
-        values = np.asarray(restitution, float)
-        if not np.all((values >= 0) & (values <= 1)):
-            raise ValueError(f"restitution: expected numbers in 0..1, got {restitution}")
-        if not np.any(values):
-            return None
-    return jnp.broadcast_to(jnp.asarray(restitution, terms.M.dtype), (nc,))
+    inputs.check_restitution(terms, restitution)
+    if inputs.is_concrete(restitution) and not np.any(np.asarray(restitution, float)):
+        return None
+    return jnp.broadcast_to(jnp.asarray(restitution, terms.M.dtype), terms.J_t.shape[:1])
 
 
-def loaded(stored: jax.Array, slowest: jax.Array) -> jax.Array:
+def find_loaded(stored: jax.Array, slowest: jax.Array) -> jax.Array:
     """Return a mask (m, *batch) of contacts with more energy than an approach at `slowest` (m,) stores."""
     return stored > _column(0.5 * slowest**2, stored)
 
@@ -117,9 +109,9 @@ def give_back(compression: Compression) -> tuple[jax.Array, jax.Array]:
     m = stored.shape[0]
     noise = rounding(u.dtype, ZERO_FORCE) * speed
     slowest_column = _column(slowest, stored)
-    ready = loaded(stored, slowest) & (u[0::2] >= -slowest_column)
-    stored = stored + gain(elastic, u, u_next, change, noise, speed)
-    order = _order(lax.stop_gradient(cap))
+    ready = find_loaded(stored, slowest) & (u[0::2] >= -slowest_column)
+    stored = stored + energy_gain(elastic, u, u_next, change, noise, speed)
+    order = _order_pushes(lax.stop_gradient(cap))
     delassus = space.delassus
     entries = ((0, 0), (0, 1), (1, 1))
     blocks = [jnp.stack([delassus[2 * c + i, 2 * c + j] for c in range(m)]) for i, j in entries]
@@ -131,7 +123,7 @@ def give_back(compression: Compression) -> tuple[jax.Array, jax.Array]:
         go = chosen & ready & (velocity[0::2] >= -slowest_column)
         columns = [_column(a, stored) for a in contact_numbers]
         numbers = [velocity[0::2], velocity[1::2], cap, stored, *columns]
-        piece = _Push(*(_total(jnp.where(chosen, a, 0.0)) for a in numbers))
+        piece = _Push(*(_sum_in_order(jnp.where(chosen, a, 0.0)) for a in numbers))
         normal, tangent, rest = _push_once(piece, noise)
         push = jnp.stack([jnp.where(go, a, 0.0) for a in (normal[None], tangent[None])], axis=1)
         impulse = impulse + push.reshape(u.shape)
@@ -162,7 +154,7 @@ def _push_once(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Ar
     rate_n, rate_t = p.nn - sign * p.mu * p.nt, p.nt - sign * p.mu * p.tt
     slows = sign * rate_t < 0
     until = jnp.where(slows, -p.u_t / jnp.where(slows, rate_t, 1.0), jnp.inf)
-    far, spends = reach(p.u_n, rate_n, p.stored, noise)
+    far, spends = reach_of_push(p.u_n, rate_n, p.stored, noise)
     first = jnp.where(slides, least_of(p.cap, until, far), 0.0)
     stops = ~slides | (first >= until)
     empty = slides & spends & (first >= far)
@@ -175,7 +167,7 @@ def _push_once(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Ar
     rate_n = p.nn - ratio * p.nt
     wedged = rate_n <= rounding(left.dtype, MODE_VIOLATION) * p.nn
     goes_on = stops & ~empty & ~wedged & (u_n >= -noise)
-    far, spends = reach(u_n, rate_n, left, noise)
+    far, spends = reach_of_push(u_n, rate_n, left, noise)
     second = jnp.where(goes_on, least_of(p.cap - first, far), 0.0)
     empty |= (stops & wedged) | (goes_on & spends & (second >= far))
     left = left - second * (u_n + 0.5 * rate_n * second)
@@ -184,7 +176,7 @@ def _push_once(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Ar
     return first + second, -sign * p.mu * first - ratio * second - hold, jnp.where(empty, 0.0, left)
 
 
-def reach(
+def reach_of_push(
     u_n: jax.Array, rate: jax.Array, stored: jax.Array, noise: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the largest impulse p of a push, and whether it empties the store; if not, u_n falls to 0 at p.
@@ -204,31 +196,31 @@ def least_of(*lengths: jax.Array) -> jax.Array:
     return functools.reduce(lambda a, b: jnp.where(b < a, b, a), lengths)
 
 
-def gain(
+def energy_gain(
     elastic: jax.Array, u: jax.Array, u_next: jax.Array, change: jax.Array, noise: jax.Array, speed: jax.Array
 ) -> jax.Array:
     """Compute the energy (m, *batch) that a compression adds to the stores."""
     rows = u.shape[0] // elastic.shape[0]
     mean = 0.5 * (u + u_next)
     power = [change[i::rows] * mean[i::rows] for i in range(rows)]
-    lost = -_total(functools.reduce(jnp.add, power))
+    lost = -_sum_in_order(functools.reduce(jnp.add, power))
     at_rest = (jnp.abs(u[0::rows]) <= noise) & (jnp.abs(u_next[0::rows]) <= noise)
     work = jnp.where(at_rest, 0.0, -power[0])
     added = _column(elastic, work) * jnp.where(work > 0, work, 0.0)
-    total = _total(added)
+    total = _sum_in_order(added)
     more = total > lost + 64.0 * float(jnp.finfo(u.dtype).eps) * speed**2
     share = jnp.where(more, jnp.where(lost > 0, lost, 0.0) / jnp.where(more, total, 1.0), 1.0)
     return added * share[None]
 
 
-def _order(cap: jax.Array) -> jax.Array:
+def _order_pushes(cap: jax.Array) -> jax.Array:
     """Compute the place (m, *batch) int32 of each contact in the order of pushes, the largest cap first."""
     m = cap.shape[0]
     before = [[(cap[d] > cap[c]) | ((cap[d] == cap[c]) & (d < c)) for d in range(m)] for c in range(m)]
     return jnp.stack([sum(b.astype(jnp.int32) for b in row) for row in before])
 
 
-def _total(x: jax.Array) -> jax.Array:
+def _sum_in_order(x: jax.Array) -> jax.Array:
     """Sum x over its first axis, always in the same order."""
     return functools.reduce(jnp.add, [x[c] for c in range(x.shape[0])])
 

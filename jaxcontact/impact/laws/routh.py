@@ -210,7 +210,7 @@ def _check_resolve(
     steps = jnp.shape(impulse_max)[:-1]
     inputs.check_impulse_max(impulse_max, (*steps, jnp.shape(terms.phi)[0]))
     check_selection(terms, settings.selection, SELECTIONS, settings.num_directions)
-    e = energetic_restitution.check(terms, restitution)
+    e = energetic_restitution.check_coefficients(terms, restitution)
     inputs.check_clearance(clearance, terms)
     if clearance is not None and e is not None:
         raise ValueError("clearance: expected None with restitution; contacts that open rebound touch")

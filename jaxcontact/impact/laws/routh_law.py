@@ -57,13 +57,13 @@ def stopping_impulse(
 
     Derivative: that of the contact with the largest impulse.
     """
-    compute = _compute_once if inputs.is_concrete(terms, v, clearance) else _stopping_impulse
+    compute = _compute_once if inputs.is_concrete(terms, v, clearance) else _find_stopping_impulse
     impulse: jax.Array = compute(terms, v, clearance, early_exit)
     return impulse
 
 
 @functools.partial(jit, static_argnums=(3,))
-def _stopping_impulse(
+def _find_stopping_impulse(
     terms: ContactTerms, v: jax.Array, clearance: jax.Array | None, early_exit: bool
 ) -> jax.Array:
     space = contact_space(terms, clearance)
@@ -80,7 +80,7 @@ def _stopping_impulse(
 
 # A run asks once: compiling takes all the time, half of it without optimisation.
 _compute_once = jit(
-    _stopping_impulse, static_argnums=(3,), compiler_options={"xla_backend_optimization_level": 0}
+    _find_stopping_impulse, static_argnums=(3,), compiler_options={"xla_backend_optimization_level": 0}
 )
 
 
@@ -282,7 +282,7 @@ def fitted_law(terms: ContactTerms, v: jax.Array, law: PyTree) -> FittedRouth:
     return FittedRouth(
         impulse_step=jnp.broadcast_to(jnp.asarray(law.impulse_step, v.dtype), (nc,)),
         max_steps=law.num_steps(count),
-        restitution=energetic_restitution.check(terms, law.restitution),
+        restitution=energetic_restitution.check_coefficients(terms, law.restitution),
         selection=selection,
         num_directions=law.num_directions,
         density=law.density,

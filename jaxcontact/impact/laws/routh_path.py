@@ -119,7 +119,7 @@ def routh_path(
     if not (np.all(np.isfinite(ends)) and np.all(np.diff(ends, prepend=0.0) >= 0)):
         raise ValueError(f"until: expected finite, ascending numbers >= 0, got {until}")
     inputs.check_count("max_events", max_events)
-    e = energetic_restitution.check(terms, restitution)
+    e = energetic_restitution.check_coefficients(terms, restitution)
     return _routh_path(terms, v, jnp.reshape(rates, (phases, -1)), until, int(max_events), e)
 
 
@@ -194,7 +194,7 @@ def _routh_path(
     impulses = jnp.concatenate([jnp.zeros_like(impulse)[None], impulses])
     path = v[None] + impulses @ space.response.T
     slowest = path_data.slowest
-    unfinished = jnp.any((u[0::2] < -slowest) | energetic_restitution.loaded(stored, slowest))
+    unfinished = jnp.any((u[0::2] < -slowest) | energetic_restitution.find_loaded(stored, slowest))
     info = RouthPathInfo(
         status=total | flag(unfinished, Status.UNTERMINATED),
         residual=worst,
@@ -212,7 +212,7 @@ def _add_piece(path_data: _PathData, carry: _PathCarry, _: None) -> tuple[_PathC
     space, table, tolerance, near, slowest, caps, ends, elastic = path_data
     u, impulse, stored, status, worst, count, phase = carry
     u_fixed = lax.stop_gradient(u)
-    pushes = energetic_restitution.loaded(lax.stop_gradient(stored), slowest) & (u_fixed[0::2] >= -near)
+    pushes = energetic_restitution.find_loaded(lax.stop_gradient(stored), slowest) & (u_fixed[0::2] >= -near)
     # The common size of rates has no meaning; large rates of separating contacts would hide the others.
     largest = jnp.max(jnp.where((u_fixed[0::2] <= near) | pushes, lax.stop_gradient(caps[phase]), 0.0))
     cap = caps[phase] / jnp.where(largest > 0, largest, 1.0)

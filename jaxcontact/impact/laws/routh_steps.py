@@ -209,7 +209,7 @@ class _RouthImpact:
         """Tell whether a contact approaches or has energy in store."""
         left = jnp.any(approaching(self.space, so_far.v, self.slowest))
         if so_far.stored is not None:
-            left |= jnp.any(energetic_restitution.loaded(so_far.stored, self.slowest))
+            left |= jnp.any(energetic_restitution.find_loaded(so_far.stored, self.slowest))
         return left
 
     def step(self, so_far: ImpactSteps, draw: ImpactDraws) -> ImpactSteps:
@@ -236,7 +236,7 @@ class _RouthImpact:
         moved, stored = needed, so_far.stored
         if stored is not None:
             assert self.elastic is not None
-            moved |= jnp.any(energetic_restitution.loaded(stored, self.slowest))
+            moved |= jnp.any(energetic_restitution.find_loaded(stored, self.slowest))
             change = jnp.where(needed, change, 0.0)
             cap = jnp.where(space.active, draw.impulse_max / space.scale[:: 1 + space.num_tangents], 0.0)
             u, u_next = space.jacobian @ v, space.jacobian @ v_next

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from jaxcontact.arguments import check_corner, check_number, check_sides
@@ -69,7 +68,7 @@ def newton(
     Derivative: as `anitescu_potra`, also by e. Of min(J_n v, 0) at 0 that of rest, or one-sided.
     """
     inputs.check(terms, v)
-    check_restitution(terms, restitution)
+    inputs.check_restitution(terms, restitution)
     return _resolve_by_newton(terms, v, jnp.asarray(restitution, v.dtype), num_directions, corner)
 
 
@@ -91,21 +90,8 @@ def poisson(
     Args, Returns, Raises, Status, Derivative: as `newton`; `info.impulse` is the sum of both phases.
     """
     inputs.check(terms, v)
-    check_restitution(terms, restitution)
+    inputs.check_restitution(terms, restitution)
     return _poisson(terms, v, jnp.asarray(restitution, v.dtype), num_directions, corner)
-
-
-def check_restitution(terms: ContactTerms, restitution: float | jax.Array) -> None:
-    """Raise ValueError for coefficients of another shape than () or (nc,), or known ones outside 0..1."""
-    nc = jnp.shape(terms.phi)[0]
-    if np.shape(restitution) not in ((), (nc,)):
-        raise ValueError(
-            f"restitution: expected a number or shape ({nc},), got shape {np.shape(restitution)}"
-        )
-    if inputs.is_concrete(restitution):
-        values = np.asarray(restitution, float)
-        if not np.all((values >= 0) & (values <= 1)):
-            raise ValueError(f"restitution: expected numbers in 0..1, got {restitution}")
 
 
 def _prepare(

@@ -31,7 +31,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.impact.laws.energetic_restitution import Compression, gain, least_of, loaded, reach
+from jaxcontact.impact.laws.energetic_restitution import (
+    Compression,
+    energy_gain,
+    find_loaded,
+    least_of,
+    reach_of_push,
+)
 from jaxcontact.tolerances import MODE_VIOLATION, ZERO_FORCE, rounding
 
 
@@ -71,8 +77,8 @@ def give_back_in_space(compression: Compression, directions: np.ndarray) -> tupl
     space, elastic, cap, u, u_next, change, stored, speed, slowest = compression
     m = stored.shape[0]
     noise = rounding(u.dtype, ZERO_FORCE) * speed
-    ready = loaded(stored, slowest) & (u[0::3] >= -slowest)
-    stored = stored + gain(elastic, u, u_next, change, noise, speed)
+    ready = find_loaded(stored, slowest) & (u[0::3] >= -slowest)
+    stored = stored + energy_gain(elastic, u, u_next, change, noise, speed)
     blocks = space.delassus.reshape(m, 3, m, 3)
     fan = jnp.asarray(directions, u.dtype)
     pieces = fan.shape[0] // 2 + 4
@@ -115,7 +121,7 @@ def _continue_push(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: ja
     nears = ~tied & ~still & (closing > 0)
     waits = jnp.where(nears, gap / jnp.where(nears, closing, 1.0), jnp.inf)
     until = waits[jnp.argmin(waits)]  # the derivative of jnp.min may find no minimum, and be NaN
-    far, spends = reach(p.u_n, rate_n, p.stored, noise)
+    far, spends = reach_of_push(p.u_n, rate_n, p.stored, noise)
     wedged = sticks & (rate_n <= rounding(p.u_t.dtype, MODE_VIOLATION) * contact.nn)
     moves = p.goes & ~wedged
     length = jnp.where(moves, least_of(p.cap_left, until, far), 0.0)

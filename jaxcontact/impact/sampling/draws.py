@@ -199,8 +199,8 @@ def sobol(num_dimensions: int, seed: int) -> Sobol:
     >>> sobol(3, seed=0).uniform(np.arange(5, dtype=np.uint32), start=1, count=2, dtype="float32").shape
     (2, 5)
     """
-    num_dimensions = _integer("num_dimensions", num_dimensions, 1)
-    rng = np.random.default_rng(_integer("seed", seed, 0))
+    num_dimensions = _check_integer("num_dimensions", num_dimensions, 1)
+    rng = np.random.default_rng(_check_integer("seed", seed, 0))
     return _scrambled(_direction_numbers(-(-num_dimensions // 64) * 64)[:num_dimensions], rng)
 
 
@@ -223,7 +223,7 @@ def _unit(word: jax.Array, dtype: np.dtype) -> jax.Array:
     return ((word >> (_BITS - bits)).astype(dtype) + 0.5) * 2.0**-bits
 
 
-def _integer(name: str, value: object, minimum: int) -> int:
+def _check_integer(name: str, value: object, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected an integer, got {value!r} of type {type(value).__name__}")
     if value < minimum:
@@ -241,7 +241,7 @@ def _check_numbers(
     if not jnp.issubdtype(index.dtype, jnp.integer):
         raise TypeError(f"index: expected an integer array, got {index.dtype}")
     if isinstance(start, int | np.integer):
-        start = _integer("start", start, 0)
+        start = _check_integer("start", start, 0)
     else:
         start = jnp.asarray(start)
         if not jnp.issubdtype(start.dtype, jnp.integer):
@@ -249,7 +249,7 @@ def _check_numbers(
         if start.shape not in ((), index.shape):
             raise ValueError(f"start: expected shape () or that of index, {index.shape}, got {start.shape}")
         start = jnp.broadcast_to(start, index.shape)
-    return index.astype(jnp.uint32), start, _integer("count", count, 1), dtype
+    return index.astype(jnp.uint32), start, _check_integer("count", count, 1), dtype
 
 
 @functools.cache

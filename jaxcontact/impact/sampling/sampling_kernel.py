@@ -283,7 +283,7 @@ def _take_step(
             push, stored = give_back_in_lanes(pressed, impact.directions)
         u_next = u_next + contact_modes.apply(space.delassus.T, push)
         change = compression + push
-        collides = jnp.any(energetic_restitution.loaded(stored, impact.slowest), axis=0)
+        collides = jnp.any(energetic_restitution.find_loaded(stored, impact.slowest), axis=0)
     stepped = lanes.replace(
         num_iters=lanes.num_iters + 1,
         u=u_next,

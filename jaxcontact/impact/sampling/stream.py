@@ -112,7 +112,7 @@ class Stream:
         facts, used, first, capacity = NO_FACTS, NO_FACTS, NO_FACTS, (0, 0)
         begin = done[-1][0] if done else 0
         with self._queue() as queue:
-            for number, (block_begin, block_end) in enumerate(self._blocks(total)):
+            for number, (block_begin, block_end) in enumerate(self._split_blocks(total)):
                 # The pilot searches all modes; later blocks use the facts known before the block. Only the
                 # block after the pilot and long blocks enlarge the capacity, which needs a new compilation.
                 knowledge = None
@@ -137,7 +137,7 @@ class Stream:
 
     def shares(self, total: int, size: int, count: int) -> list[list[tuple[int, int]]]:
         """List (begin, end) of the part of each block that each of `count` processes computes."""
-        return [divide_range(begin, end, size, count) for begin, end in self._blocks(total)]
+        return [divide_range(begin, end, size, count) for begin, end in self._split_blocks(total)]
 
     def _piece(self, cuts: list[tuple[int, int]], num_workers: int) -> int:
         """Choose the number of samples per call of the kernel, for one block."""
@@ -203,7 +203,7 @@ class Stream:
         blocks = ((*piece, placed[device], device) for piece, device in zip(pieces, itertools.cycle(workers)))
         yield from in_order(pool, self.compute, blocks, ahead=2 * len(workers), compiles=not self.enumerates)
 
-    def _blocks(self, total: int) -> list[tuple[int, int]]:
+    def _split_blocks(self, total: int) -> list[tuple[int, int]]:
         if not self.learns:
             return [(0, total)]
         ends = [0]

@@ -87,7 +87,7 @@ def run_pieces(system: System, max_pieces: int, numbers: PathNumbers) -> tuple[A
         after, row = lax.cond(
             goes_on,
             lambda c: _append_piece(system, numbers, number, c),
-            lambda c: (c, _no_row(nc, dtype)),
+            lambda c: (c, _make_empty_row(nc, dtype)),
             carry,
         )
         return after, (after.s, after.state, row)
@@ -121,7 +121,7 @@ def _bad_numbers(system: System, numbers: PathNumbers, state: State) -> jax.Arra
     return status | flag(~finite, Status.NONFINITE) | flag(finite & ~positive, Status.INVALID)
 
 
-def _no_row(nc: int, dtype: jax.typing.DTypeLike) -> _Row:
+def _make_empty_row(nc: int, dtype: jax.typing.DTypeLike) -> _Row:
     return _Row(
         jnp.zeros((nc, 2), dtype),
         jnp.zeros((), dtype),
@@ -172,7 +172,7 @@ def _append_piece(
     return lax.switch(
         jnp.where(stuck, 0, jnp.where(approaches | jolts, 1, 2)),
         (
-            lambda c: (c, _no_row(c.codes.shape[0], dtype)),
+            lambda c: (c, _make_empty_row(c.codes.shape[0], dtype)),
             lambda c: _move_velocities(numbers, contacts, push, c),
             lambda c: _move_smoothly(system, numbers, contacts, c),
         ),

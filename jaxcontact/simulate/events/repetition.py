@@ -112,10 +112,8 @@ def repeat_pieces(
     def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[PyTree, PyTree]:
         carry, rests = start
         state, terms = branches.settle(inputs.params, carry.state, rests)
-        after, *row = lax.switch(
-            jnp.asarray(BRANCH)[piece.kind], branches.kinds, inputs, memory.key, carry._replace(state=state),
-            piece, terms,
-        )  # fmt: skip
+        at = _PieceStart(inputs, memory.key, carry._replace(state=state), piece, terms)
+        after, *row = lax.switch(jnp.asarray(BRANCH)[piece.kind], branches.kinds, at)
         return (after, piece.rests), (state, *row)
 
     # One more row, which does nothing, settles the state after the last piece.
@@ -130,7 +128,7 @@ def repeat_pieces(
 class _Branches(NamedTuple):
     """Functions whose derivatives are one operation: the settling of a state, and the kinds of pieces.
 
-    A kind is (given, key, carry, piece, terms) -> (carry, impulses (nc, dim) of an impact and of a move).
+    A kind is (start of the piece) -> (carry, impulses (nc, dim) of an impact and of a move).
     """
 
     settle: Callable[..., PyTree]
@@ -162,57 +160,47 @@ def _repeat_settling(
     return remove_drift(Model(system=system, params=params), state, rests)
 
 
+class _PieceStart(NamedTuple):
+    """The start of a piece that is repeated, its `piece` of the log, and the terms there."""
+
+    inputs: StepInputs
+    key: jax.Array | None
+    carry: Carry
+    piece: EventPieces
+    terms: ContactTerms
+
+
 # The log has the end of each piece and its impulses; a derivative needs no other values.
 
 
-def _repeat_nothing(
-    inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
-) -> tuple[PyTree, ...]:
-    return carry, jnp.zeros_like(piece.push), jnp.zeros_like(piece.push)
+def _repeat_nothing(at: _PieceStart) -> tuple[PyTree, ...]:
+    return at.carry, jnp.zeros_like(at.piece.push), jnp.zeros_like(at.piece.push)
 
 
-def _read_stretch(
-    inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
-) -> tuple[PyTree, PyTree]:
-    return (carry._replace(state=piece.end), jnp.zeros_like(piece.push), piece.impulse), ()
+def _read_stretch(at: _PieceStart) -> tuple[PyTree, PyTree]:
+    return (at.carry._replace(state=at.piece.end), jnp.zeros_like(at.piece.push), at.piece.impulse), ()
 
 
-def _read_impact(
-    inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
-) -> tuple[PyTree, PyTree]:
-    after = continue_after_impact(carry, piece.end.v, piece.participants, piece.breaks)
+def _read_impact(at: _PieceStart) -> tuple[PyTree, PyTree]:
+    piece = at.piece
+    after = continue_after_impact(at.carry, piece.end.v, piece.participants, piece.breaks)
     return (after._replace(state=piece.end), piece.impulse, jnp.zeros_like(piece.push)), ()
 
 
-def _read_chatter(
-    inputs: StepInputs, key: jax.Array | None, carry: Carry, piece: EventPieces, terms: PyTree
-) -> tuple[PyTree, PyTree]:
-    return _repeat_nothing(inputs, key, continue_after_chatter(carry, piece.end), piece, terms), ()
+def _read_chatter(at: _PieceStart) -> tuple[PyTree, PyTree]:
+    return _repeat_nothing(at._replace(carry=continue_after_chatter(at.carry, at.piece.end))), ()
 
 
-def _repeat_impact(
-    inputs: StepInputs,
-    key: jax.Array | None,
-    carry: Carry,
-    piece: EventPieces,
-    terms: ContactTerms,
-    log: PyTree,
-) -> tuple[PyTree, ...]:
+def _repeat_impact(at: _PieceStart, log: PyTree) -> tuple[PyTree, ...]:
+    inputs, key, carry, piece, terms = at
     blow = apply_impact(terms, carry, inputs.law, key, piece.participants, piece.dead, True, piece.impulse)
     after = continue_after_impact(carry, blow.v, piece.participants, piece.breaks)
     return after, blow.impulse, jnp.zeros_like(piece.push)
 
 
-def _repeat_tied_impact(
-    system: System,
-    inputs: StepInputs,
-    key: jax.Array | None,
-    carry: Carry,
-    piece: EventPieces,
-    terms: ContactTerms,
-    log: PyTree,
-) -> tuple[PyTree, ...]:
+def _repeat_tied_impact(system: System, at: _PieceStart, log: PyTree) -> tuple[PyTree, ...]:
     """Repeat an impact; if contacts land together, with the one-sided derivative."""
+    inputs, key, carry, piece, terms = at
     tie = Tie(inputs, key, carry, piece.participants, piece.jumps, piece.impulse)
 
     def together() -> tuple[PyTree, ...]:
@@ -221,49 +209,26 @@ def _repeat_tied_impact(
         return after._replace(state=state), impulse, jnp.zeros_like(piece.push)
 
     strikes = classify_contacts(*lax.stop_gradient((terms, carry.state))).strikes & piece.participants
-    return lax.cond(
-        jnp.sum(strikes) > 1, together, lambda: _repeat_impact(inputs, key, carry, piece, terms, log)
-    )
+    return lax.cond(jnp.sum(strikes) > 1, together, lambda: _repeat_impact(at, log))
 
 
-def _repeat_jam(
-    inputs: StepInputs,
-    key: jax.Array | None,
-    carry: Carry,
-    piece: EventPieces,
-    terms: ContactTerms,
-    log: PyTree,
-) -> tuple[PyTree, ...]:
-    state = carry.state
+def _repeat_jam(at: _PieceStart, log: PyTree) -> tuple[PyTree, ...]:
+    state, piece, terms = at.carry.state, at.piece, at.terms
     before = make_node(terms, state.q, terms.M @ state.v, state.t)
     after, push, _ = jam_impact(before, piece.participants, piece.push, True)
-    return continue_after_impact(carry, after.v, piece.participants), push, jnp.zeros_like(piece.push)
+    return continue_after_impact(at.carry, after.v, piece.participants), push, jnp.zeros_like(piece.push)
 
 
-def _repeat_skip(
-    system: System,
-    inputs: StepInputs,
-    key: jax.Array | None,
-    carry: Carry,
-    piece: EventPieces,
-    terms: ContactTerms,
-    log: PyTree,
-) -> tuple[PyTree, ...]:
-    after = continue_after_chatter(carry, extrapolate_chatter(system, carry.chatter, piece.turns))
-    return after, jnp.zeros_like(piece.push), jnp.zeros_like(piece.push)
+def _repeat_skip(system: System, at: _PieceStart, log: PyTree) -> tuple[PyTree, ...]:
+    state = extrapolate_chatter(system, at.carry.chatter, at.piece.turns)
+    return _repeat_nothing(at._replace(carry=continue_after_chatter(at.carry, state)))
 
 
 def _repeat_stretch(
-    system: System,
-    inputs: StepInputs,
-    key: jax.Array | None,
-    carry: Carry,
-    piece: EventPieces,
-    terms: ContactTerms,
-    log: PyTree,
-    late: jax.Array,
+    system: System, at: _PieceStart, log: PyTree, late: jax.Array
 ) -> tuple[tuple[PyTree, ...], PieceEnd]:
     """Repeat a stretch. The log has its length; an event keeps the value that ends the stretch at zero."""
+    inputs, _, carry, piece, terms = at
     state, h = carry.state, piece.h + late
     motion = StretchMotion(inputs.params, inputs.controls, piece.modes, inputs.dt)
     trial, looks = step_stretch(system, motion, state.t, start_vector(system, state, terms), h)

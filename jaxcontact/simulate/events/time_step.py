@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.algebra import implicit
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
+from jaxcontact.mechanics.numbers import is_mechanism, usable_numbers
 from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, extrapolate_chatter, predict_chatter
@@ -163,10 +163,8 @@ def _is_finite(state: State) -> jax.Array:
 
 def _bad_numbers(inputs: StepInputs, start: EventContacts) -> jax.Array:
     """Set the status bits of numbers that are not finite or out of range."""
-    params = inputs.params
-    finite = usable_numbers(params, inputs.state) & jnp.all(jnp.isfinite(inputs.controls))
-    mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
-    good = mass & is_inertia(params.inertia) & jnp.all(params.mu >= 0) & (inputs.dt > 0)
+    finite = usable_numbers(inputs.params, inputs.state) & jnp.all(jnp.isfinite(inputs.controls))
+    good = is_mechanism(inputs.params, start.terms.M) & (inputs.dt > 0)
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 

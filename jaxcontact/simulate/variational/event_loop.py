@@ -17,7 +17,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.numbers import is_inertia, usable_numbers
+from jaxcontact.mechanics.numbers import is_mechanism, usable_numbers
 from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import StepperInfo
@@ -180,11 +180,9 @@ def run_motion(
 
 def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     """Set the status bits of numbers that are not finite or out of range."""
-    params, restitution, zeno = numbers.params, numbers.restitution, numbers.zeno
-    finite = usable_numbers(params, numbers.state)
-    mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
+    restitution, finite = numbers.restitution, usable_numbers(numbers.params, numbers.state)
     share = (restitution >= 0) & (restitution <= 1)
-    good = mass & is_inertia(params.inertia) & jnp.all(params.mu >= 0) & share & (zeno >= 0)
+    good = is_mechanism(numbers.params, start.terms.M) & share & (numbers.zeno >= 0)
     if start.joints is not None and start.joints.dry is not None:
         good = good & jnp.all(start.joints.dry.bound >= 0)
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)

@@ -100,7 +100,8 @@ def replay(
         strikes = (piece.kind == IMPACT) | (piece.kind == JAM)
         moves = jnp.where(piece.kind == UNUSED, 0, 1)
         which = jnp.where(strikes, jnp.where(piece.kind == JAM, 3, 2), moves)
-        after, blow, pushed = lax.switch(which, branches.kinds, numbers, memory.key, node, number, piece)
+        at = _PieceAtNode(numbers, memory.key, node, number, piece)
+        after, blow, pushed = lax.switch(which, branches.kinds, at)
         row = (after.q, after.v, after.t, pushed, node.t, node.v, after.v, blow)
         return (after._replace(closed=piece.closed), number + strikes), row
 
@@ -132,8 +133,7 @@ def replay(
 class _PieceFunctions(NamedTuple):
     """Functions whose derivatives are one operation: the terms at a configuration, and the kinds of pieces.
 
-    A kind is (numbers, key, node, number of the next impact, piece) -> (node, impulses (nc,) of an impact,
-    (nc, dim) of a move).
+    A kind is (start of the piece) -> (node, impulses (nc,) of an impact, (nc, dim) of a move).
     """
 
     terms: Callable[..., PyTree]
@@ -156,71 +156,55 @@ def _terms(
     return terms_and_joints(Model(system=system, params=params), q, t)
 
 
-def _repeat_nothing(
-    numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
-) -> tuple[PyTree, ...]:
-    return node, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
+class _PieceAtNode(NamedTuple):
+    """The node at which a piece is repeated, the number of the next impact, and its `piece` of the log."""
+
+    numbers: MotionNumbers
+    key: jax.Array | None
+    node: Node
+    number: jax.Array
+    piece: MotionPieces
+
+
+def _repeat_nothing(at: _PieceAtNode) -> tuple[PyTree, ...]:
+    return at.node, jnp.zeros_like(at.node.terms.phi), jnp.zeros_like(at.piece.impulse)
 
 
 # The log has the end of each piece; a derivative needs no other values, and no impulses.
 
 
-def _read_move(
-    system: System,
-    numbers: MotionNumbers,
-    key: jax.Array | None,
-    node: Node,
-    number: jax.Array,
-    piece: MotionPieces,
-) -> tuple[tuple[PyTree, ...], tuple]:
-    terms, joints = _terms(system, numbers.params, piece.q, node.t)
-    after = make_node(terms, piece.q, piece.p, piece.t, joints)
-    return _repeat_nothing(numbers, key, after, number, piece), ()
+def _read_move(system: System, at: _PieceAtNode) -> tuple[tuple[PyTree, ...], tuple]:
+    terms, joints = _terms(system, at.numbers.params, at.piece.q, at.node.t)
+    after = make_node(terms, at.piece.q, at.piece.p, at.piece.t, joints)
+    return _repeat_nothing(at._replace(node=after)), ()
 
 
-def _read_impact(
-    numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array, piece: MotionPieces
-) -> tuple[tuple[PyTree, ...], tuple]:
-    after = make_node(node.terms, piece.q, piece.p, piece.t, node.joints)
-    return _repeat_nothing(numbers, key, after, number, piece), ()
+def _read_impact(at: _PieceAtNode) -> tuple[tuple[PyTree, ...], tuple]:
+    after = make_node(at.node.terms, at.piece.q, at.piece.p, at.piece.t, at.node.joints)
+    return _repeat_nothing(at._replace(node=after)), ()
 
 
-def _repeat_impact(
-    choice: MotionChoice, numbers: MotionNumbers, key: jax.Array | None, node: Node, number: jax.Array,
-    piece: MotionPieces, log: PyTree,
-) -> tuple[PyTree, ...]:  # fmt: skip
+def _repeat_impact(choice: MotionChoice, at: _PieceAtNode, log: PyTree) -> tuple[PyTree, ...]:
+    numbers, key, node, number, piece = at
     setting = ImpactSetting(numbers.restitution, numbers.zeno, key, number, choice.order, numbers.law)
     after, hit = apply_impact(setting, node, piece.participants, piece.plastic, number, piece.order)
     return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
 
-def _repeat_jam(
-    numbers: MotionNumbers,
-    key: jax.Array | None,
-    node: Node,
-    number: jax.Array,
-    piece: MotionPieces,
-    log: PyTree,
-) -> tuple[PyTree, ...]:
-    after, found, _ = jam_impact(node, piece.participants, piece.impulse, True)
-    return after, found[:, 0], jnp.zeros_like(piece.impulse)
+def _repeat_jam(at: _PieceAtNode, log: PyTree) -> tuple[PyTree, ...]:
+    after, found, _ = jam_impact(at.node, at.piece.participants, at.piece.impulse, True)
+    return after, found[:, 0], jnp.zeros_like(at.piece.impulse)
 
 
 def _repeat_move(
-    system: System,
-    numbers: MotionNumbers,
-    key: jax.Array | None,
-    node: Node,
-    number: jax.Array,
-    piece: MotionPieces,
-    log: PyTree,
-    late: jax.Array,
+    system: System, at: _PieceAtNode, log: PyTree, late: jax.Array
 ) -> tuple[tuple[PyTree, ...], PieceEnd]:
     """Repeat a move.
 
     The log has its length. An event keeps the gap, the load of a closed contact, or the speed of a dry joint
     at zero.
     """
+    numbers, _, node, _, piece = at
     model, h = Model(system=system, params=numbers.params), piece.h + late
     controls = None if numbers.controls is None else numbers.controls[piece.step]
     contacts, drags = contacts_of(node.terms, node.closed, node.joints), drag_at(node)

@@ -118,6 +118,7 @@ def test_mistakes_are_named():
         jc.impact.bounds(terms, v, jc.impact.Routh(), jnp.ones(2), num_iters=-1)
 
 
+@pytest.mark.long
 def test_units_and_rest_change_nothing():
     """In grams and millimetres the numbers scale; at rest the interval is zero."""
     rng = np.random.default_rng(3)
@@ -137,6 +138,7 @@ def test_units_and_rest_change_nothing():
     np.testing.assert_allclose(unchanged.maximise_in_steps(row, 2, 100).value, row @ v)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("contacts", "nt", "seed"), [(2, 1, 0), (3, 1, 1), (2, 2, 2)])
 def test_one_step_of_any_size_ends_at_the_listed_outcomes(contacts, nt, seed):
     """One step without a cap is the simultaneous law, whose solutions `outcomes` lists by their modes."""

@@ -45,6 +45,7 @@ def test_outcomes_of_other_laws_are_inside_or_beyond_the_last_sample():
     assert float(np.max(result.distance)) < 0.01 * mass_norm(terms, np.asarray(samples.v_minus))
 
 
+@pytest.mark.long
 def test_an_unfinished_impact_is_outside_by_the_distance_of_every_sample():
     terms, samples = sampled()
     v = 0.3 * np.asarray(samples.v_minus)

@@ -96,6 +96,7 @@ def test_distances_by_brute_force_and_growing_sets():
     assert np.all(np.isinf(found.radius[:, 1]))  # 180 tests cannot show 1e-4
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_fresh_outcomes_of_an_impact_lie_where_the_bound_says():
     model = jc.models.rocking_block()

@@ -156,6 +156,7 @@ def test_along_a_corner_of_the_polygon_friction_is_exact():
     np.testing.assert_allclose(v_plus, directions_of(angles, 1.7, 0.0), rtol=0, atol=1e-13)
 
 
+@pytest.mark.long
 def test_sphere_sticks_into_rolling_or_slides():
     """Rolling needs 2/7 of the slip as an impulse over m; the polygon's inscribed circle bounds mu."""
     law = jax.jit(anitescu_potra)
@@ -174,6 +175,7 @@ def test_sphere_sticks_into_rolling_or_slides():
     assert int(info.status) == 0
 
 
+@pytest.mark.long
 def test_frictionless_space_keeps_the_tangential_velocity():
     v = jnp.array([0.6, -0.8, -1.0, 0.1, 0.2, 0.3])
     v_plus, info = anitescu_potra(sphere(0.0), v)
@@ -181,6 +183,7 @@ def test_frictionless_space_keeps_the_tangential_velocity():
     np.testing.assert_allclose(info.impulse, [[MASS, 0.0, 0.0]], atol=1e-13)
 
 
+@pytest.mark.long
 def test_box_falling_flat_in_space_stops_dead():
     """Four redundant corners: forces are not unique, the velocity is."""
     q = np.array([0, 0, 0.2, 1.0, 0, 0, 0])
@@ -208,6 +211,7 @@ def test_number_of_friction_directions_is_checked(k):
 # --- every solution
 
 
+@pytest.mark.long
 def test_compass_gait_has_three_outcomes_and_pivoting_finds_one_of_them():
     terms, v = model("compass_gait")
     outcomes, valid = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())[0]
@@ -234,6 +238,7 @@ def test_duplicated_contacts_add_no_outcome():
     assert np.abs(np.asarray(single)[:3] - np.asarray(one)).max(axis=1).min() < 1e-10
 
 
+@pytest.mark.long
 def test_what_is_not_enumerated_is_refused_with_an_alternative():
     six = make(np.eye(2), np.tile([0.0, 1.0], (6, 1)), np.tile([1.0, 0.0], (6, 1)), np.ones(6))
     ball = sphere(0.3)
@@ -340,6 +345,7 @@ def test_sequence_skips_contacts_that_do_not_approach(order, impacts, done):
     assert np.array_equal(np.asarray(info.impulse)[:, 0] > 0, [c in done for c in range(3)])
 
 
+@pytest.mark.long
 def test_sequence_without_approach_takes_no_impact():
     v = jnp.array([1.0, 0.0, 1.0, 0.5, 1.0, 2.0])
     v_plus, info = sequential(sliders(3), v, (0, 1, 2), max_impacts=5)

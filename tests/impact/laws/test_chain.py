@@ -138,6 +138,7 @@ def test_springs_at_rest_push_if_the_direction_presses_them(mass, rng):
     assert np.max(np.abs(linear - difference)) > 0.1  # one linear map would not do
 
 
+@pytest.mark.long
 def test_springs_whose_direction_does_not_end_have_no_number():
     law = jc.impact.Chain(stiffness=1.0, max_steps=80, corner="one_sided")
     terms = jc.ContactTerms(

@@ -46,6 +46,7 @@ def test_a_point_slides_straight_ahead(name):
     np.testing.assert_allclose(v_plus, [0.0, 0.0, e], atol=1e-12)
 
 
+@pytest.mark.long
 def test_sides_by_name_bend_the_way():
     v_plus, _ = jc.impact.anitescu_potra(point(0.3), jnp.array([*(2.0 * WAY), -1.0]), num_directions=8)
     np.testing.assert_allclose(v_plus, [2.0 * WAY[0] - 0.3, 2.0 * WAY[1], 0.0], rtol=1e-12, atol=1e-14)

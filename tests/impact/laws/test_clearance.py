@@ -48,6 +48,7 @@ def test_bad_ones_are_named():
         law(TERMS, v, jax.random.key(0), clearance=jnp.zeros(2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_directions", [None, 4])
 def test_a_clearance_along_contacts_is_a_surface_that_moves(num_directions):
     """A block that falls flat on a belt is taken along if friction suffices, else slides by mu times its fall."""

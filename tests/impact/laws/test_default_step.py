@@ -62,6 +62,7 @@ def test_a_rod_that_jams_ends(unit):
     np.testing.assert_allclose(terms.J_t[:, 0] @ v_plus, 0.0, atol=1e-9)
 
 
+@pytest.mark.long
 def test_the_largest_of_both_impulses_counts():
     """The corners of a wedge stop alone by 0.8, together by 0.8 / 1.28; one beneath a rest contact alone."""
     wedge = jc.ContactTerms(

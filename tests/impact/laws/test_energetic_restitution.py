@@ -326,8 +326,8 @@ def test_samples_are_resolve_whatever_the_chunk(block, tmp_path):
     assert np.array_equal(num_iters, many.num_iters[:LANES])
     # A known e = 0 is the inelastic program itself.
     assert (
-        energetic_restitution.check(terms, 0.0) is None
-        and energetic_restitution.check(terms, np.zeros(2)) is None
+        energetic_restitution.check_coefficients(terms, 0.0) is None
+        and energetic_restitution.check_coefficients(terms, np.zeros(2)) is None
     )
 
 

@@ -134,6 +134,7 @@ def test_paper_damping_of_a_unit_mass_is_per_root_of_k():
     np.testing.assert_allclose(info.impulse, same.impulse, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_sliding_in_space_in_closed_form():
     """A point that slides all through the impact: the friction impulse is -mu Lambda_n along the slip."""
     system = spatial(jc.Point(name="tip", body="body"), 3, (), point_in_space)
@@ -301,6 +302,7 @@ def test_block_at_all_angles():
     assert 1.01 < along.max() < 1.02
 
 
+@pytest.mark.long
 def test_solvers_agree():
     """BDF at the default tolerances against Radau at tighter ones: 1e-7 of the drop speed."""
     u, _ = block_run(stiffnesses(2.0))

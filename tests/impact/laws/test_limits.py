@@ -62,6 +62,7 @@ def test_a_knee_at_its_limit_strikes_as_a_welded_one(mu):
     assert abs(float(bent[3])) > 0.1
 
 
+@pytest.mark.long
 def test_limits_are_left_out_unless_asked_for_and_take_names():
     knee = '<joint axis="0 1 0" range="0 2"/>'
     terms, _ = landing(knee, 0.9, False)

@@ -143,6 +143,7 @@ def both_orders(product, v):
     return jnp.linalg.norm(first - second) / jnp.linalg.norm(v)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [2, 3, 7, 50, 200])
 def test_a_theorem_is_named_only_where_outcomes_agree_within_its_tolerance(n):
     """Over velocities from which either contact may be first, at angles beside pi / n."""
@@ -187,6 +188,7 @@ def test_three_normals_near_a_reflection_group_agree_within_the_tolerance(rng):
         assert impact.unique_order(contacts(np.eye(3), J), 10.0 * worst).theorem.startswith("reflection")
 
 
+@pytest.mark.long
 def test_orthogonal_normals_in_any_order():
     rng = np.random.default_rng(2)
     M = random_spd(rng, 5)

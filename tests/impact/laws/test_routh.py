@@ -83,6 +83,7 @@ def test_point_mass(v, mu, cap, expected, selection):
     assert float(info.energy_ratio) == pytest.approx(np.dot(expected, expected) / np.dot(v, v), abs=1e-14)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("selection", ["all", "lemke"])
 def test_at_rest_nothing_happens(selection):
     v_next, info = routh_step(point(0.5), jnp.zeros(2), jnp.ones(1), selection=selection)
@@ -120,6 +121,7 @@ def test_step_in_space_with_a_cap_just_below_the_need():
     np.testing.assert_allclose(v_next[:, 2], caps[:, 0] / MASS - 1.0, rtol=0, atol=1e-9)
 
 
+@pytest.mark.long
 def test_resolve_in_space_ends_after_enough_impulse():
     caps = jnp.full((5, 1), 0.6)
     v = jnp.array([1.0, 0.0, -1.0])
@@ -132,6 +134,7 @@ def test_resolve_in_space_ends_after_enough_impulse():
 # --- limits of a step
 
 
+@pytest.mark.long
 def test_no_impulse_no_change(gait):
     terms, v, _ = gait
     v_next, info = routh_step(terms, v, jnp.zeros(2))
@@ -225,6 +228,7 @@ def test_resolve_is_a_chain_of_steps(gait, draws, resolved, selection):
     assert np.all(info.energy_ratio < 1.0)
 
 
+@pytest.mark.long
 def test_too_few_steps_are_unterminated(gait, draws):
     terms, v, _ = gait
     v_plus, info = resolve(terms, v, 0.01 * draws[0][0], draws[1][0])

@@ -118,6 +118,7 @@ def one_contact(mu):
     return terms, J, J @ np.linalg.solve(np.asarray(terms.M), J.T)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mu", "u_t", "end"), [(0.5, 0.3, -1), (2.5, 0.3, 0), (0.05, 0.9, 1)])
 def test_one_contact_slides_sticks_or_reverses_as_in_closed_form(mu, u_t, end):
     """Lemma 2 and Fig. 3: u' = u + D lam with D = ((a, b), (b, c)).

@@ -47,6 +47,7 @@ def test_the_identity_changes_no_bit(gait):
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
+@pytest.mark.long
 def test_fractions_have_the_density_asked_for():
     """x^2 has the distribution function sqrt; picks stay uniform; a step may start anywhere in a lane."""
     draws = shaped(Iid(key=jax.random.key(0)), small, 2)

@@ -67,6 +67,7 @@ def test_an_impact_that_does_not_end_says_so(rng, monkeypatch):
     np.testing.assert_allclose(quick.v_plus, slow.v_plus, atol=1e-12)
 
 
+@pytest.mark.long
 def test_a_sample_does_not_depend_on_its_neighbours(rng):
     terms, v = random_terms(rng, 3, 1)
     law = jc.impact.Routh(impulse_step=0.5, max_steps=20, selection="lemke")

@@ -197,6 +197,7 @@ def test_nothing_approaches():
     np.testing.assert_allclose(slope, jnp.broadcast_to(v, slope.shape), atol=1e-12)
 
 
+@pytest.mark.long
 def test_too_few_steps_are_unterminated():
     _, terms, v = gait()
     _, info = outcomes(terms, v, KEY, None, 1e-3)
@@ -230,6 +231,7 @@ def test_mistakes_are_named(settings, error, message):
         draw_in_jit(terms, v, given.pop("key"), **given)
 
 
+@pytest.mark.long
 @pytest.mark.float32
 def test_single_precision(tolerance):
     model, terms = case("compass_gait")

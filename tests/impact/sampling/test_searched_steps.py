@@ -101,6 +101,7 @@ def test_further_searches_change_no_outcome(rng):
     assert not np.any(plain[3]) and np.any(checked[3][0, :20]) and not np.any(checked[3][:, 20:])
 
 
+@pytest.mark.long
 def test_enumerated_steps_are_not_searched_again():
     model = jc.models.compass_gait()
     state = model.initial_state()
@@ -108,6 +109,7 @@ def test_enumerated_steps_are_not_searched_again():
     assert known.miss_bound is None and not np.any(known.searched_again)
 
 
+@pytest.mark.long
 def test_without_machine_code_six_contacts_are_refused(rng, monkeypatch):
     terms, v = random_terms(rng, 6)
     monkeypatch.setattr(lemke_on_host, "is_offered", lambda v: False)

@@ -36,6 +36,7 @@ CHEAP = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in (*LAWS, *NOT_BY_SPRINGS)])
 def test_an_exact_value_is_that_of_mujoco_with_stiff_contacts(name):
     example = scene(name)
