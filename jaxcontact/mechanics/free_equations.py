@@ -26,13 +26,15 @@ class Springs(NamedTuple):
     """Springs, dampers and gains of actuators of a tree, K and D, and their delay within a step.
 
     `share` (nv, nv) is the fraction of the impulses of a step that moves q in it, one half without stiffness.
-    `late` (nv, nv) is the stiffness that acts dt w after the start instead of dt w / 2, halved.
+    `late` (nv, nv) is the stiffness that acts dt w after the start instead of dt w / 2, halved. `turns_back`
+    tells that the midpoint rule would turn a velocity back that a negative damping speeds up.
     """
 
     stiffness: jax.Array
     damping: jax.Array
     share: jax.Array
     late: jax.Array
+    turns_back: jax.Array
 
 
 class Drive(NamedTuple):

@@ -35,7 +35,7 @@ class FreeStep(Record):
         M: mass matrix that impulses of constraints meet: with springs, dampers and gains of actuators.
         push: (nv,) impulse that changes `ahead`, too: springs and dampers act as at the end of the step.
         turned: angular momenta of quaternions; None without any.
-        settled: bool, True if the equations of the step are solved.
+        settled: bool, True if the equations of the step are solved, and no damping `turns_back`.
     """
 
     rate: jax.Array
@@ -95,6 +95,7 @@ def free_step(
     if springs is not None:
         late = dt * (springs.damping @ ahead) + dt * dt * (springs.stiffness @ ahead)
         push = spring_impulse(springs, rate, dt) - late
+        settled = settled & ~springs.turns_back
         M = dense + dt * (springs.damping + dt * springs.stiffness)
     if system.drive is not None:
         push = push + dt * _drive_change(model, state, dt, rate)
@@ -213,7 +214,8 @@ def _springs(
     if centres is not None:
         M, yields = centres.matrix_at_centres(M), centres.matrix_at_centres(yields)
         mobility = mobility.at[centres.linear].set(1.0 / centres.mass[:, None])
-    excess = jnp.clip(jnp.diagonal(yields) * mobility - 1.0, 0.0, jnp.sqrt(MAX_SPRING_MASS))
+    ratio = jnp.diagonal(yields) * mobility
+    excess = jnp.clip(ratio - 1.0, 0.0, jnp.sqrt(MAX_SPRING_MASS))
 
     def delay(M: jax.Array, added: jax.Array) -> jax.Array:
         return 0.5 * added[:, None] * implicit.positive_inverse(M + jnp.diag(added))
@@ -221,7 +223,8 @@ def _springs(
     more = jax.lax.cond(jnp.any(excess > 0), delay, lambda M, _: jnp.zeros_like(M), M, excess**2 / mobility)
     lateness = excess / jnp.sqrt(2.0 * (1.0 + excess**2))
     share = 0.5 * jnp.eye(M.shape[0], dtype=M.dtype) + more
-    return Springs(stiffness, damping, share, lateness[:, None] * stiffness * lateness[None])
+    late = lateness[:, None] * stiffness * lateness[None]
+    return Springs(stiffness, damping, share, late, turns_back=jnp.any(ratio < -2.0))
 
 
 def _drive_at(model: Model, state: State, controls: jax.Array) -> jax.Array | Drive:

@@ -217,6 +217,22 @@ def test_a_negative_damping_is_noted_and_feeds_a_wheel(stepper):
     np.testing.assert_allclose(states.v[-1], np.exp(0.75), rtol=0.01)  # 0.5 + 0.5^2 of the belt
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "stepper",
+    [jc.simulate.Compliant(), jc.simulate.TimeStepping(), jc.simulate.Variational()],
+    ids=lambda stepper: type(stepper).__name__,
+)
+def test_a_negative_damping_too_large_for_the_step_is_no_success(stepper):
+    """With d h above 2 I the midpoint rule turns the wheel back, where it gets faster and faster."""
+    with pytest.warns(IgnoredOptionWarning, match="damping"):
+        model = jc.load_mjcf(WHEEL)
+    start = model.initial_state().replace(v=jnp.ones(1))
+    for dt, fails in ((1.0, False), (4.0, True)):
+        status = jc.simulate.rollout(model, start, jnp.zeros((1, 1)), stepper=stepper, dt=dt).status
+        assert bool(jc.Status.failed(status[-1])) == fails
+
+
 def test_a_urdf_gets_a_floor_and_a_floating_base():
     model = jc.load_mjcf(ARM, floating=True, floor=-0.5)
     assert model.initial_state().v.size == 7 and "base" in model.structure.bodies

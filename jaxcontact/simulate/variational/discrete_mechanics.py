@@ -215,7 +215,10 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: StepContacts, 
     step, before, _ = bounded_loop(
         unsolved, iterate, _Iteration(first, far, jnp.int32(0)), max_iters=MAX_NEWTON
     )
-    solved = (before <= small) & step.solved & jnp.all(jnp.isfinite(step.p))
+    inverse = step.slopes.inverse
+    rounded = jnp.finfo(dtype).eps * jnp.max(jnp.abs(inverse), initial=0.0)
+    turns_back = jnp.any(jnp.diagonal(inverse) < -rounded)  # a negative damping too large for h
+    solved = (before <= small) & step.solved & ~turns_back & jnp.all(jnp.isfinite(step.p))
     return step._replace(solved=solved)
 
 
