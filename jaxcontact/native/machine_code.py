@@ -65,7 +65,7 @@ class MachineCode:
             modules += [
                 ("\n".join([head, *calls, *share]), level) for share in _share_out(texts[level], workers)
             ]
-        self.digest = object_files.object_name("\n".join(text for text, _ in modules), 1)
+        self.digest = object_files.object_name("\n".join(f"{level}\n{text}" for text, level in modules), 1)
         self._engine = llvm_worker.link(object_files.read_or_compile(modules, workers))
         signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
         self.address: int = self._engine.get_function_address("run")

@@ -59,7 +59,7 @@ class Ensemble(FileRecord):
 
     @property
     def summary(self) -> str:
-        """The number of worlds that failed, and the first of these with their steps and status bits."""
+        """Count the worlds that failed, and list the first of these with their steps and status bits."""
         failed = np.flatnonzero(np.asarray(self.failed_step) >= 0)
         lines = [f"{len(failed)} of {len(self.status)} worlds failed"]
         for k in failed[:FIRST]:
