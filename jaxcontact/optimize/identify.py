@@ -105,7 +105,8 @@ class IdentifyInfo(ParameterAccuracy):
             note, if the result is a minimum at which the derivative jumps, or if a third or three times
             `search.curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if it
             ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN; INACCURATE
-            if the score is above `search.largest`.
+            if the score is above `search.largest`; NONFINITE if scores or their derivative are not finite at
+            the start, which is then the end.
     """
 
     score: float
@@ -153,10 +154,10 @@ def identify(
 
     Raises:
         TypeError: a score that is not a function.
-        ValueError: scores of another shape than (m,); they or their derivative not finite at the start;
-            bounds of another shape, in the wrong order or without a start; starts of another shape; groups or
-            weights of the wrong shape, weights below 0 or all 0; no parameters; a checkpoint of another run,
-            with the names of what differs, or a damaged one.
+        ValueError: scores of another shape than (m,), not finite at the start by data that are not; bounds of
+            another shape, in the wrong order or without a start; starts of another shape; groups or weights
+            of the wrong shape, weights below 0 or all 0; no parameters; a checkpoint of another run, with the
+            names of what differs, or a damaged one.
 
     Status: see `IdentifyInfo`.
 
@@ -180,7 +181,8 @@ def identify(
     scores = np.array([info.score for _, info in results])
     statuses = np.array([info.status for _, info in results], np.uint32)
     good = ~np.asarray(Status.failed(statuses))
-    best = int(np.argmin(np.where(good | ~good.any(), scores, np.inf)))
+    counted = (good | ~good.any()) & np.isfinite(scores)
+    best = int(np.argmin(np.where(counted, scores, np.inf)))
     flat = np.stack([np.asarray(ravel_pytree(found)[0]) for found, _ in results])
     return results[best][0], results[best][1].replace(ends=flat, scores=scores, statuses=statuses)
 
@@ -188,15 +190,13 @@ def identify(
 def _make_mean_score(
     score: Score, params0: PyTree, data: PyTree, bounds: PyTree, weights: PyTree
 ) -> MeanScore:
-    """Make the function to be minimised, with a start at which its derivative is finite."""
+    """Make the function to be minimised, with its score at the start."""
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
     start = np.asarray(flat, float)
     limits = flat_bounds(bounds, params0, start)
     scores = _scores_at_start(score, unravel(flat), data)
     mean = MeanScore(score, unravel, data, _normalise_weights(weights, scores.size), start, limits)
     mean.start_score = float(mean.share @ scores)
-    if not np.all(np.isfinite(mean.evaluate(start)[1])):
-        raise ValueError(f"score: expected a finite derivative at params0, got {mean.evaluate(start)[1]}")
     return mean
 
 
@@ -234,6 +234,10 @@ def _search_all(
     for number in range(len(ends), len(means)):
         mean = means[number]
         at, stored = _round_from_arrays(stored) if "x" in stored else mean.begin(), {}
+        if not at.point.is_finite:
+            ends.append((mean.start, int(Status.NONFINITE)))
+            save(number, None)
+            continue
 
         def report(at: SearchRound, number: int = number, mean: MeanScore = mean) -> None:
             save(number, at)
@@ -266,8 +270,10 @@ def _account_for_end(
     """Compute the covariance at the end of a search, and the account of it."""
     (lower, upper), curvature_step = mean_score.bounds, search.curvature_step
     mean, _, rates = mean_score.evaluate(x)
-    hessian, slope, _ = mean_score.local_account(x, curvature_step)
     at_bound = (x <= lower) | (x >= upper)
+    hessian, slope = np.full((x.size, x.size), np.nan), np.nan
+    if not status & int(Status.NONFINITE):
+        hessian, slope, _ = mean_score.local_account(x, curvature_step)
     covariance = _estimate_covariance(hessian, rates, members, ~at_bound)
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))
     if not np.all(np.isfinite(covariance)):
@@ -309,9 +315,10 @@ def _check_search(score: object, params0: PyTree) -> None:
 
 
 def _scores_at_start(score: Score, params: PyTree, data: PyTree) -> np.ndarray:
-    """Compute scores (m,); raise ValueError if they have another shape or are not finite."""
+    """Compute scores (m,); raise ValueError for another shape, or for data that make them not finite."""
     scores = np.asarray(scores_of(score, params, data)[0])
-    if scores.ndim != 1 or not np.all(np.isfinite(scores)):
+    has_data = all(np.all(np.isfinite(np.asarray(leaf, float))) for leaf in jax.tree.leaves(data))
+    if scores.ndim != 1 or not (has_data or np.all(np.isfinite(scores))):
         raise ValueError(f"score: expected finite numbers (m,) at params0, got {scores.shape}: {scores}")
     return scores
 

@@ -189,7 +189,7 @@ def gait(
         The free numbers, TrajectoryInfo; `residual` is the largest error of period and speed.
 
     Raises:
-        ValueError, TypeError, FloatingPointError: as `trajectory`; a speed that is not a finite number; an
+        ValueError, TypeError: as `trajectory`; a speed that is not a finite number; an
             optimizer with smoothing, which strides do not have.
 
     Derivative: none; a host driver. Its steps use the derivative of `ess.flow`, which is exact along

@@ -144,12 +144,20 @@ def test_a_wide_curvature_step_sees_the_kinks_of_a_score(rng):
     assert few_kinks.status == int(jc.Status.KINK)
 
 
-def test_a_derivative_that_is_not_finite_is_refused_at_the_start_and_leaves_no_covariance():
+def test_a_derivative_that_is_not_finite_ends_the_search_at_the_start_and_leaves_no_covariance():
     def kinked(params, data):
         return jnp.sqrt((params["x"] - 1.0) ** 2) + data
 
-    with pytest.raises(ValueError, match="score: expected a finite derivative"):
-        jc.optimize.identify(kinked, {"x": 1.0}, jnp.zeros(3))
+    found, info = jc.optimize.identify(kinked, {"x": 1.0}, jnp.zeros(3))
+    assert found["x"] == 1.0 and info.status & int(jc.Status.NONFINITE) and info.num_iters == 0
+    assert np.isnan(info.covariance).all()
+    # Of several starts it is passed over.
+    starts = jc.optimize.SearchSettings(starts={"x": jnp.array([3.0])})
+    found, info = jc.optimize.identify(
+        lambda p, d: kinked(p, d) + p["x"] ** 2, {"x": 1.0}, jnp.zeros(3), search=starts
+    )
+    assert found["x"] == pytest.approx(0.5) and info.status == 0
+    assert info.statuses[0] & int(jc.Status.NONFINITE) and info.statuses[1] == 0
 
     def rough(params, data):  # without a derivative between its start and its minimum
         x = params["x"]

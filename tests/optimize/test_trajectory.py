@@ -141,7 +141,7 @@ def test_a_checkpoint_of_the_first_format_is_refused_by_name(stored, tmp_path):
     path = tmp_path / "old.npz"
     save_state(path, {"version": "0"}, {"costs": np.ones(1), "visited": np.ones((1, 3))})
     with pytest.raises(
-        ValueError, match=r'these differ: format \(null there, "jaxcontact optimisation, 6" now'
+        ValueError, match=r'these differ: format \(null there, "jaxcontact optimisation, 7" now'
     ):
         trajectory(**stored | {"run": jc.Run(checkpoint=path)})
 
@@ -155,8 +155,6 @@ def test_wrong_input_is_named():
     sgd = optax.sgd(0.1)
     with pytest.raises(ValueError, match="OneSided"):
         trajectory(cost, start(), optimizer=OneSided(sgd, lambda z, d: 0.0), constraints=on_the_sphere)
-    with pytest.raises(ValueError, match="controls0"):
-        trajectory(lambda z: jnp.nan * cost(z), start(), optimizer=sgd)
     with pytest.raises(ValueError, match="num_steps"):
         trajectory(cost, start(), optimizer=sgd, num_steps=-1)
     with pytest.raises(ValueError, match="tol: expected finite numbers, got NaN or inf"):
