@@ -186,8 +186,6 @@ class MeanScore:
             found = np.clip(point.x * self._size, *self.bounds)
             if point.value < lower and np.any(np.abs(found - x) > spread):
                 return found
-            if np.all(np.abs(found - x) <= near):
-                return None
         return None
 
     def _spread_probes(self, x: np.ndarray) -> np.ndarray:
