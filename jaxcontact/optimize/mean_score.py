@@ -196,7 +196,11 @@ class MeanScore:
         lower, upper = self.bounds
         sizes = np.sort(np.abs([np.where(x != 0.0, x, self._size), self._size]), axis=0)
         shortest, longest = sizes[0] / PROBE_RANGE, sizes[1] * PROBE_RANGE
-        by_factor = np.sign(x) * shortest ** (1.0 - shares) * longest**shares
+        by_factor = (
+            np.where(self.start != 0.0, np.sign(self.start), np.sign(x))
+            * shortest ** (1.0 - shares)
+            * longest**shares
+        )
         free = np.where(x == 0.0, self._size * (2.0 * shares - 1.0), by_factor)
         between = np.isfinite(upper - lower)
         inside = np.where(between, lower, 0.0) + shares * np.where(between, upper - lower, 0.0)
