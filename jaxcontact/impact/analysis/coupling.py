@@ -161,7 +161,7 @@ def invariant_subspace(
         inputs.check_terms(terms)
         inputs.check(terms, jnp.zeros(terms.M.shape[0], terms.M.dtype))
         root = mass_root(terms, terms.M.shape[0])
-    if samples is None:
+    if samples is None and isinstance(terms, ContactTerms):
         changes = np.linalg.solve(root.T, _impulse_rows(terms, friction).T).T
         scale = np.max(np.linalg.norm(changes, axis=1), initial=0.0)
     else:
