@@ -4,6 +4,8 @@ from jaxcontact.optimize import gaits as gaits
 from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian as AugmentedLagrangian
 from jaxcontact.optimize.consistent_inertia import inertia_numbers as inertia_numbers
 from jaxcontact.optimize.consistent_inertia import inertia_of as inertia_of
+from jaxcontact.optimize.consistent_inertia import inertias_of_bodies as inertias_of_bodies
+from jaxcontact.optimize.consistent_inertia import with_inertias as with_inertias
 from jaxcontact.optimize.descent import one_sided_descent as one_sided_descent
 from jaxcontact.optimize.identify import IdentifyInfo as IdentifyInfo
 from jaxcontact.optimize.identify import SearchSettings as SearchSettings
