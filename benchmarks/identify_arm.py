@@ -1,9 +1,10 @@
 """Mass, centre of mass and inertia of what an arm holds, with friction and stiffness of its contact.
 
-Eight motions of a three-joint arm by MuJoCo: known torques, a tip that strikes the floor and slides, angles and
-their rates at 100 Hz with noise, cut into pieces. `jc.optimize.identify_motions` finds the ten numbers of `jc.optimize.inertia_of` beside the
-logarithms of friction and time constant, and the start of every piece; beside it the same search with mass,
-centre and inertia themselves as unknowns, which may end at a body that cannot be.
+Eight motions of a three-joint arm by MuJoCo: known torques, a tip that strikes the floor and slides, angles
+and their rates at 100 Hz with noise, cut into pieces. `jc.optimize.identify_motions` finds the ten numbers of
+`jc.optimize.inertia_of` beside the logarithms of friction and time constant, and the start of every piece.
+Beside it the same search with mass, centre and inertia themselves as unknowns, which may end at a body that
+cannot be.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def scene(body: dict[str, Any], friction: float, time_constant: float) -> str:
         <body name="arm"><joint name="lift" axis="0 1 0" {joint}/>
         <inertial pos="0.15 0 0" mass="1" diaginertia="0.002 0.01 0.01"/>
         <body name="hand" pos="0.3 0 0"><joint name="bend" axis="0 0.8 0.6" {joint}/>
-        <inertial pos="{com}" mass="{body['mass']}" fullinertia="{inertia}"/>
+        <inertial pos="{com}" mass="{body["mass"]}" fullinertia="{inertia}"/>
         <geom type="sphere" size="0.03" pos="0.3 0 0" mass="0" {contact}/></body></body></body></worldbody>
         <actuator><motor joint="yaw"/><motor joint="lift"/><motor joint="bend"/></actuator></mujoco>"""
 
@@ -62,7 +63,8 @@ def torques(seed: int) -> np.ndarray:
     rng = np.random.default_rng(100 + seed)
     t = STEP * np.arange(round(RATE / STEP) * (ROWS - 1))[:, None]
     waves = [
-        sum(np.sin(rng.uniform(5, 30, 3) * t + rng.uniform(0, 6, 3)) for _ in range(2)) for _ in range(MOTIONS)
+        sum(np.sin(rng.uniform(5, 30, 3) * t + rng.uniform(0, 6, 3)) for _ in range(2))
+        for _ in range(MOTIONS)
     ]
     return np.array(TORQUES) * np.array(waves)
 
@@ -159,9 +161,7 @@ def hand_numbers(body: dict[str, Any], plain: bool) -> jax.Array:
     """The ten unknowns of a body."""
     if plain:
         return jnp.array([body["mass"], *body["com"], *body["inertia"]])
-    return jc.optimize.inertia_numbers(
-        body["mass"], jnp.array(body["com"]), inertia_matrix(body["inertia"])
-    )
+    return jc.optimize.inertia_numbers(body["mass"], jnp.array(body["com"]), inertia_matrix(body["inertia"]))
 
 
 def fit(seed: int, plain: bool) -> tuple[dict[str, Any], jc.optimize.MotionsInfo]:

@@ -78,7 +78,10 @@ def test_a_robot_with_other_inertias_has_the_equations_of_motion_of_mujocos(rng)
 
 @pytest.mark.parametrize(
     ("numbers", "message"),
-    [({"foot": np.zeros(10)}, "expected names of bodies, arm, hand"), ({"hand": np.zeros(9)}, "shape \\(10,\\)")],
+    [
+        ({"foot": np.zeros(10)}, "expected names of bodies, arm, hand"),
+        ({"hand": np.zeros(9)}, "shape \\(10,\\)"),
+    ],
 )
 def test_other_bodies_and_shapes_are_named(numbers, message):
     with pytest.raises(ValueError, match=message):
