@@ -1,0 +1,115 @@
+"""Robots made such that a landing has one outcome, by stance, by masses, and by both; checked by samples.
+
+`jc.optimize.impact_design` changes a robot of a file until its contacts are decoupled, or as little coupled as
+it can be. The landing is sampled over random orders of impulses before and after.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+import jaxcontact as jc
+from benchmarks.robot_gaits import load
+from benchmarks.runner import Case
+from jaxcontact.optimize.design_equations import DesignEquations
+
+FALL = (0.5, -1.0, 0.5)  # m/s forward and up, rad/s; the joints are at rest
+RESTITUTION = 0.5
+SAMPLES = 2**10
+LONGEST_IMPULSE = 1.0  # N s, of a step of the impact law
+STEPS = 60  # of the impact law
+
+
+class Landing(NamedTuple):
+    """A robot, joint angles of the stance from which it is sought, rad, and contacts that touch."""
+
+    robot: str
+    joints: tuple[float, ...]
+    contacts: tuple[int, ...]
+
+
+LANDINGS = {
+    "standing": Landing("half_cheetah", (0.0,) * 6, (8, 14)),
+    "gathered": Landing("half_cheetah", (0.8, 0.0, 0.0, -0.9, 0.0, 0.0), (8, 14)),
+    "flat feet": Landing("planar_walker", (0.55, -0.3, -0.25, -0.25, -0.3, 0.55), (0, 1, 2, 3)),
+}
+FREE = {"stance": (False, True), "masses": (True, False), "both": (True, True)}
+
+
+def load_landing(landing: Landing) -> tuple[Any, Any]:
+    """Read a robot and put the contacts on the ground, with the least change of its joints."""
+    model = load(landing.robot)
+    start = model.initial_state()
+    start = start.replace(q=start.q.at[3:].set(jnp.asarray(landing.joints)))
+    start, info = jc.place_on_ground(model, start)
+    jc.raise_if_failed(info)
+    equations = DesignEquations(model, start, jc.optimize.DesignTask(contacts=landing.contacts))
+    return model, equations.apply(equations.polish(equations.start, gaps_only=True))[1]
+
+
+def task_of(model: Any, landing: Landing, free: str, friction: bool) -> jc.optimize.DesignTask:
+    """Make the task: masses within 1/3 to 3 times, joints within their limits."""
+    has_masses, has_stance = FREE[free]
+    hold = () if has_stance else tuple(range(model.structure.num_velocities))
+    design = model.structure.bodies if has_masses else ()
+    return jc.optimize.DesignTask(contacts=landing.contacts, design=design, hold=hold, friction=friction)
+
+
+def spread(model: Any, state: Any, contacts: tuple[int, ...], friction: bool) -> float:
+    """Measure the largest distance of two sampled outcomes of a landing, relative to the speed, in |v|_M."""
+    from scipy.spatial.distance import pdist
+
+    terms = jc.contact_terms(model, state)
+    if set(np.flatnonzero(np.asarray(terms.active))) != set(contacts):
+        raise ValueError(f"contacts: expected {contacts} to touch, got {np.flatnonzero(terms.active)}")
+    terms = terms.take(list(contacts))
+    terms = terms if friction else terms.replace(mu=jnp.zeros_like(terms.mu))
+    v = jnp.zeros_like(state.v).at[:3].set(jnp.array(FALL))
+    law = jc.impact.Routh(impulse_step=LONGEST_IMPULSE, max_steps=STEPS, restitution=RESTITUTION)
+    samples = jc.impact.sample(terms, v, law, num_samples=SAMPLES)
+    jc.raise_if_failed(samples)
+    root = np.linalg.cholesky(np.asarray(terms.M))
+    return float(np.max(pdist(np.asarray(samples.v_plus) @ root)) / np.linalg.norm(np.asarray(v) @ root))
+
+
+def _design(name: str, free: str, friction: bool) -> Callable[[], dict[str, Any]]:
+    landing = LANDINGS[name]
+    model, start = load_landing(landing)
+    task = task_of(model, landing, free, friction)
+
+    def run() -> dict[str, Any]:
+        begin = time.process_time()
+        params, state, report = jc.optimize.impact_design(model, start, task)
+        seconds = time.process_time() - begin
+        designed = model.replace(params=params)
+        factors = np.asarray(params.mass / model.params.mass)
+        return {
+            "coupling before": report.coupling_before,
+            "coupling": report.coupling,
+            "spread before": spread(model, start, landing.contacts, friction),
+            "spread": spread(designed, state, landing.contacts, friction),
+            "largest gap, m": float(np.max(np.abs(report.gaps[list(landing.contacts)]))),
+            "joints by, rad": float(np.max(np.abs(state.q - start.q)[2:])),
+            "masses times": f"{factors.min():.2f} to {factors.max():.2f}",
+            "status": jc.Status.describe(report.status),
+            "processor s": seconds,
+        }
+
+    return run
+
+
+CASES = [
+    Case(
+        name=f"one outcome, {LANDINGS[name].robot} {name}, {'friction' if friction else 'frictionless'}, {free}",
+        items=1, repeats=1, setup=functools.partial(_design, name, free, friction),
+    )
+    for name in LANDINGS
+    for friction in (False, True)
+    for free in FREE
+]  # fmt: skip

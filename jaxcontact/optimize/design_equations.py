@@ -1,0 +1,348 @@
+"""The equations of a design in numbers measured in their sizes: `DesignEquations`.
+
+Owns the products of pairs of contacts that have to vanish, the numbers that may change with their bounds, and
+the searches for them. Page: docs/methods/order-and-inertia.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import PyTree
+from jaxcontact.algebra import implicit
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.system import Model, Params, State
+from jaxcontact.precision import jit
+from jaxcontact.terms import contact_terms
+
+# rebuild(constants) -> Params, if masses and shapes follow from the constants
+Rebuild = Callable[[Mapping[str, PyTree]], Params]
+POLISH = 20  # largest number of Newton iterations onto the equations; they stop if the residual does not fall
+NUM_STARTS = 6  # of the search for numbers that meet the equations; it stops at the first that does
+START_SPREAD = 0.3  # standard deviation of the other starts around the first one, in sizes of numbers
+MAX_EVALUATIONS = 300  # of the search from one start; where products cannot vanish it ends slowly
+GAP_WEIGHT = 100.0  # of gaps beside products of contacts, where not all can vanish
+NEAR_WEIGHT = 1e-6  # of the change beside the products: numbers that do not matter stay
+DEPENDENT = 1e-10  # singular value relative to the largest; below it equations say the same
+MET = 1e-12  # largest product, and gap in m, that count as zero
+NO_ROW = 1e-12  # squared length of a row relative to the longest; a shorter row does not move the robot
+MASS_FACTORS = (1.0 / 3.0, 3.0)  # bounds of the masses of bodies without bounds of their own
+FREE = (-math.inf, math.inf)
+
+
+class Numbers(NamedTuple):
+    """What may change and what is measured; static.
+
+    Attributes:
+        contacts: the contacts that touch.
+        rows: rows of each of them that count: 0 is the normal, the others are tangents.
+        constants: names of `params.constants`.
+        bodies: indices of bodies with a factor of mass and inertia.
+        rebuild: constants -> Params, or None.
+        free: indices of v whose directions may change.
+    """
+
+    contacts: tuple[int, ...]
+    rows: tuple[tuple[int, ...], ...]
+    constants: tuple[str, ...]
+    bodies: tuple[int, ...]
+    rebuild: Rebuild | None
+    free: tuple[int, ...]
+
+
+class DesignEquations:
+    """The equations and inequalities of one design in numbers measured in their sizes."""
+
+    def __init__(self, model: Model, state: State, task: Any) -> None:  # DesignTask imports this module
+        self.model, self.state, self.clearance = model, state, task.clearance
+        structure, terms = model.structure, contact_terms(model, state)
+        self.contacts = find_contacts(terms, task.contacts)
+        self.others = [c for c in range(structure.num_contacts) if c not in self.contacts]
+        constants = tuple(name for name in task.design if name in model.params.constants)
+        bodies = tuple(structure.bodies.index(name) for name in task.design if name not in constants)
+        free = tuple(i for i in range(structure.num_velocities) if i not in task.hold)
+        rows = _list_rows(terms, self.contacts, task.friction)
+        self.numbers = Numbers(self.contacts, rows, constants, bodies, task.rebuild, free)
+        pairs = itertools.combinations(rows, 2)
+        self.num_products = sum(len(one) * len(other) for one, other in pairs)
+        self.target = -math.cos(math.pi / task.stages) if task.stages > 2 else 0.0
+        values = [np.ravel(np.asarray(model.params.constants[name], float)) for name in constants]
+        self.length = _arm(model, terms, self.contacts)
+        sizes = [np.where(value == 0, 1.0, np.abs(value)) for value in values]
+        turns = _size_coordinates(model, state, self.length)[list(free)]
+        self.size = np.concatenate([*sizes, np.ones(len(bodies)), turns])
+        self.start = np.concatenate([*values, np.zeros(len(bodies) + len(free))]) / self.size
+        self.limits = np.array(list(_list_bounds(model, state, task, self.numbers))).reshape(-1, 2)
+        self.limits /= self.size[:, None]
+        self.evaluations = 0
+        self._at, self._linear = np.empty(0), (np.empty(0), np.empty((0, 0)))
+
+    def _linearize(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Compute values and their derivative, once at each point."""
+        if not np.array_equal(z, self._at):
+            self.evaluations += 1
+            slope, values = _slopes(self.numbers, self.model, self.state, jnp.asarray(z * self.size))
+            self._at, self._linear = np.array(z), (np.asarray(values), np.asarray(slope) * self.size)
+        return self._linear
+
+    def values(self, z: np.ndarray) -> np.ndarray:
+        """Compute products of pairs of contacts, gaps of the contacts, then gaps of the others, m."""
+        return self._linearize(z)[0]
+
+    def jacobian(self, z: np.ndarray) -> np.ndarray:
+        """Compute the derivative of `values` by automatic differentiation."""
+        return self._linearize(z)[1]
+
+    @property
+    def num_equations(self) -> int:
+        """Number of products and gaps that have to vanish."""
+        return self.num_products + len(self.contacts)
+
+    def residual(self, z: np.ndarray) -> np.ndarray:
+        """Compute what has to be zero: products minus their target, gaps in m."""
+        value = self.values(z)[: self.num_equations].copy()
+        value[: self.num_products] -= self.target
+        return value
+
+    def is_met(self, z: np.ndarray) -> bool:
+        """Tell whether equations and inequalities hold."""
+        rest = self.values(z)[self.num_equations :]
+        inside = np.all((z >= self.limits[:, 0] - 1e-9) & (z <= self.limits[:, 1] + 1e-9))
+        return bool(
+            np.max(np.abs(self.residual(z))) <= MET and np.all(rest >= self.clearance - 1e-9) and inside
+        )
+
+    def distance(self, z: np.ndarray) -> float:
+        """Compute the length of the change, in sizes of numbers."""
+        return float(np.linalg.norm(z - self.start))
+
+    def meet(self, start: np.ndarray) -> np.ndarray:
+        """Search for numbers of least squared products by a trust region (Levenberg), within the bounds.
+
+        Gaps, and the overlap of other contacts, have a larger weight.
+        """
+        from scipy.optimize import least_squares  # inside the function, because the import takes long
+
+        num, products = self.num_equations, self.num_products
+        weight = np.ones(self.values(start).size)
+        weight[products:] = GAP_WEIGHT / self.length
+
+        def parts(z: np.ndarray) -> np.ndarray:
+            near = np.minimum(self.values(z)[num:] - self.clearance, 0.0)
+            equations = weight * np.concatenate([self.residual(z), near])
+            return np.concatenate([equations, NEAR_WEIGHT * (z - self.start)])
+
+        def slopes(z: np.ndarray) -> np.ndarray:
+            slope = weight[:, None] * self.jacobian(z)
+            slope[num:][self.values(z)[num:] >= self.clearance] = 0.0
+            return np.concatenate([slope, NEAR_WEIGHT * np.eye(z.size)])
+
+        lower, upper = self.limits.T
+        inside = np.clip(start, lower + 1e-9, upper - 1e-9)
+        options = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14, "max_nfev": MAX_EVALUATIONS}
+        return np.asarray(least_squares(parts, inside, slopes, bounds=(lower, upper), **options).x)
+
+    def nearest(self, start: np.ndarray | None = None, *, differences: bool = False) -> Any:
+        """Search by SciPy's SLSQP and return its result; `differences` asks for finite differences."""
+        from scipy.optimize import minimize  # inside the function, because the import takes long
+
+        num, start = self.num_equations, self.start if start is None else start
+        scale = np.ones(num)
+        scale[self.num_products :] /= self.length
+        left, singular, _ = np.linalg.svd(scale[:, None] * self.jacobian(start)[:num])
+        rank = int(np.sum(singular > DEPENDENT * singular[0]))
+        combined = left[:, :rank].T * scale  # SLSQP stops at equations that depend on one another
+        rows = [
+            {
+                "type": "eq",
+                "fun": lambda z: combined @ self.residual(z),
+                "jac": lambda z: combined @ self.jacobian(z)[:num],
+            },
+            {
+                "type": "ineq",
+                "fun": lambda z: (self.values(z)[num:] - self.clearance) / self.length,
+                "jac": lambda z: self.jacobian(z)[num:] / self.length,
+            },
+        ]
+        rows = rows if self.others else rows[:1]
+        if differences:
+            rows = [{key: row[key] for key in ("type", "fun")} for row in rows]
+        return minimize(
+            lambda z: (float(np.sum((z - self.start) ** 2)), 2.0 * (z - self.start)),
+            start, jac=True, method="SLSQP", constraints=rows,
+            bounds=self.limits, options={"maxiter": 200, "ftol": 1e-12},
+        )  # fmt: skip
+
+    def polish(self, z: np.ndarray, *, gaps_only: bool = False) -> np.ndarray:
+        """Apply Newton's method with the smallest change within bounds, as long as it reduces the residual.
+
+        With `gaps_only` the residual has gaps alone, for designs whose products cannot vanish.
+        """
+        lower, upper = self.limits.T
+        chosen = slice(self.num_products if gaps_only else 0, self.num_equations)
+        z = np.clip(z, lower, upper)
+        moves = (z > lower + 1e-9) & (z < upper - 1e-9)
+        for _ in range(POLISH):
+            r, slope = self.residual(z)[chosen], self.jacobian(z)[chosen]
+            if np.max(np.abs(r)) <= 1e-15 or not np.all(np.isfinite(slope)):
+                break
+            nearer = z.copy()
+            nearer[moves] += np.linalg.lstsq(slope[:, moves], -r, rcond=1e-10)[0]
+            nearer = np.clip(nearer, lower, upper)
+            if not np.max(np.abs(self.residual(nearer)[chosen])) < np.max(np.abs(r)):
+                break
+            z = nearer
+        return z
+
+    def solve(self) -> tuple[np.ndarray, int]:
+        """Find the nearest numbers that meet the equations, else those of least products; and iterations."""
+        minimum = self.nearest()
+        iterations = int(minimum.nit)
+        if np.all(np.isfinite(minimum.x)) and self.is_met(z := self.polish(minimum.x)):
+            return z, iterations
+        best, least, rng = self.start, math.inf, np.random.default_rng(0)
+        for k in range(NUM_STARTS):
+            start = self.start + k * START_SPREAD / NUM_STARTS * rng.normal(size=self.start.size)
+            met = self.meet(start)
+            z = self.polish(met)
+            if self.is_met(z):
+                minimum = self.nearest(z)
+                closer = self.polish(minimum.x) if np.all(np.isfinite(minimum.x)) else z
+                is_closer = self.is_met(closer) and self.distance(closer) < self.distance(z)
+                return closer if is_closer else z, iterations + int(minimum.nit)
+            z = self.polish(met, gaps_only=True)
+            rest = self.values(z)[self.num_equations :]
+            overlap = -min(0.0, float(np.min(rest - self.clearance, initial=0.0)))
+            left = self.residual(z)
+            off = overlap + float(np.max(np.abs(left[self.num_products :])))
+            cost = float(np.linalg.norm(left[: self.num_products])) + GAP_WEIGHT / self.length * off
+            if cost < least:
+                best, least = z, cost
+        return best, iterations
+
+    def apply(self, z: np.ndarray) -> tuple[Params, State]:
+        """Apply numbers to params and state."""
+        return apply_numbers(self.numbers, self.model, self.state, jnp.asarray(z * self.size))
+
+
+def find_contacts(terms: Any, contacts: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Find the contacts of a design: those given, or those that touch."""
+    touching = np.flatnonzero(np.asarray(terms.active))
+    return tuple(int(c) for c in (touching if contacts is None else contacts))
+
+
+def _list_rows(terms: Any, contacts: tuple[int, ...], friction: bool) -> tuple[tuple[int, ...], ...]:
+    """List the rows of each contact that count: its normal, and tangents with friction that move the robot."""
+    rows = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)[list(contacts)]
+    square = np.einsum("cri,ij,crj->cr", rows, np.linalg.inv(np.asarray(terms.M)), rows)
+    counts = square > NO_ROW * np.max(square)
+    counts[:, 1:] &= friction & (np.asarray(terms.mu)[list(contacts), None] > 0)
+    counts[:, 0] = True
+    return tuple(tuple(int(k) for k in np.flatnonzero(row)) for row in counts)
+
+
+def _arm(model: Model, terms: Any, contacts: tuple[int, ...]) -> float:
+    """Find the largest arm of a contact about a joint that turns, m; of a mechanism without a tree 1 m."""
+    tree = model.structure.tree
+    if tree is None:
+        return 1.0
+    turning = _turning(tree)
+    rows = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)[list(contacts)]
+    arm = float(np.max(np.abs(rows[..., turning]), initial=0.0))
+    return arm or 1.0
+
+
+def _turning(tree: Any) -> np.ndarray:
+    """Tell which velocities of a tree are angular."""
+    by_kind = {"hinge": [True], "slide": [False], "ball": [True] * 3, "free": [False] * 3 + [True] * 3}
+    return np.array([turns for joint in tree.joints for turns in by_kind[joint.kind]])
+
+
+def _size_coordinates(model: Model, state: State, length: float) -> np.ndarray:
+    """Return the size of a change of each coordinate: 1 rad, or an arm; without a tree its own value."""
+    tree = model.structure.tree
+    if tree is not None:
+        return np.where(_turning(tree), 1.0, length)
+    q = np.abs(np.asarray(state.q, float))
+    if model.structure.quaternions:
+        return np.ones(model.structure.num_velocities)
+    return np.where(q <= 1e-9 * np.max(q, initial=0.0), 1.0, q)
+
+
+def _list_bounds(
+    model: Model, state: State, task: Any, numbers: Numbers
+) -> Iterator[tuple[float, float]]:  # fmt: skip
+    """Yield bounds of constants, logarithms of factors of masses, and changes of coordinates.
+
+    Joints stay within their limits, or do not go further beyond them.
+    """
+    bounds, params = task.bounds or {}, model.params
+    for name in numbers.constants:
+        for _ in range(np.size(params.constants[name])):
+            yield bounds.get(name, FREE)
+    for body in numbers.bodies:
+        low, high = bounds.get(model.structure.bodies[body], MASS_FACTORS)
+        yield math.log(low), math.log(high)
+    limits = dict.fromkeys(range(model.structure.num_velocities), FREE)
+    tree = model.structure.tree
+    for j, joint in enumerate(() if tree is None else tree.joints):
+        if joint.limited and joint.kind in ("hinge", "slide"):
+            low, high = np.asarray(params.tree.limits)[j] - float(state.q[tree.position_starts[j]])
+            limits[tree.velocity_starts[j]] = (min(float(low), 0.0), max(float(high), 0.0))
+    for i in numbers.free:
+        yield limits[i]
+
+
+def apply_numbers(
+    numbers: Numbers, model: Model, state: State, flat: jax.Array
+) -> tuple[Params, State]:  # fmt: skip
+    """Apply numbers (n,) to params and state: constants, log factors of masses, changes of coordinates."""
+    constants, at = dict(model.params.constants), 0
+    for name in numbers.constants:
+        old = jnp.asarray(constants[name])
+        constants[name] = flat[at : at + old.size].reshape(old.shape).astype(old.dtype)
+        at += old.size
+    built = (
+        model.params.replace(constants=constants) if numbers.rebuild is None else numbers.rebuild(constants)
+    )
+    if numbers.bodies:
+        bodies = jnp.array(numbers.bodies)
+        factor = jnp.ones_like(built.mass).at[bodies].set(jnp.exp(flat[at : at + len(bodies)]))
+        ones = (1,) * (built.inertia.ndim - 1)
+        built = built.replace(mass=built.mass * factor, inertia=built.inertia * factor.reshape(-1, *ones))
+        at += len(bodies)
+    free = jnp.array(numbers.free, int)
+    delta = jnp.zeros(model.structure.num_velocities, state.q.dtype).at[free].set(flat[at:])
+    return built, state.replace(q=retract(model.system, state.q, delta))
+
+
+def _measure(
+    numbers: Numbers, model: Model, state: State, flat: jax.Array
+) -> tuple[jax.Array, jax.Array]:  # fmt: skip
+    """Measure products of unit rows of each pair of contacts, their gaps, and the gaps of the others; twice."""
+    built, placed = apply_numbers(numbers, model, state, flat)
+    terms = contact_terms(model.replace(params=built), placed)
+    every = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
+    owners = [(c, row) for c, rows in zip(numbers.contacts, numbers.rows, strict=True) for row in rows]
+    rows = jnp.stack([every[c, row] for c, row in owners])
+    gram = rows @ implicit.solve_spd(terms.M, rows.T)
+    size = jnp.sqrt(jnp.diagonal(gram))
+    cosines = gram / size[:, None] / size
+    pairs = [
+        (a, b) for a, b in itertools.combinations(range(len(owners)), 2) if owners[a][0] != owners[b][0]
+    ]
+    first, second = np.array(pairs).T
+    rest = [c for c in range(terms.phi.shape[0]) if c not in numbers.contacts]
+    values = jnp.concatenate([cosines[first, second], terms.phi[jnp.array([*numbers.contacts, *rest])]])
+    return values, values
+
+
+_slopes: Any = functools.partial(jit, static_argnums=0)(jax.jacfwd(_measure, argnums=3, has_aux=True))
