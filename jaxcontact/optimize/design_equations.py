@@ -26,8 +26,8 @@ from jaxcontact.terms import contact_terms
 # rebuild(constants) -> Params, if masses and shapes follow from the constants
 Rebuild = Callable[[Mapping[str, PyTree]], Params]
 POLISH = 20  # largest number of Newton iterations onto the equations; they stop if the residual does not fall
-NUM_STARTS = 6  # of the search for numbers that meet the equations; it stops at the first that does
-START_SPREAD = 0.3  # standard deviation of the other starts around the first one, in sizes of numbers
+NUM_STARTS = 12  # of the search for numbers that meet the equations; it stops at the first that does
+START_SPREAD = 0.6  # largest standard deviation of the starts around the first one, in sizes of numbers
 MAX_EVALUATIONS = 300  # of the search from one start; where products cannot vanish it ends slowly
 GAP_WEIGHT = 100.0  # of gaps beside products of contacts, where not all can vanish
 NEAR_WEIGHT = 1e-6  # of the change beside the products: numbers that do not matter stay
@@ -38,12 +38,16 @@ MASS_FACTORS = (1.0 / 3.0, 3.0)  # bounds of the masses of bodies without bounds
 FREE = (-math.inf, math.inf)
 
 
+Coefficients = tuple[tuple[tuple[float, ...], ...], ...]  # by contact, row and normal or tangent
+
+
 class Numbers(NamedTuple):
     """What may change and what is measured; static.
 
     Attributes:
         contacts: the contacts that touch.
-        rows: rows of each of them that count: 0 is the normal, the others are tangents.
+        impulses: impulses of each of them that count, as coefficients (1 + nt) of its normal and tangents.
+        responses: components of its velocity that no impulse of another contact may change, likewise.
         constants: names of `params.constants`.
         bodies: indices of bodies with a factor of mass and inertia.
         rebuild: constants -> Params, or None.
@@ -51,7 +55,8 @@ class Numbers(NamedTuple):
     """
 
     contacts: tuple[int, ...]
-    rows: tuple[tuple[int, ...], ...]
+    impulses: Coefficients
+    responses: Coefficients
     constants: tuple[str, ...]
     bodies: tuple[int, ...]
     rebuild: Rebuild | None
@@ -69,10 +74,10 @@ class DesignEquations:
         constants = tuple(name for name in task.design if name in model.params.constants)
         bodies = tuple(structure.bodies.index(name) for name in task.design if name not in constants)
         free = tuple(i for i in range(structure.num_velocities) if i not in task.hold)
-        rows = _list_rows(terms, self.contacts, task.friction)
-        self.numbers = Numbers(self.contacts, rows, constants, bodies, task.rebuild, free)
-        pairs = itertools.combinations(rows, 2)
-        self.num_products = sum(len(one) * len(other) for one, other in pairs)
+        rows = _list_sliding if task.friction == "sliding" else _list_rows
+        impulses, responses = rows(terms, state, self.contacts, task.friction == "all")
+        self.numbers = Numbers(self.contacts, impulses, responses, constants, bodies, task.rebuild, free)
+        self.num_products = len(_list_products(self.numbers))
         self.target = -math.cos(math.pi / task.stages) if task.stages > 2 else 0.0
         values = [np.ravel(np.asarray(model.params.constants[name], float)) for name in constants]
         self.length = _arm(model, terms, self.contacts)
@@ -184,20 +189,26 @@ class DesignEquations:
     def polish(self, z: np.ndarray, *, gaps_only: bool = False) -> np.ndarray:
         """Apply Newton's method with the smallest change within bounds, as long as it reduces the residual.
 
-        With `gaps_only` the residual has gaps alone, for designs whose products cannot vanish.
+        With `gaps_only` the residual has gaps alone, for designs whose products cannot vanish. Other contacts
+        that are too near are moved to `clearance`.
         """
         lower, upper = self.limits.T
-        chosen = slice(self.num_products if gaps_only else 0, self.num_equations)
         z = np.clip(z, lower, upper)
         moves = (z > lower + 1e-9) & (z < upper - 1e-9)
+        near = np.flatnonzero(self.values(z)[self.num_equations :] < self.clearance) + self.num_equations
+        first = self.num_products if gaps_only else 0
+        chosen = np.concatenate([np.arange(first, self.num_equations), near])
+        wanted = np.zeros(self.values(z).size)
+        wanted[: self.num_products] = self.target
+        wanted[self.num_equations :] = self.clearance
         for _ in range(POLISH):
-            r, slope = self.residual(z)[chosen], self.jacobian(z)[chosen]
+            r, slope = (self.values(z) - wanted)[chosen], self.jacobian(z)[chosen]
             if np.max(np.abs(r)) <= 1e-15 or not np.all(np.isfinite(slope)):
                 break
             nearer = z.copy()
             nearer[moves] += np.linalg.lstsq(slope[:, moves], -r, rcond=1e-10)[0]
             nearer = np.clip(nearer, lower, upper)
-            if not np.max(np.abs(self.residual(nearer)[chosen])) < np.max(np.abs(r)):
+            if not np.max(np.abs((self.values(nearer) - wanted)[chosen])) < np.max(np.abs(r)):
                 break
             z = nearer
         return z
@@ -239,14 +250,38 @@ def find_contacts(terms: Any, contacts: tuple[int, ...] | None) -> tuple[int, ..
     return tuple(int(c) for c in (touching if contacts is None else contacts))
 
 
-def _list_rows(terms: Any, contacts: tuple[int, ...], friction: bool) -> tuple[tuple[int, ...], ...]:
-    """List the rows of each contact that count: its normal, and tangents with friction that move the robot."""
+def _list_rows(
+    terms: Any, state: State, contacts: tuple[int, ...], friction: bool
+) -> tuple[Coefficients, Coefficients]:
+    """List the rows of each contact that count: its normal, with friction tangents that move the robot."""
     rows = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)[list(contacts)]
     square = np.einsum("cri,ij,crj->cr", rows, np.linalg.inv(np.asarray(terms.M)), rows)
     counts = square > NO_ROW * np.max(square)
     counts[:, 1:] &= friction & (np.asarray(terms.mu)[list(contacts), None] > 0)
     counts[:, 0] = True
-    return tuple(tuple(int(k) for k in np.flatnonzero(row)) for row in counts)
+    unit = np.eye(rows.shape[1]).tolist()
+    listed = tuple(tuple(tuple(unit[k]) for k in np.flatnonzero(row)) for row in counts)
+    return listed, listed
+
+
+def _list_sliding(
+    terms: Any, state: State, contacts: tuple[int, ...], friction: bool
+) -> tuple[Coefficients, Coefficients]:
+    """List the impulse of each contact while it slides as at the start, and its normal as the response."""
+    slips = np.asarray(terms.J_t)[list(contacts), 0] @ np.asarray(state.v)
+    pushes = -np.sign(slips) * np.asarray(terms.mu)[list(contacts)]
+    return tuple(((1.0, float(x)),) for x in pushes), tuple(((1.0, 0.0),) for _ in contacts)
+
+
+def _list_products(numbers: Numbers) -> list[tuple[int, int]]:
+    """List the products that count, as places of a response and of an impulse of another contact."""
+    sides = [
+        [c for c, rows in zip(numbers.contacts, part, strict=True) for _ in rows]
+        for part in (numbers.responses, numbers.impulses)
+    ]
+    pairs = itertools.product(*(enumerate(side) for side in sides))
+    is_symmetric = numbers.impulses == numbers.responses
+    return [(a, b) for (a, one), (b, two) in pairs if one < two or (one > two and not is_symmetric)]
 
 
 def _arm(model: Model, terms: Any, contacts: tuple[int, ...]) -> float:
@@ -277,9 +312,7 @@ def _size_coordinates(model: Model, state: State, length: float) -> np.ndarray:
     return np.where(q <= 1e-9 * np.max(q, initial=0.0), 1.0, q)
 
 
-def _list_bounds(
-    model: Model, state: State, task: Any, numbers: Numbers
-) -> Iterator[tuple[float, float]]:  # fmt: skip
+def _list_bounds(model: Model, state: State, task: Any, numbers: Numbers) -> Iterator[tuple[float, float]]:
     """Yield bounds of constants, logarithms of factors of masses, and changes of coordinates.
 
     Joints stay within their limits, or do not go further beyond them.
@@ -327,21 +360,21 @@ def apply_numbers(
 def _measure(
     numbers: Numbers, model: Model, state: State, flat: jax.Array
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
-    """Measure products of unit rows of each pair of contacts, their gaps, and the gaps of the others; twice."""
+    """Measure products of unit rows of different contacts, their gaps, and the gaps of the others; twice."""
     built, placed = apply_numbers(numbers, model, state, flat)
     terms = contact_terms(model.replace(params=built), placed)
     every = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
-    owners = [(c, row) for c, rows in zip(numbers.contacts, numbers.rows, strict=True) for row in rows]
-    rows = jnp.stack([every[c, row] for c, row in owners])
-    gram = rows @ implicit.solve_spd(terms.M, rows.T)
-    size = jnp.sqrt(jnp.diagonal(gram))
-    cosines = gram / size[:, None] / size
-    pairs = [
-        (a, b) for a, b in itertools.combinations(range(len(owners)), 2) if owners[a][0] != owners[b][0]
-    ]
-    first, second = np.array(pairs).T
+    responses, impulses = (
+        jnp.concatenate([jnp.array(c) @ every[k] for k, c in zip(numbers.contacts, part, strict=True)])
+        for part in (numbers.responses, numbers.impulses)
+    )
+    products = responses @ (moved := implicit.solve_spd(terms.M, impulses.T))
+    sizes = [jnp.sqrt(jnp.sum(responses.T * implicit.solve_spd(terms.M, responses.T), axis=0))]
+    sizes += [jnp.sqrt(jnp.sum(impulses.T * moved, axis=0))]
+    first, second = np.array(_list_products(numbers)).T
+    cosines = (products / sizes[0][:, None] / sizes[1][None])[first, second]
     rest = [c for c in range(terms.phi.shape[0]) if c not in numbers.contacts]
-    values = jnp.concatenate([cosines[first, second], terms.phi[jnp.array([*numbers.contacts, *rest])]])
+    values = jnp.concatenate([cosines, terms.phi[jnp.array([*numbers.contacts, *rest])]])
     return values, values
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_choice, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.impact.analysis.coupling import coupling
 from jaxcontact.mechanics.system import Model, Params, State, check_mechanism
@@ -36,7 +36,8 @@ class DesignTask(NamedTuple):
             their limits.
         bounds: of constants, and of the factors of bodies, by name; factors are in (1/3, 3) without them.
         clearance: smallest gap of the other contacts, m.
-        friction: whether tangents count, of contacts with mu > 0.
+        friction: impulses that count: "all" of the friction cone of contacts with mu > 0; in the plane
+            "sliding", those while every contact slides as at `state`; or "none", the normals.
     """
 
     contacts: tuple[int, ...] | None = None
@@ -46,7 +47,7 @@ class DesignTask(NamedTuple):
     hold: tuple[int, ...] = ()
     bounds: Mapping[str, tuple[float, float]] | None = None
     clearance: float = 1e-3
-    friction: bool = True
+    friction: str = "all"
 
 
 DEFAULT_TASK = DesignTask()
@@ -60,15 +61,16 @@ class DesignReport(Record):
             the start and of the result.
         target: value of `cosine` to reach, -cos(pi / stages).
         coupling_before, coupling: largest of `jc.impact.coupling(terms).contacts` at the start and of the
-            result, of all contacts that touch; without friction the largest squared cosine of two normals.
+            result, of all contacts that touch, of normals alone if `friction` is "none"; for "sliding" the
+            largest squared product of the normal of a contact and an impulse of another, as unit vectors.
         gaps: (nc,) of the result, m.
         distance: length of the change, in sizes of numbers: the start of constants, 1 of logarithms of
             factors, 1 rad of angles, of lengths the largest arm of a contact about a joint.
         iterations: of the search for the nearest design.
         evaluations: of the equations with their Jacobian.
-        status: UNTERMINATED if the equations are not met within 1e-12, or another contact touches, too; the
-            design is then that of the least products found. PENETRATION if another contact comes closer than
-            `clearance`.
+        status: UNTERMINATED if the equations are not met within 1e-12, another contact touches, too, or one
+            slides the other way at the result; the design is then that of the least products found.
+            PENETRATION if another contact comes closer than `clearance`.
     """
 
     cosine_before: float
@@ -90,11 +92,12 @@ def impact_design(
     """Find the nearest mechanism and stance whose landing on several contacts has one outcome.
 
     Seeks numbers z near z_0 for which all contacts have gap 0 and, in the metric of M^-1, the rows of each
-    contact are orthogonal to those of every other: normals, and tangents with friction. For n = `stages` > 2
+    contact are orthogonal to those of every other: normals, and tangents with friction. While contacts slide,
+    it is enough that the normal of each is orthogonal to the impulses of the others. For n = `stages` > 2
     the cosine of the two normals is -cos(pi / n) instead (Seghete & Murphey, VII). Minimises |(z - z_0) /
     s|^2, s the sizes of numbers, by sequential quadratic programming with derivatives by automatic
     differentiation, then Newton's method with the smallest change onto the equations. If that fails, it
-    searches for the least squares of the equations within the bounds from six starts, and goes on from
+    searches for the least squares of the equations within the bounds from twelve starts, and goes on from
     numbers that meet them; if none does, it returns the least. A host driver.
 
     Args:
@@ -108,7 +111,7 @@ def impact_design(
     Raises:
         TypeError, ValueError: arguments in another order; fewer than two contacts; contacts, stages or `hold`
             out of range; a name that is neither in `params.constants` nor a body, or both; empty bounds,
-            factors that are not positive, a clearance that is not finite.
+            factors that are not positive, a clearance that is not finite; sliding in space or at rest.
 
     Status: see DesignReport.
     """
@@ -120,23 +123,34 @@ def impact_design(
     contacts, rest = list(equations.contacts), equations.values(z)[equations.num_equations :]
     gaps = np.empty(model.structure.num_contacts)
     gaps[[*contacts, *equations.others]] = equations.values(z)[equations.num_products :]
-    before = contact_terms(model, state).touching(contacts)
+    before = _touch(contact_terms(model, state), contacts)
     after = contact_terms(model.replace(params=params), placed)
     touching = np.asarray(after.active)
-    after = after.touching(np.union1d(contacts, np.flatnonzero(touching)).astype(int))
+    after = _touch(after, [*contacts, *(c for c in equations.others if touching[c])])
     worst = float(np.max(np.abs(equations.residual(z))))
-    is_alone = not np.any(touching[equations.others])
-    status = 0 if worst <= MET and is_alone else int(Status.UNTERMINATED)  # NaN is UNTERMINATED
+    is_as_planned = not np.any(touching[equations.others])
+    if task.friction == "sliding":
+        slips = [
+            np.sign(np.asarray(terms.J_t)[contacts, 0] @ np.asarray(state.v)) for terms in (before, after)
+        ]
+        is_as_planned &= np.array_equal(*slips)
+    status = 0 if worst <= MET and is_as_planned else int(Status.UNTERMINATED)  # NaN is UNTERMINATED
     if np.min(rest, initial=np.inf) < equations.clearance - 1e-9:
         status |= int(Status.PENETRATION)
     report = DesignReport(
         cosine_before=_farthest_cosine(before, equations.target),
         cosine=_farthest_cosine(after, equations.target), target=equations.target,
-        coupling_before=_largest_coupling(before, task.friction),
-        coupling=_largest_coupling(after, task.friction), gaps=gaps, distance=equations.distance(z),
+        coupling_before=_largest_coupling(before, equations, task.friction, equations.start),
+        coupling=_largest_coupling(after, equations, task.friction, z), gaps=gaps,
+        distance=equations.distance(z),
         iterations=iterations, evaluations=equations.evaluations, status=np.uint32(status),
     )  # fmt: skip
     return params, placed, report
+
+
+def _touch(terms: ContactTerms, contacts: list[int]) -> ContactTerms:
+    """Let contacts touch at any gap, also where they overlap."""
+    return terms.touching(contacts).replace(phi=jnp.maximum(terms.phi, 0.0))
 
 
 def _farthest_cosine(terms: ContactTerms, target: float) -> float:
@@ -147,9 +161,11 @@ def _farthest_cosine(terms: ContactTerms, target: float) -> float:
     return float(cosines[np.argmax(np.abs(cosines - target))])
 
 
-def _largest_coupling(terms: ContactTerms, friction: bool) -> float:
-    """Find the largest coupling of two contacts, of normals alone without friction."""
-    counted = terms if friction else terms.replace(mu=jnp.zeros_like(terms.mu))
+def _largest_coupling(terms: ContactTerms, equations: DesignEquations, friction: str, z: np.ndarray) -> float:
+    """Find the largest coupling of two contacts by the impulses that count."""
+    if friction == "sliding":
+        return float(np.max(equations.values(z)[: equations.num_products] ** 2))
+    counted = terms if friction == "all" else terms.replace(mu=jnp.zeros_like(terms.mu))
     return float(np.max(np.asarray(coupling(counted).contacts)))
 
 
@@ -165,6 +181,7 @@ def _check(model: Model, state: State, task: DesignTask) -> None:
                 f"design: no constant and no body {name!r}; there are {sorted(model.params.constants)} "
                 f"and {model.structure.bodies}"
             )
+    check_choice("all", "sliding", "none")("friction", task.friction)
     check_number("clearance", task.clearance)
     if not all(isinstance(i, int | np.integer) and 0 <= i < nv for i in task.hold):
         raise ValueError(f"hold: expected indices in 0..{nv - 1}, got {task.hold}")
@@ -187,6 +204,10 @@ def _check(model: Model, state: State, task: DesignTask) -> None:
     if len(contacts) < 2:
         where = "that touch at `state`" if task.contacts is None else f"of 0..{nc - 1}"
         raise ValueError(f"contacts: expected two or more {where}, got {contacts}")
-    rubs = task.friction and np.any(np.asarray(terms.mu)[list(contacts)] > 0)
+    rubs = task.friction != "none" and np.any(np.asarray(terms.mu)[list(contacts)] > 0)
     if stages > 2 and (len(contacts) > 2 or rubs):
         raise ValueError(f"stages: expected 2 with friction or more than two contacts, got {stages}")
+    if task.friction == "sliding":
+        slips = np.abs(np.asarray(terms.J_t)[list(contacts)] @ np.asarray(state.v))
+        if model.structure.dim == 3 or np.min(slips) <= 1e-9:
+            raise ValueError("friction: expected contacts that slide, in the plane, for 'sliding'")
