@@ -111,19 +111,21 @@ def impact_design(
     Raises:
         TypeError, ValueError: arguments in another order; fewer than two contacts; contacts, stages or `hold`
             out of range; a name that is neither in `params.constants` nor a body, or both; empty bounds,
-            factors that are not positive, a clearance that is not finite; sliding in space or at rest.
+            factors that are not positive, a clearance or numbers that are not finite; sliding in space or
+            at rest.
 
     Status: see DesignReport.
     """
     check_mechanism(model, state)
     _check(model, state, task)
     equations = DesignEquations(model, state, task)
+    before = _touch(contact_terms(model, state), list(equations.contacts))
+    cosine_before = _farthest_cosine(before, equations.target)  # raises an error for NaN
     z, iterations = equations.solve()
     params, placed = equations.apply(z)
     contacts, rest = list(equations.contacts), equations.values(z)[equations.num_equations :]
     gaps = np.empty(model.structure.num_contacts)
     gaps[[*contacts, *equations.others]] = equations.values(z)[equations.num_products :]
-    before = _touch(contact_terms(model, state), contacts)
     after = contact_terms(model.replace(params=params), placed)
     touching = np.asarray(after.active)
     after = _touch(after, [*contacts, *(c for c in equations.others if touching[c])])
@@ -138,7 +140,7 @@ def impact_design(
     if np.min(rest, initial=np.inf) < equations.clearance - 1e-9:
         status |= int(Status.PENETRATION)
     report = DesignReport(
-        cosine_before=_farthest_cosine(before, equations.target),
+        cosine_before=cosine_before,
         cosine=_farthest_cosine(after, equations.target), target=equations.target,
         coupling_before=_largest_coupling(before, equations, task.friction, equations.start),
         coupling=_largest_coupling(after, equations, task.friction, z), gaps=gaps,

@@ -176,6 +176,7 @@ def test_mistakes_are_named():
             start.replace(v=0.0 * start.v), DesignTask(friction="sliding")),
         "bounds: expected factors > 0 for body 'trunk'": (
             start, DesignTask(design=("trunk",), bounds={"trunk": (0.0, 2.0)})),
+        "expected finite numbers": (start.replace(q=start.q * jnp.nan), DesignTask(contacts=FEET)),
         "no body 'tail'": (start, DesignTask(design=("tail",))),
         "stages: expected 2 with friction": (start, DesignTask(stages=3)),
     }  # fmt: skip
