@@ -102,13 +102,24 @@ def _mark_slow_cases(items):
             )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _few_memory_maps():
+def _forget_programs():
     """Every compiled program holds memory maps, of which Linux grants a process 65530; then it crashes."""
-    yield
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > 25_000:
         jax.clear_caches()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_memory_maps():
+    yield
+    _forget_programs()
+
+
+@pytest.fixture(autouse=True)
+def _few_memory_maps_of_slow_cases(request):
+    yield
+    if request.node.get_closest_marker("slow"):
+        _forget_programs()
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def _run_flow(options: argparse.Namespace) -> int:
     )
     folder: Path = options.out
     folder.mkdir(parents=True, exist_ok=True)
-    picture, data = folder / f"{stem}_run_flow.png", folder / f"{stem}_run_flow.npz"
+    picture, data = folder / f"{stem}_flow.png", folder / f"{stem}_flow.npz"
     shown = list(range(min(PANELS, x0.shape[0])))
     title = f"{stem}, on springs"
     viz.plot_trajectory(path, components=shown, names=names, title=title).savefig(picture, dpi=110)

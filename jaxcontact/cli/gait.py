@@ -46,6 +46,8 @@ def _find_gait(options: argparse.Namespace) -> int:
             progress=progress.bar(progress.describe_search),
         ),
     )  # fmt: skip
+    if not np.isfinite(info.cost):
+        raise FloatingPointError(f"{options.model}: no stride at {options.speed:g} m/s to start from")
     before, after = (run_strides(problem, params, z, STRIDES) for z in (free0, free))
     _, end_conditions = optimize.gait_outcome(problem, params, free, options.speed)
     summary = {

@@ -33,6 +33,7 @@ LAST_RADIUS = 1e-4  # of the first radius; an approach with shorter steps has st
 BOUND_ROUNDS = 5  # in which controls at their bounds leave a step of the approach
 ARMIJO = 1e-3  # minimum fraction of the expected approach that a step must give
 NEAR = 1e-6  # of their units; constraints that hold so far need no approach
+FAILED = 3  # `ended` of a search from whose last point no step has a motion
 LEVEL_STEPS = 80  # of a level of smoothing, at most; the next one continues from there
 
 # s, multipliers, penalty -> value, gradient, cost, residuals
@@ -88,8 +89,9 @@ class SearchState(NamedTuple):
 
     `units` are (1 + k,) of cost and constraints; `limit` is the slope that ends a round;
     `violation` is the largest at the end of the last one, in `units`; `steps_left` are those of this round;
-    `ended` is 1 at a minimum, 2 at a kink or jump. `radius` bounds the steps of the approach, 0 after it;
-    `reached` are (1 + k, 1 + n) cost and constraints beside their Jacobian, where they were last computed;
+    `ended` is 1 at a minimum, 2 at a kink or jump, `FAILED` where no step has a motion. `radius` bounds the
+    steps of the approach, 0 after it; `reached` are (1 + k, 1 + n) cost and constraints beside their
+    Jacobian, where they were last computed;
     `growth` is the factor of the penalties since the first round.
     """
 
@@ -211,7 +213,13 @@ class AugmentedSearch:
         """Make one step of the approach or of a round; update multipliers and penalty if it ended a round."""
         if state.radius > 0:
             return self._approach(s, state)
-        evaluate = lambda x: self._lagrangian(x, state.multipliers, state.penalty)[:2]  # noqa: E731
+        motions: list[bool] = []
+
+        def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient, *_ = self._lagrangian(x, state.multipliers, state.penalty)
+            motions.append(bool(np.isfinite(value) and np.all(np.isfinite(gradient))))
+            return value, gradient
+
         start = quasi_newton.SearchPoint(s, float(state.value), state.gradient, state.curvature, 1)
         point = quasi_newton.minimise(
             evaluate, start, self._bounds, is_minimum=lambda p: self._slope(p) <= float(state.limit),
@@ -225,18 +233,24 @@ class AugmentedSearch:
         )
         is_low = self._slope(point) <= float(state.limit)
         if point.num_iters == start.num_iters and not is_low:
-            return self._cross(point, state)
+            has_motion = bool(np.all(np.isfinite(point.gradient))) and (any(motions) or not motions)
+            return self._cross(point, state, has_motion)
         if state.steps_left <= 0 or is_low:
             state = self._next_round(point, state)
         return point.x, state
 
-    def _cross(self, point: quasi_newton.SearchPoint, state: SearchState) -> tuple[np.ndarray, SearchState]:
-        """Step down the slope across a jump or kink at which no line search descends, wherever it leads."""
+    def _cross(
+        self, point: quasi_newton.SearchPoint, state: SearchState, has_motion: bool
+    ) -> tuple[np.ndarray, SearchState]:
+        """Step down the slope across a jump or kink at which no line search descends, wherever it leads.
+
+        `has_motion` tells whether a step of the line search had one.
+        """
         free = quasi_newton.free_components(point.x, point.gradient, *self._bounds)
         step = -np.where(free, point.gradient, 0.0)
         step *= CROSSING * np.sqrt(step.size) / max(float(np.linalg.norm(step)), np.finfo(float).tiny)
         if self._settings.smoothing:  # a kink ends a level; beyond it the search would lose its plan
-            return point.x, state._replace(ended=np.asarray(2.0))
+            return point.x, state._replace(ended=np.asarray(2.0 if has_motion else float(FAILED)))
         state = state._replace(crossings=state.crossings + 1.0)
         for _ in range(MAX_HALVINGS):
             beyond = self._point(np.clip(point.x + step, *self._bounds), state.multipliers, state.penalty)
@@ -244,7 +258,7 @@ class AugmentedSearch:
                 break
             step = 0.5 * step
         else:
-            return point.x, state._replace(ended=np.asarray(2.0))
+            return point.x, state._replace(ended=np.asarray(2.0 if has_motion else float(FAILED)))
         if state.crossings > MAX_CROSSINGS:
             return point.x, state._replace(ended=np.asarray(2.0))
         return beyond.x, state._replace(
@@ -254,6 +268,8 @@ class AugmentedSearch:
     def _next_round(self, point: quasi_newton.SearchPoint, state: SearchState) -> SearchState:
         """Update multipliers, and the penalty where the constraints are far; tell the end of the search."""
         reached = join_reached(*self._derivatives(point.x))
+        if not np.all(np.isfinite(reached)):
+            return state._replace(ended=np.asarray(float(FAILED)))
         residuals = reached[1:, 0]
         violation = np.max(np.abs(residuals) / state.units[1:], initial=0.0)
         last = self._settings.slope * state.units[0]

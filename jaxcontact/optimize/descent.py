@@ -33,7 +33,8 @@ def one_sided_descent(
     The search tries the reversed shortest vector of the convex hull of the gradients found so far; if the
     derivative falls short of the prediction, the gradient of the piece along that vector joins them (a bundle
     method on one point). If the pieces are not convex, the reversed gradients and the axes are tried as well.
-    With one smooth piece d = -gradient after a single evaluation.
+    With one smooth piece d = -gradient after a single evaluation. Derivatives that are not finite are left
+    out.
 
     Args:
         rate: d (n,) -> one-sided derivative along d, positively homogeneous.
@@ -58,17 +59,23 @@ def one_sided_descent(
         calls += 1
         if value <= -ENOUGH * length**2:
             return d, calls
-        tried.append((value / length, d / length))
-        pieces.append(np.asarray(piece(d), float))
+        if np.isfinite(value):
+            tried.append((value / length, d / length))
+        new = np.asarray(piece(d), float)
         calls += 1
+        if not np.all(np.isfinite(new)):
+            break
+        pieces.append(new)
         if min(float(np.max(np.abs(pieces[-1] - p))) for p in pieces[:-1]) <= floor:
             break
     axes = np.eye(size)
     for d in [*(-p for p in pieces), *axes, *-axes]:
         length = float(np.linalg.norm(d))
         if length > floor:
-            tried.append((float(rate(d)) / length, d / length))
+            value = float(rate(d))
             calls += 1
+            if np.isfinite(value):
+                tried.append((value / length, d / length))
     slope, d = min(tried, key=lambda pair: pair[0], default=(0.0, np.zeros(size)))
     return (-slope * d if slope < -floor else np.zeros(size)), calls
 

@@ -52,7 +52,8 @@ class SearchSettings:
             fraction of the mean score per size of a parameter; of `identify_motions` the largest gain of half
             the sum of squares that a further step predicts, in units of the misfit.
         largest: score or misfit beyond which the status of an end is INACCURATE, as at a wrong minimum or
-            with a wrong model; no limit, or 2. Of `pose_score` take a few times 3.
+            with a wrong model; of `identify_motions` 2. Of `pose_score` take a few times 3. None in
+            `identify`, without `starts`, looks for a lower score elsewhere: see `IdentifyInfo.lower_at`.
         curvature_step: of `identify`, of the central differences of gradients that give H, in sizes of the
             parameters. If contacts change, a score has kinks, which contribute to H only across many of
             them: use 1e-2.
@@ -101,17 +102,22 @@ class IdentifyInfo(ParameterAccuracy):
         slope: largest derivative of the mean score by a parameter times the larger of its sizes at start and
             result, beyond the effect of rounding of the parameters; without parameters that a bound holds.
         scores: (n,) of the ends.
+        lower_at: parameters outside the intervals with a lower score, a start to try; None if none was found.
+            With `search.starts` and `search.largest` None, the lowest three of 12 points within the bounds,
+            or within a factor of four beyond start and result, are followed downhill for at most 12 steps.
         status: 0 if `slope` and the gain predicted for Newton's next step are at most tol |score|; KINK, a
             note, if the result is a minimum at which the derivative jumps, or if a third or three times
             `search.curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if it
             ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN; INACCURATE
-            if the score is above `search.largest`.
+            if the score is above `search.largest`, or lower at `lower_at`, which is a wrong minimum;
+            NONFINITE if scores or their derivative are not finite at the start, which is then the end.
     """
 
     score: float
     start: float
     slope: float
     scores: np.ndarray
+    lower_at: PyTree
 
 
 @checked(params0=check_number_leaves, data=check_number_leaves)
@@ -153,10 +159,10 @@ def identify(
 
     Raises:
         TypeError: a score that is not a function.
-        ValueError: scores of another shape than (m,); they or their derivative not finite at the start;
-            bounds of another shape, in the wrong order or without a start; starts of another shape; groups or
-            weights of the wrong shape, weights below 0 or all 0; no parameters; a checkpoint of another run,
-            with the names of what differs, or a damaged one.
+        ValueError: scores of another shape than (m,), not finite at the start by data that are not; bounds of
+            another shape, in the wrong order or without a start; starts of another shape; groups or weights
+            of the wrong shape, weights below 0 or all 0; no parameters; a checkpoint of another run, with the
+            names of what differs, or a damaged one.
 
     Status: see `IdentifyInfo`.
 
@@ -180,7 +186,8 @@ def identify(
     scores = np.array([info.score for _, info in results])
     statuses = np.array([info.status for _, info in results], np.uint32)
     good = ~np.asarray(Status.failed(statuses))
-    best = int(np.argmin(np.where(good | ~good.any(), scores, np.inf)))
+    counted = (good | ~good.any()) & np.isfinite(scores)
+    best = int(np.argmin(np.where(counted, scores, np.inf)))
     flat = np.stack([np.asarray(ravel_pytree(found)[0]) for found, _ in results])
     return results[best][0], results[best][1].replace(ends=flat, scores=scores, statuses=statuses)
 
@@ -188,15 +195,13 @@ def identify(
 def _make_mean_score(
     score: Score, params0: PyTree, data: PyTree, bounds: PyTree, weights: PyTree
 ) -> MeanScore:
-    """Make the function to be minimised, with a start at which its derivative is finite."""
+    """Make the function to be minimised, with its score at the start."""
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
     start = np.asarray(flat, float)
     limits = flat_bounds(bounds, params0, start)
     scores = _scores_at_start(score, unravel(flat), data)
     mean = MeanScore(score, unravel, data, _normalise_weights(weights, scores.size), start, limits)
     mean.start_score = float(mean.share @ scores)
-    if not np.all(np.isfinite(mean.evaluate(start)[1])):
-        raise ValueError(f"score: expected a finite derivative at params0, got {mean.evaluate(start)[1]}")
     return mean
 
 
@@ -234,6 +239,10 @@ def _search_all(
     for number in range(len(ends), len(means)):
         mean = means[number]
         at, stored = _round_from_arrays(stored) if "x" in stored else mean.begin(), {}
+        if not at.point.is_finite:
+            ends.append((mean.start, int(Status.NONFINITE)))
+            save(number, None)
+            continue
 
         def report(at: SearchRound, number: int = number, mean: MeanScore = mean) -> None:
             save(number, at)
@@ -266,15 +275,20 @@ def _account_for_end(
     """Compute the covariance at the end of a search, and the account of it."""
     (lower, upper), curvature_step = mean_score.bounds, search.curvature_step
     mean, _, rates = mean_score.evaluate(x)
-    hessian, slope, _ = mean_score.local_account(x, curvature_step)
     at_bound = (x <= lower) | (x >= upper)
+    hessian, slope = np.full((x.size, x.size), np.nan), np.nan
+    if not status & int(Status.NONFINITE):
+        hessian, slope, _ = mean_score.local_account(x, curvature_step)
     covariance = _estimate_covariance(hessian, rates, members, ~at_bound)
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))
     if not np.all(np.isfinite(covariance)):
         status |= int(Status.SINGULAR)
     elif mean_score.is_rough(x, hessian, curvature_step):
         status |= int(Status.KINK)
-    if search.largest is not None and not mean <= search.largest:
+    lower_at = None
+    if search.largest is None and search.starts is None and not Status.failed(np.uint32(status)):
+        lower_at = mean_score.find_lower(x, mean, spread)
+    if lower_at is not None or (search.largest is not None and not mean <= search.largest):
         status |= int(Status.INACCURATE)
     lowest, highest, found = (
         mean_score.unravel(jnp.asarray(z, float))
@@ -293,6 +307,7 @@ def _account_for_end(
         status=np.uint32(status),
         ends=x[None],
         scores=np.array([mean]),
+        lower_at=None if lower_at is None else mean_score.unravel(jnp.asarray(lower_at, float)),
         statuses=np.array([status], np.uint32),
     )
     return found, info
@@ -309,9 +324,10 @@ def _check_search(score: object, params0: PyTree) -> None:
 
 
 def _scores_at_start(score: Score, params: PyTree, data: PyTree) -> np.ndarray:
-    """Compute scores (m,); raise ValueError if they have another shape or are not finite."""
+    """Compute scores (m,); raise ValueError for another shape, or for data that make them not finite."""
     scores = np.asarray(scores_of(score, params, data)[0])
-    if scores.ndim != 1 or not np.all(np.isfinite(scores)):
+    has_data = all(np.all(np.isfinite(np.asarray(leaf, float))) for leaf in jax.tree.leaves(data))
+    if scores.ndim != 1 or not (has_data or np.all(np.isfinite(scores))):
         raise ValueError(f"score: expected finite numbers (m,) at params0, got {scores.shape}: {scores}")
     return scores
 

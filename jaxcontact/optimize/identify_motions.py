@@ -56,7 +56,8 @@ class MotionsInfo(ParameterAccuracy):
         status: 0 if a further step is predicted to gain at most `tol`; INACCURATE if the misfit is above
             `search.largest`, as at a wrong minimum or with a wrong model; KINK, a note, if no step descends
             because the slope changes sign, or the residuals jump, within a thousandth of one; STALLED if
-            none descends without that; MAX_ITERS; SINGULAR if the covariance is NaN.
+            none descends without that; MAX_ITERS; SINGULAR if the covariance is NaN; NONFINITE if residuals
+            or their derivatives are not finite at the start, which is then the end.
     """
 
     misfit: float
@@ -96,9 +97,9 @@ def identify_motions(
 
     Raises:
         TypeError: residuals that are no function.
-        ValueError: residuals that are not finite at the start, or of another shape than (m, r); bounds of
-            another shape, in the wrong order or without the starts; starts of another structure; a checkpoint
-            of another run, with the names of what differs, or a damaged one.
+        ValueError: residuals of another shape than (m, r), or not finite at the start by data that are not;
+            bounds of another shape, in the wrong order or without the starts; starts of another structure; a
+            checkpoint of another run, with the names of what differs, or a damaged one.
 
     Status: see `MotionsInfo`.
 
@@ -257,10 +258,13 @@ class _Problem:
                 f"per_motion0: expected shapes that residuals take, got {shapes}: {error}"
             ) from error
         values = self.evaluate(np.asarray(flat, float), self.per_motion0)
-        if values.values.ndim != 2 or len(values.values) != count or not np.isfinite(values.cost):
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(data)]
+        has_data = all(np.all(np.isfinite(leaf)) for leaf in leaves if leaf.dtype.kind in "iufb")
+        is_finite = np.all(np.isfinite(values.values))
+        if values.values.ndim != 2 or len(values.values) != count or not (has_data or is_finite):
             raise ValueError(
-                f"residuals: expected finite numbers ({count}, r) with finite derivatives at params0 and "
-                f"per_motion0, got {values.values.shape}: {values.values}"
+                f"residuals: expected finite numbers ({count}, r) at params0 and per_motion0, got "
+                f"{values.values.shape}: {values.values}"
             )
 
     def evaluate(self, x: np.ndarray, per_motion: np.ndarray) -> _Point:
@@ -303,6 +307,8 @@ class _Problem:
         argument goes on as this one.
         """
         (point, best, costs, damping), (max_steps, tol) = walk, settings
+        if not np.isfinite(point.cost):
+            return point, 0, int(Status.NONFINITE)
         while True:
             number = len(costs) - 1
             if min(costs[:-PATIENCE], default=np.inf) - best.cost < PROGRESS * best.cost:
@@ -360,6 +366,8 @@ class _Problem:
 
     def covariance(self, point: _Point, free: np.ndarray) -> np.ndarray:
         """Return Huber's covariance (p, p) of the free parameters by motion, 0 for the others."""
+        if not np.isfinite(point.cost):
+            return np.full((point.x.size, point.x.size), np.nan)
         schur, _, mixed, per_motion = _eliminate_motions(point, 0.0)
         gains = np.linalg.solve(per_motion, np.swapaxes(mixed, 1, 2))
         rates = point.by_params - np.einsum("mrk,mkp->mrp", point.by_motion, gains)

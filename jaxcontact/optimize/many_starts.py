@@ -64,7 +64,8 @@ def search_from_starts(
     Args:
         search: controls -> (controls, info) with `cost`, `residual` and `status`, such as
             `lambda z: jc.optimize.trajectory(objective, z, optimizer=optax.adam(1e-2))`. A ValueError or
-            FloatingPointError, as of a start from which the motion fails, ends this start alone.
+            FloatingPointError, or a cost that is not finite, as of a start from which the motion fails, ends
+            this start alone.
         starts: pytree of floats whose first axis is the start, such as a population of controls.
         run: executor, checkpoint, about, progress. The checkpoint is a folder with a row for each start. It
             stores versions, starts and `about`, which has to name the search, because no file can hold it.
@@ -75,9 +76,9 @@ def search_from_starts(
     Raises:
         TypeError: leaves that are not of floats.
         ValueError: first axes that differ, or empty ones; a checkpoint without `about`, or of another run.
-        FloatingPointError: the search from every start failed.
+        FloatingPointError: the search from every start raised an error.
 
-    Status: that of the search from the best start.
+    Status: that of the search from the best start; of the first start if all have costs that are not finite.
 
     Derivative: none; a driver for the host.
     """
@@ -91,10 +92,10 @@ def search_from_starts(
             run.progress(len(rows), count)
     costs, residuals, statuses, ends = (np.stack([row[k] for row in rows]) for k in range(4))
     failures = [row[4] for row in rows if row[4]]
-    if not np.any(np.isfinite(costs)):
+    if len(failures) == count:
         raise FloatingPointError(f"starts: the search from each of {count} failed; the first: {failures[0]}")
     good = np.isfinite(costs) & ~np.asarray(Status.failed(statuses))
-    best = int(np.argmin(np.where(good if np.any(good) else np.isfinite(costs), costs, np.inf)))
+    best = int(np.argmin(np.where(good if np.any(good) else np.isfinite(costs), costs, np.inf)))  # 0 of none
     _, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], starts))
     return unravel(jnp.asarray(ends[best])), StartsInfo(
         status=statuses[best], residual=float(residuals[best]), num_iters=count, best=best,
@@ -144,7 +145,10 @@ class _SearchFromStart:
         except (ValueError, FloatingPointError) as error:
             failed = np.float64(np.inf), np.float64(np.inf), np.uint32(int(Status.NONFINITE))
             return *failed, flat, str(error) or type(error).__name__
-        numbers = np.float64(info.cost), np.float64(info.residual), np.uint32(info.status)
+        cost, status = np.float64(info.cost), np.uint32(info.status)
+        if not np.isfinite(cost):
+            cost, status = np.float64(np.inf), status | np.uint32(int(Status.NONFINITE))
+        numbers = cost, np.float64(info.residual), status
         return *numbers, np.asarray(ravel_pytree(controls)[0], flat.dtype), ""
 
 
@@ -175,7 +179,8 @@ def _search_rows(search: Search, starts: PyTree, count: int, run: Run) -> Iterat
         for entry in store.entries:
             arrays = store.read(entry)
             for row in zip(*(arrays[name] for name in template), strict=True):
-                yield *row, "" if np.isfinite(row[0]) else "failed before the run was stopped"
+                has_raised = np.isposinf(row[0]) and np.isposinf(row[1])
+                yield *row, "failed before the run was stopped" if has_raised else ""
         if store.num_finished == count:
             return
         store.start()

@@ -112,6 +112,18 @@ class MotionProgram:
         jacobian, (cost, r) = self._derivative(s, self._scale, self._level_of(self.level))
         return cost, r, jacobian
 
+    def evaluate_from_level(self, s: jax.Array, first: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Compute the outcome at s at the first level, from `first` on, that has a motion there, if one has.
+
+        That level, or the last one, becomes the present one.
+        """
+        self.level = first
+        reached = self.evaluate(s)
+        while self.level < self.last_level and not self.is_finite(*reached):
+            self.level += 1
+            reached = self.evaluate(s)
+        return reached
+
     def lagrangian(
         self, s: np.ndarray, multipliers: np.ndarray, penalty: np.ndarray
     ) -> tuple[float, np.ndarray, float, np.ndarray]:
@@ -144,11 +156,10 @@ class MotionProgram:
         """Compute a step of the optax transformation; return it with the new state."""
         return self._update(s, state, gradient, r, a)
 
-    def take_step(self, s: jax.Array, step: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    def take_step(self, s: jax.Array, step: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]] | None:
         """Take a step, halved while the motion fails; return the controls and their outcome.
 
-        Raises:
-            FloatingPointError: the motion fails for the step and eleven halvings of it.
+        It is None if the motion fails for the step and eleven halvings of it.
         """
         for _ in range(12):
             new = jnp.clip(s + step, *(jnp.asarray(bound, s.dtype) for bound in self._bounds))
@@ -156,19 +167,19 @@ class MotionProgram:
             if self.is_finite(*outcome):
                 return new, outcome
             step = 0.5 * step
-        raise FloatingPointError("objective: every step along the search direction leads to a failed motion")
+        return None
 
     def restore(
         self, s: jax.Array, outcome: tuple[jax.Array, ...], tol: float
     ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         """Take Newton steps from s onto the constraints, as far as the accuracy of the motion allows."""
         for _ in range(NEWTON_STEPS):
-            if largest(outcome[1]) <= 0.1 * tol:
+            if largest(outcome[1]) <= 0.1 * tol or not self.is_finite(*outcome):
                 break
-            new, reached = self.take_step(s, self._step_back_within(s, outcome[1], outcome[2][1:]))
-            if largest(reached[1]) >= 0.9 * largest(outcome[1]):
+            stepped = self.take_step(s, self._step_back_within(s, outcome[1], outcome[2][1:]))
+            if stepped is None or largest(stepped[1][1]) >= 0.9 * largest(outcome[1]):
                 break
-            s, outcome = new, reached
+            s, outcome = stepped
         return s, outcome
 
     def slope_along(self, s: jax.Array, jacobian: jax.Array) -> float:

@@ -81,13 +81,21 @@ def scaled_pieces(pieces: LinearPieces, scale: np.ndarray) -> CostPieces:
     )  # fmt: skip
 
 
+def mark_finite(pieces: CostPieces) -> np.ndarray:
+    """Mark the pieces (p,) whose numbers are finite."""
+    numbers = (pieces.slopes, pieces.offsets, pieces.borders, pieces.margins)
+    rows = [np.isfinite(a).reshape(len(pieces.slopes), -1).all(axis=1) for a in numbers]
+    return np.asarray(np.all(rows, axis=0))
+
+
 def best_step(pieces: CostPieces, curvature: np.ndarray, radius: float) -> SearchStep:
     """Return the step of the piece that promises the largest decrease within the radius."""
     k = len(curvature)
     factor = np.linalg.cholesky(curvature)
     best = SearchStep(np.zeros(k), 0.0, 0, np.zeros(pieces.margins.shape[1]))
     box = np.concatenate([np.eye(k), -np.eye(k)])
-    for p, slope in enumerate(pieces.slopes):
+    for p in np.flatnonzero(mark_finite(pieces)):
+        slope = pieces.slopes[p]
         free = -np.linalg.solve(factor.T, np.linalg.solve(factor, slope))
         rows = np.concatenate([pieces.borders[p], box])
         minima = np.concatenate([-pieces.margins[p], np.full(2 * k, -radius)])
@@ -97,7 +105,7 @@ def best_step(pieces: CostPieces, curvature: np.ndarray, radius: float) -> Searc
         change = np.clip(free + np.linalg.solve(factor.T, found[0]), -radius, radius)
         promised = -float(pieces.offsets[p] + slope @ change + 0.5 * change @ curvature @ change)
         if promised > best.promised:
-            best = SearchStep(change, promised, p, found[1][: pieces.margins.shape[1]])
+            best = SearchStep(change, promised, int(p), found[1][: pieces.margins.shape[1]])
     return best
 
 
@@ -134,11 +142,14 @@ def curvature_after(
 ) -> np.ndarray:
     """Update the curvature by a step: damped BFGS of the slope along the kink, before and after."""
     slope, p = before.slopes[step.piece], step.piece
-    same = np.flatnonzero(np.all(after.orders == before.orders[p], axis=1))
+    same = np.flatnonzero(np.all(after.orders == before.orders[p], axis=1) & mark_finite(after))
     bound = np.any(step.multipliers > 0)
     if bound and (not same.size or after.borders.shape[1] != before.borders.shape[1]):
         return curvature
-    at = int(same[0]) if same.size else int(np.argmin(np.abs(after.offsets)))
+    if not np.any(mark_finite(after)):
+        return curvature
+    offsets = np.where(mark_finite(after), np.abs(after.offsets), np.inf)
+    at = int(same[0]) if same.size else int(np.argmin(offsets))
     change = after.slopes[at] - slope
     if bound:
         change -= step.multipliers @ (after.borders[at] - before.borders[p])

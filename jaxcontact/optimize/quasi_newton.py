@@ -38,6 +38,11 @@ class SearchPoint:
     num_iters: int = 0
     num_restarts: int = 0
 
+    @property
+    def is_finite(self) -> bool:
+        """Tell whether value and gradient are finite."""
+        return bool(np.isfinite(self.value) and np.all(np.isfinite(self.gradient)))
+
 
 def free_components(x: np.ndarray, gradient: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Return a mask (n,) of the components that no bound stops from moving along minus the gradient."""

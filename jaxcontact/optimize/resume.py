@@ -17,7 +17,7 @@ import numpy as np
 from jaxcontact._pytree import PyTree
 from jaxcontact.io.state_file import load_state, save_state
 
-FORMAT = "jaxcontact optimisation, 6"
+FORMAT = "jaxcontact optimisation, 8"
 
 
 @dataclasses.dataclass
@@ -31,6 +31,7 @@ class Steps:
         visited: (steps + 1, n) controls in their sizes at the same times.
         doubtful: whether the next step asks for the one-sided derivative.
         is_cut: whether the state is that of a later step than the last one.
+        has_failed: whether the search ended because no step from its last point has a motion.
     """
 
     state: PyTree
@@ -39,23 +40,26 @@ class Steps:
     visited: list[np.ndarray]
     doubtful: bool
     is_cut: bool = False
+    has_failed: bool = False
 
     def until(self, num_steps: int) -> Steps:
         """Cut the run to its state after `num_steps` steps, for a run with no more steps."""
-        first_steps = slice(num_steps + 1)
+        first_steps, is_cut = slice(num_steps + 1), num_steps < len(self.costs) - 1
         return dataclasses.replace(
             self,
             costs=self.costs[first_steps],
             residuals=self.residuals[first_steps],
             visited=self.visited[first_steps],
-            is_cut=num_steps < len(self.costs) - 1,
+            is_cut=is_cut,
+            has_failed=self.has_failed and not is_cut,
         )
 
 
 def save(path: Path, about: Mapping[str, object], run: Steps) -> None:
     """Write the steps of a run to a file, from which it can resume."""
     arrays = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(run.state))}
-    arrays |= {name: np.array(getattr(run, name)) for name in ("costs", "residuals", "visited", "doubtful")}
+    names = ("costs", "residuals", "visited", "doubtful", "has_failed")
+    arrays |= {name: np.array(getattr(run, name)) for name in names}
     save_state(path, about, arrays)
 
 
@@ -86,4 +90,5 @@ def _read_steps(data: Mapping[str, np.ndarray], state: PyTree) -> Steps:
         residuals=data["residuals"].tolist(),
         visited=list(data["visited"]),
         doubtful=bool(data["doubtful"]),
+        has_failed=bool(data["has_failed"]),
     )

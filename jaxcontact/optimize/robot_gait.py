@@ -60,7 +60,7 @@ class GaitInfo(Record):
         evaluations: motions computed, with the derivatives of all their pieces.
         seconds: wall time, with compiling, of all parts of a run that was resumed.
         status: bits of the steps; UNTERMINATED if no periodic stride was found; MAX_ITERS if the cost may
-            still fall.
+            still fall; NONFINITE if the motion fails from every guess.
     """
 
     cost_of_transport: float
@@ -137,13 +137,15 @@ def robot_gait(
     about = _describe(model, run, (speed, duration, num_pieces, num_steps))
     guesses = [lambda bend=bend: problem.flat(guess(bend)) for bend in BENDS]
     found = PhasedSearch(problem, guesses, phases, bounds, about, run).run()
-    best, problem.pushes = int(np.argmin(found.violations)), law
+    best = int(np.argmin(np.nan_to_num(found.violations, nan=np.inf)))
+    problem.pushes = law
     joined = problem.evaluate(found.ends[best])
     point = sequential_quadratic.restore(problem.evaluate, joined, bounds, SHARE_AT_JOINTS * tol)
     pieces = jax.tree.map(jnp.asarray, problem.pieces(point.s))
     info = _account_for_stride(model, pieces, order, speed)
     status = int(info.status)
     status |= 0 if info.periodicity <= max(tol, 1e-8) else int(Status.UNTERMINATED)
+    status |= 0 if point.is_finite else int(Status.NONFINITE)
     status |= 0 if found.changes[best] <= LAST_CHANGE else int(Status.MAX_ITERS)
     return pieces, info.replace(
         residual=float(np.max(np.abs(point.residuals))), evaluations=problem.evaluations,

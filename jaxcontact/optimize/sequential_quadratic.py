@@ -44,6 +44,12 @@ class ProgramPoint(NamedTuple):
     jacobian: np.ndarray
 
     @property
+    def is_finite(self) -> bool:
+        """Tell whether the motion and its derivatives are finite."""
+        numbers = (self.cost, self.gradient, self.curvature, self.residuals, self.jacobian)
+        return all(bool(np.all(np.isfinite(a))) for a in numbers)
+
+    @property
     def violation(self) -> float:
         """Return the length of the constraints."""
         return float(np.linalg.norm(self.residuals))
@@ -93,7 +99,8 @@ def minimise(
 ) -> SearchEnd:  # fmt: skip
     """Minimise until a step changes variables by at most `change` and constraints hold within `tol`.
 
-    Variables are scaled: changes of one are alike. `evaluate` returns NaN for a motion that failed.
+    Variables are scaled: changes of one are alike. `evaluate` returns NaN for a motion that failed; a search
+    that starts from one ends there.
     `progress` is called after every step.
     """
     lower, upper = bounds
@@ -101,7 +108,7 @@ def minimise(
     point = best = evaluate(state.s)
     if not np.array_equal(state.s, state.best):
         best = evaluate(state.best)
-    while steps < max_iters:
+    while steps < max_iters and point.is_finite:
         low, high = np.maximum(lower - point.s, -radius), np.minimum(upper - point.s, radius)
         step = solve_program(point, low, high)
         longest = float(np.max(np.abs(step), initial=0.0))
@@ -126,7 +133,7 @@ def minimise(
             radius = min(2.0 * radius, LARGEST_RADIUS)
         elif ratio < 0.25 and not must_leap:
             radius = 0.3 * longest
-        if ratio > ACCEPTED or (must_leap and np.isfinite(new.cost + new.violation)):
+        if ratio > ACCEPTED or (must_leap and new.is_finite):
             point = new
         must_leap = False
         if _rank(point, tol) < _rank(best, tol):
@@ -152,7 +159,7 @@ def slope_along(point: ProgramPoint, bounds: tuple[np.ndarray, np.ndarray]) -> f
 def _ratio(point: ProgramPoint, new: ProgramPoint, weight: float, predicted: float) -> float:
     """Return the decrease of cost + weight |constraints| over the predicted one, -1 for a failed motion."""
     decrease = point.cost - new.cost + weight * (point.violation - new.violation)
-    return float(decrease / predicted) if predicted > 0 and np.isfinite(decrease) else -1.0
+    return float(decrease / predicted) if predicted > 0 and new.is_finite else -1.0
 
 
 def _rank(point: ProgramPoint, tol: float) -> tuple[float, float]:
@@ -166,7 +173,7 @@ def restore(
 ) -> ProgramPoint:
     """Take shortest steps onto the constraints until they hold within `tol` or come no nearer."""
     lower, upper = bounds
-    while np.max(np.abs(point.residuals), initial=0.0) > tol:
+    while point.is_finite and np.max(np.abs(point.residuals), initial=0.0) > tol:
         unit = point.violation  # of the program, so that it is solved to a fraction of what is left
         flat = point._replace(
             gradient=0 * point.s, curvature=np.eye(point.s.size), residuals=point.residuals / unit
@@ -177,7 +184,7 @@ def restore(
             np.minimum((upper - point.s) / unit, longest),
         )
         new = evaluate(np.clip(point.s + unit * solve_program(flat, low, high), lower, upper))
-        if not new.violation < 0.9 * point.violation:
+        if not (new.is_finite and new.violation < 0.9 * point.violation):
             break
         point = new
     return point

@@ -71,8 +71,8 @@ class TrajectoryInfo(Record):
     """History and result of an optimisation.
 
     Attributes:
-        cost: of the result.
-        residual: largest constraint violation of the result, 0 without constraints.
+        cost: of the result, by the exact motion, or at its level of smoothing if the exact motion fails.
+        residual: largest constraint violation of the result at the same level, 0 without constraints.
         slope: length of the gradient along the constraints at the result, per `scale` of the controls; of
             controls that no bound stops.
         costs: (steps + 1,) at the start and after each step.
@@ -81,7 +81,9 @@ class TrajectoryInfo(Record):
         evaluations: motions computed, with their derivatives.
         corners: steps at which the gradient did not descend as predicted: another direction was searched, or
             an augmented Lagrangian stepped across a kink or jump.
-        status: 0; UNTERMINATED if the constraints are not met within `tol`. Of an augmented Lagrangian and
+        status: 0; UNTERMINATED if the constraints are not met within `tol`; NONFINITE if the motion fails
+            from the start, after every step that was tried from the last point however short, or, with
+            smoothing, at the exact level from there. Of an augmented Lagrangian and
             of `PiecewiseNewton` also MAX_ITERS if the steps ended before a minimum, and KINK, a note, if the
             search ended at a kink or jump, where no step along its direction descends; a minimum at a kink
             that `PiecewiseNewton` knows has 0.
@@ -129,7 +131,10 @@ def trajectory(
 
     With `AugmentedLagrangian(smoothing=...)` the search goes through levels of smoothing in turn, each from
     the end of the one before and of 80 steps at most, to the exact motion, of which the result is. To begin a
-    level is one of the `num_steps`.
+    level is one of the `num_steps`. A level whose motion fails from there is skipped.
+
+    A motion that fails (a cost, constraints or derivatives that are not finite) shortens the step; where no
+    step has a motion, the search ends, and the best point so far is the result.
 
     Args:
         objective: controls -> cost (), NaN if the motion failed; calls motions such as `simulate.rollout`.
@@ -139,7 +144,9 @@ def trajectory(
             at kinks, `PiecewiseNewton` or `OneSided`.
         constraints: controls -> (k,), to be zero; k less than the number of controls.
         scale: size of a control, a number or a pytree as controls0, such as the range of an actuator; None is
-            half the range of `optimizer.bounds` where that is finite, else |controls0|, 1 where zero.
+            half the range of `optimizer.bounds` where that is finite, else one number for each leaf: 1, or
+            the root mean square of the leaf if that is larger. So zeros and small noise have the same scale;
+            where controls are much smaller than 1, give it.
         num_steps: steps of the optimizer at most.
         tol: bound on every constraint at the end.
         run: checkpoint, progress, about. The checkpoint is a file, written after every tenth step and the
@@ -154,12 +161,9 @@ def trajectory(
         controls, TrajectoryInfo.
 
     Raises:
-        ValueError: no motion at the start (cost or derivatives not finite), both `constraints` and
-            `OneSided` or `PiecewiseNewton`; bounds without the start; a scale that is not > 0; a `checkpoint`
-            of another run, with the names of what differs, or a damaged one.
+        ValueError: both `constraints` and `OneSided` or `PiecewiseNewton`; bounds without the start; a scale
+            that is not > 0; a `checkpoint` of another run, with the names of what differs, or a damaged one.
         TypeError: a leaf of `controls0` that is not of floats; with smoothing a function of controls alone.
-        FloatingPointError: steps lead to failed motions however short they are; no motion from the end of a
-            level of smoothing at the next one.
     """
     if constraints is not None and isinstance(optimizer, OneSided | PiecewiseNewton):
         name = type(optimizer).__name__
@@ -200,8 +204,7 @@ def optimise(
     check_run(run, unused=("chunk", "devices", "executor"))
     check_float_leaves("controls0", controls0)
     path = None if run.checkpoint is None else Path(run.checkpoint)
-    size = None if search.scale is None else fingerprint.of_numbers(search.scale)
-    search = search._replace(about={"about": run.about, "scale": size, **search.about})
+    search = search._replace(about={"about": run.about, **search.about})
     with open_state(path):
         return _optimise(outcome, controls0, search, path, run.progress)
 
@@ -231,11 +234,9 @@ def _optimise(
         _smoothing_of(optimizer),
     )  # fmt: skip
     s = flat / scale
-    reached: Reached = program.evaluate(s)
+    reached: Reached = program.evaluate_from_level(s, 0)
     if not program.is_finite(*reached):
-        raise ValueError(
-            "controls0: the motion from there fails; cost, constraints or derivatives are not finite"
-        )
+        return unravel(flat), _report_failed_start(program, flat, reached)
     walk: TangentWalk | AugmentedWalk | PieceWalk
     if isinstance(optimizer, AugmentedLagrangian):
         walk = AugmentedWalk(program, optimizer, bounds, search.tol, (s, reached))
@@ -250,7 +251,8 @@ def _optimise(
     )
     if checkpoint is not None:
         first = None if has_own_steps else steps.state
-        about = {"format": resume.FORMAT, **about, **program.describe(controls0, s, first)}
+        about |= {"format": resume.FORMAT, "scale": fingerprint.of_numbers(scale)}
+        about = {**about, **program.describe(controls0, s, first)}
         stored = resume.load(checkpoint, about, steps.state)
         if stored is not None:
             steps = stored.until(num_steps)
@@ -282,8 +284,12 @@ def _report(
     if isinstance(walk, AugmentedWalk):
         levels = np.array([steps.state.level_at(step) for step in range(last + 1)])
         program.level = program.last_level
-        cost, r, jacobian = walk.evaluate(s)
-    first = min(int(np.sum(levels < program.last_level)), last)
+        cost, r, jacobian = program.evaluate(s)
+    has_failed = not program.is_finite(cost, r, jacobian)
+    if has_failed and levels[last] < program.level:
+        program.level = int(levels[last])
+        cost, r, jacobian = program.evaluate(s)
+    first = min(int(np.sum(levels < program.level)), last)
     best = first + _best_step(steps.costs[first:], steps.residuals[first:], jacobian)
     s, (cost, r, jacobian) = program.restore(s, (cost, r, jacobian), tol)
     if best < last:
@@ -296,6 +302,7 @@ def _report(
     slope = program.slope_along(s, jacobian)
     crossings, status = walk.end_status(steps, slope)
     status |= 0 if largest(r) <= tol else int(Status.UNTERMINATED)
+    status |= int(Status.NONFINITE) if has_failed else 0
     return s, TrajectoryInfo(
         cost=float(cost),
         residual=largest(r),
@@ -309,6 +316,16 @@ def _report(
         best_step=best,
         smoothing=np.array([*program.smoothing, 0.0])[levels],
     )
+
+
+def _report_failed_start(program: MotionProgram, flat: jax.Array, reached: Reached) -> TrajectoryInfo:
+    """Report a search that has no motion to start from, at any level of smoothing."""
+    cost, violation = float(reached[0]), largest(reached[1])
+    return TrajectoryInfo(
+        cost=cost, residual=violation, slope=np.nan, costs=np.array([cost]), residuals=np.array([violation]),
+        path=np.asarray(flat)[None], evaluations=program.evaluations, corners=0,
+        status=np.uint32(int(Status.NONFINITE)), best_step=0, smoothing=np.zeros(1),
+    )  # fmt: skip
 
 
 def _bounds_of(optimizer: PyTree, controls0: PyTree) -> tuple[np.ndarray, np.ndarray]:
@@ -330,11 +347,21 @@ def _choose_scale(
         return ravel_pytree(spread)[0].astype(flat.dtype)
     half = 0.5 * (bounds[1] - bounds[0])
     size = np.where(np.isfinite(half), half, 0.0)
-    return jnp.where(size > 0, jnp.asarray(size, flat.dtype), jnp.where(flat == 0, 1.0, jnp.abs(flat)))
+    alike = ravel_pytree(jax.tree.map(_one_size, controls0))[0].astype(flat.dtype)
+    return jnp.where(size > 0, jnp.asarray(size, flat.dtype), alike)
+
+
+def _one_size(leaf: jax.typing.ArrayLike) -> np.ndarray:
+    """Return the size of a leaf's entries, the same for all: 1, or their root mean square if larger."""
+    numbers = np.asarray(leaf, float)
+    mean_square = np.mean(numbers**2) if numbers.size else 0.0
+    return np.full(numbers.shape, np.sqrt(np.maximum(1.0, mean_square)))
 
 
 def _best_step(costs: list[float], residuals: list[float], jacobian: jax.Array) -> int:
     """Return the number of the step with the smallest exact penalty function; the last one of a tie."""
+    if not np.all(np.isfinite(np.asarray(jacobian))):
+        jacobian = jnp.zeros_like(jacobian)
     multipliers = np.linalg.lstsq(np.asarray(jacobian[1:]).T, np.asarray(jacobian[0]), rcond=None)[0]
     merit = np.asarray(costs) + np.sum(np.abs(multipliers)) * np.asarray(residuals)
     return len(merit) - 1 - int(np.argmin(merit[::-1]))
@@ -342,5 +369,7 @@ def _best_step(costs: list[float], residuals: list[float], jacobian: jax.Array) 
 
 def _rank(outcome: tuple[jax.Array, ...], tol: float) -> tuple[float, float]:
     """Return a key that orders results: the violation of constraints beyond `tol`, then the cost."""
-    violation = largest(outcome[1])
-    return (violation if violation > tol else 0.0), float(outcome[0])
+    violation, cost = largest(outcome[1]), float(outcome[0])
+    if not np.isfinite(cost + violation):
+        return np.inf, np.inf
+    return (violation if violation > tol else 0.0), cost

@@ -15,6 +15,7 @@ import numpy as np
 from jaxcontact._pytree import PyTree
 from jaxcontact.optimize import piecewise_newton, resume
 from jaxcontact.optimize.augmented_lagrangian import (
+    FAILED,
     LEVEL_STEPS,
     AugmentedLagrangian,
     AugmentedSearch,
@@ -41,7 +42,9 @@ class TangentWalk:
         if self._has_rate and steps.doubtful:  # the gradient may not descend
             gradient, steps.doubtful = self._program.descent(s, gradient)
         step, steps.state = self._program.propose_step(s, steps.state, gradient, r, jacobian[1:])
-        old, (s, reached) = s, self._program.take_step(s, step)
+        old, stepped = s, self._program.take_step(s, step)
+        s, reached = (s, reached) if stepped is None else stepped
+        steps.has_failed = stepped is None
         steps.costs.append(float(reached[0]))
         steps.residuals.append(largest(reached[1]))
         steps.doubtful |= steps.costs[-1] > steps.costs[-2] and float(jnp.sum(gradient * (s - old))) < 0
@@ -53,20 +56,20 @@ class TangentWalk:
 
     @staticmethod
     def has_ended(steps: resume.Steps) -> bool:
-        """Tell whether no further step would change the result: never."""
-        return False
+        """Tell whether no step from the last point has a motion."""
+        return steps.has_failed
 
     @staticmethod
     def end_status(steps: resume.Steps, slope: float) -> tuple[int, int]:
         """Count steps across kinks; return with them the status of an end with this slope."""
-        return 0, 0
+        return 0, int(Status.NONFINITE) if steps.has_failed else 0
 
 
 class LevelState(NamedTuple):
     """What an augmented Lagrangian continues from: its search at the present level of smoothing.
 
-    `began` (levels,) has the step at which each level began, -1 before that; `crossings` are those of kinks
-    at earlier levels.
+    `began` (levels,) has the step at which each level began, -1 before that; a level that was skipped began
+    with the next one. `crossings` are those of kinks at earlier levels.
     """
 
     search: SearchState
@@ -90,7 +93,7 @@ class AugmentedWalk:
         functions, eps = (self._derivatives, self._evaluate), float(jnp.finfo(s.dtype).eps)
         self._search = AugmentedSearch(settings, functions, bounds, tol, eps)
         began = np.full(program.last_level + 1, -1)
-        began[0] = 0
+        began[: program.level + 1] = 0
         self.first_state = LevelState(self._begin(s, reached), began, np.asarray(0.0))
 
     def _begin(self, s: jax.Array, reached: Reached) -> SearchState:
@@ -117,7 +120,7 @@ class AugmentedWalk:
         self._program.level = level = state.level_at(num_steps)
         has_ended = state.search.ended > 0 or num_steps - state.began[level] >= LEVEL_STEPS
         if level < self._program.last_level and has_ended:
-            return s, self._next_level(s, steps)
+            return s, self._next_level(s, steps, reached)
         new, search = self._search.advance(np.asarray(s, float), state.search)
         steps.state = state._replace(search=search)
         if new.tobytes() not in self._seen:
@@ -127,28 +130,19 @@ class AugmentedWalk:
         steps.residuals.append(violation)
         return jnp.asarray(new, s.dtype), reached
 
-    def _next_level(self, s: jax.Array, steps: resume.Steps) -> Reached:
-        """Begin the next level of smoothing where the last one ended: a step of its own."""
-        self._program.level += 1
-        reached = self.evaluate(s)
-        began, crossings = steps.state.began.copy(), steps.state.crossings + steps.state.search.crossings
-        began[self._program.level] = len(steps.costs)
-        steps.state = LevelState(self._begin(s, reached), began, crossings)
-        steps.costs.append(float(reached[0]))
-        steps.residuals.append(largest(reached[1]))
-        return reached
-
-    def evaluate(self, s: jax.Array) -> Reached:
-        """Compute the outcome of controls that are the end of another level of smoothing.
-
-        Raises:
-            FloatingPointError: there is no motion.
-        """
-        reached = self._program.evaluate(s)
-        if not self._program.is_finite(*reached):
-            raise FloatingPointError(
-                "objective: the motion fails from the end of a search with more smoothing"
-            )
+    def _next_level(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> Reached:
+        """Begin the next level of smoothing with a motion where the last one ended: a step of its own."""
+        level, (cost, violation) = self._program.level, (steps.costs[-1], steps.residuals[-1])
+        new = self._program.evaluate_from_level(s, level + 1)
+        if self._program.is_finite(*new):
+            began, crossings = steps.state.began.copy(), steps.state.crossings + steps.state.search.crossings
+            began[level + 1 : self._program.level + 1] = len(steps.costs)
+            steps.state = LevelState(self._begin(s, new), began, crossings)
+            reached, cost, violation = new, float(new[0]), largest(new[1])
+        else:
+            steps.has_failed = True
+        steps.costs.append(cost)
+        steps.residuals.append(violation)
         return reached
 
     def slope(self, s: jax.Array, steps: resume.Steps, reached: Reached) -> float:
@@ -163,12 +157,14 @@ class AugmentedWalk:
 
     def has_ended(self, steps: resume.Steps) -> bool:
         """Tell whether the search is at its end."""
-        return float(steps.state.search.ended) > 0 and self._has_last_level(steps)
+        return steps.has_failed or (float(steps.state.search.ended) > 0 and self._has_last_level(steps))
 
     def end_status(self, steps: resume.Steps, slope: float) -> tuple[int, int]:
         """Count steps across kinks; return with them the status of an end with this slope."""
         search = steps.state.search
         crossings = int(steps.state.crossings + search.crossings)
+        if steps.has_failed or (int(search.ended) == FAILED and not steps.is_cut):
+            return crossings, int(Status.NONFINITE)
         if not self._has_last_level(steps):
             return crossings, int(Status.MAX_ITERS)
         is_minimum = int(search.ended) == 1 and not steps.is_cut
@@ -179,7 +175,7 @@ class AugmentedWalk:
 
 
 class PieceState(NamedTuple):
-    """What a walk over pieces continues from; `ended` is 1 at a minimum, 2 where no step descends."""
+    """What a walk over pieces continues from; `ended` is as that of `augmented_lagrangian.SearchState`."""
 
     curvature: np.ndarray
     radius: np.ndarray
@@ -220,15 +216,15 @@ class PieceWalk:
         pieces, cost, radius = self._pieces(s), float(reached[0]), float(state.radius)
         size = abs(cost) + float(jnp.linalg.norm(reached[2][0]) * jnp.linalg.norm(s))
         rounding = piecewise_newton.ROUNDING * float(jnp.finfo(s.dtype).eps) * size
-        ratio = -1.0
+        ratio, motions = -1.0, [bool(np.any(piecewise_newton.mark_finite(pieces)))]
         while radius > piecewise_newton.SHORTEST:
             step = piecewise_newton.best_step(pieces, state.curvature, radius)
             if step.promised <= rounding:
                 break
             new = s + jnp.asarray(step.change, s.dtype)
             outcome = self._program.evaluate(new)
-            is_good = self._program.is_finite(*outcome)
-            ratio = (cost - float(outcome[0])) / step.promised if is_good else -1.0
+            motions.append(self._program.is_finite(*outcome))
+            ratio = (cost - float(outcome[0])) / step.promised if motions[-1] else -1.0
             longest = float(np.max(np.abs(step.change)))
             if ratio >= piecewise_newton.ACCEPTED:
                 break
@@ -242,8 +238,9 @@ class PieceWalk:
             state = PieceState(curvature, np.asarray(radius), np.asarray(False), state.ended)
             s, reached = new, outcome
         else:
-            is_minimum = radius > piecewise_newton.SHORTEST
-            state = state._replace(ended=np.asarray(1.0 if is_minimum else 2.0))
+            ended = 1 if radius > piecewise_newton.SHORTEST else 2
+            has_motion = motions[0] and (len(motions) == 1 or any(motions[1:]))
+            state = state._replace(ended=np.asarray(float(ended if has_motion else FAILED)))
         steps.state = state
         steps.costs.append(float(reached[0]))
         steps.residuals.append(0.0)
@@ -261,4 +258,5 @@ class PieceWalk:
     @staticmethod
     def end_status(steps: resume.Steps, slope: float) -> tuple[int, int]:
         """Return no crossings, and the status of the end."""
-        return 0, (Status.MAX_ITERS, 0, Status.KINK)[int(steps.state.ended)]
+        ended = 0 if steps.is_cut else int(steps.state.ended)
+        return 0, (Status.MAX_ITERS, 0, Status.KINK, Status.NONFINITE)[ended]

@@ -428,7 +428,7 @@ def test_spatial_point_mass_against_the_polygon(angle, speed):
     v = jnp.array([*u_t, u_n])
 
     def outcome(x):
-        return LAWS["anitescu_potra"](*pad(spatial_mass(x[3]), x[:3]), CAPS)[0][:3]
+        return jc.impact.anitescu_potra(*pad(spatial_mass(x[3]), x[:3]), num_directions=8)[0][:3]
 
     x = jnp.append(v, mu)
     fan = np.stack([np.cos(np.arange(8) * np.pi / 4), np.sin(np.arange(8) * np.pi / 4)], axis=1)

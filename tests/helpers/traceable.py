@@ -167,7 +167,7 @@ CASES = {
         jc.simulate.time_augmented, jc.models.rocking_block(), length=1.0, max_pieces=4
     ),
     "ess.flow": (
-        functools.partial(jc.ess.flow, AFFINE.system, t0=0.0, t1=0.1, eps=1e-3),
-        (AFFINE.params, AFFINE.initial_state()),
+        functools.partial(jc.ess.flow, AFFINE, t0=0.0, t1=0.1, settings=jc.ess.Settings(eps=1e-3)),
+        (AFFINE.initial_state(),),
     ),
 }

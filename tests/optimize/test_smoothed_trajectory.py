@@ -110,12 +110,44 @@ def test_the_exact_level_ends_at_a_kink_and_does_not_leave_it():
     assert np.sum(info.smoothing == 0) < 20
 
 
-def test_a_motion_that_fails_at_the_next_level_is_an_error():
-    def fails(controls, smoothing):
-        return effort(controls, smoothing) if smoothing is not None else jnp.nan * controls[0]
+def failing_at(*failing):
+    """Return the effort, NaN at some levels of smoothing."""
 
-    with pytest.raises(FloatingPointError, match="fails from the end of a search with more smoothing"):
-        trajectory(fails, jnp.ones(2), optimizer=AugmentedLagrangian(smoothing=(0.1,)))
+    def objective(controls, smoothing):
+        value = effort(controls, smoothing)
+        fails = smoothing is None if None in failing else False
+        for level in failing:
+            fails |= level is not None and smoothing is not None and jnp.isclose(smoothing, level)
+        return jnp.where(fails, jnp.nan, value)
+
+    return objective
+
+
+def test_levels_whose_motion_fails_are_skipped(tmp_path):
+    for failing in ((LEVELS[0],), (LEVELS[1],), LEVELS[1:], LEVELS):
+        arguments = {"constraints": misses, "optimizer": AugmentedLagrangian(smoothing=LEVELS), "scale": 1.0}
+        start = jnp.full(2, 0.8)
+        controls, info = trajectory(failing_at(*failing), start, **arguments)
+        np.testing.assert_allclose(np.unique(info.smoothing), sorted({0.0, *LEVELS} - set(failing)))
+        if len(failing) < len(LEVELS):  # alone, the exact motion has no gradient from there
+            assert info.status == 0 and info.residual <= 1e-9
+        # A killed run resumes to the same bits, with its levels.
+        path = tmp_path / f"{len(failing)}{failing[0]}.npz"
+        for steps in (7, 100):
+            again = trajectory(
+                failing_at(*failing), start, num_steps=steps, run=jc.Run(checkpoint=path), **arguments
+            )
+        np.testing.assert_array_equal(again[0], controls)
+        np.testing.assert_array_equal(again[1].smoothing, info.smoothing)
+
+
+def test_an_exact_motion_that_fails_leaves_the_best_point_of_the_last_level_with_one():
+    controls, info = trajectory(
+        failing_at(None), jnp.ones(2), optimizer=AugmentedLagrangian(smoothing=(0.1, 0.03)), scale=1.0
+    )
+    assert info.status == int(jc.Status.NONFINITE)
+    np.testing.assert_allclose(controls, 0.0, atol=1e-3)
+    assert info.smoothing[info.best_step] == 0.03 and info.cost == pytest.approx(float(effort(controls, 0.0)))
 
 
 def test_wrong_smoothing_is_named():

@@ -89,6 +89,8 @@ def outcomes(
             f"law: expected jc.impact.AnitescuPotra() or RouthStep(impulse_max=), got {name}; "
             "`sample` draws from the outcomes of Routh"
         )
+    if isinstance(law, AnitescuPotra) and law.corner == "one_sided":
+        raise ValueError("law: expected AnitescuPotra(corner='smooth') for many outcomes, got 'one_sided'")
     impulse_max = None
     if isinstance(law, RouthStep):
         impulse_max = law.impulse_max
