@@ -41,7 +41,7 @@ FREE = (-math.inf, math.inf)
 Coefficients = tuple[tuple[tuple[float, ...], ...], ...]  # by contact, row and normal or tangent
 
 
-class Numbers(NamedTuple):
+class DesignNumbers(NamedTuple):
     """What may change and what is measured; static.
 
     Attributes:
@@ -76,7 +76,9 @@ class DesignEquations:
         free = tuple(i for i in range(structure.num_velocities) if i not in task.hold)
         rows = _list_sliding if task.friction == "sliding" else _list_rows
         impulses, responses = rows(terms, state, self.contacts, task.friction == "all")
-        self.numbers = Numbers(self.contacts, impulses, responses, constants, bodies, task.rebuild, free)
+        self.numbers = DesignNumbers(
+            self.contacts, impulses, responses, constants, bodies, task.rebuild, free
+        )
         self.num_products = len(_list_products(self.numbers))
         self.target = -math.cos(math.pi / task.stages) if task.stages > 2 else 0.0
         values = [np.ravel(np.asarray(model.params.constants[name], float)) for name in constants]
@@ -219,7 +221,7 @@ class DesignEquations:
         iterations = int(minimum.nit)
         if np.all(np.isfinite(minimum.x)) and self.is_met(z := self.polish(minimum.x)):
             return z, iterations
-        best, least, rng = self.start, math.inf, np.random.default_rng(0)
+        best, lowest_cost, rng = self.start, math.inf, np.random.default_rng(0)
         for k in range(NUM_STARTS):
             start = self.start + k * START_SPREAD / NUM_STARTS * rng.normal(size=self.start.size)
             met = self.meet(start)
@@ -235,8 +237,8 @@ class DesignEquations:
             left = self.residual(z)
             off = overlap + float(np.max(np.abs(left[self.num_products :])))
             cost = float(np.linalg.norm(left[: self.num_products])) + GAP_WEIGHT / self.length * off
-            if cost < least:
-                best, least = z, cost
+            if cost < lowest_cost:
+                best, lowest_cost = z, cost
         return best, iterations
 
     def apply(self, z: np.ndarray) -> tuple[Params, State]:
@@ -273,7 +275,7 @@ def _list_sliding(
     return tuple(((1.0, float(x)),) for x in pushes), tuple(((1.0, 0.0),) for _ in contacts)
 
 
-def _list_products(numbers: Numbers) -> list[tuple[int, int]]:
+def _list_products(numbers: DesignNumbers) -> list[tuple[int, int]]:
     """List the products that count, as places of a response and of an impulse of another contact."""
     sides = [
         [c for c, rows in zip(numbers.contacts, part, strict=True) for _ in rows]
@@ -281,7 +283,7 @@ def _list_products(numbers: Numbers) -> list[tuple[int, int]]:
     ]
     pairs = itertools.product(*(enumerate(side) for side in sides))
     is_symmetric = numbers.impulses == numbers.responses
-    return [(a, b) for (a, one), (b, two) in pairs if one < two or (one > two and not is_symmetric)]
+    return [(a, b) for (a, c), (b, d) in pairs if c < d or (c > d and not is_symmetric)]
 
 
 def _arm(model: Model, terms: Any, contacts: tuple[int, ...]) -> float:
@@ -312,7 +314,9 @@ def _size_coordinates(model: Model, state: State, length: float) -> np.ndarray:
     return np.where(q <= 1e-9 * np.max(q, initial=0.0), 1.0, q)
 
 
-def _list_bounds(model: Model, state: State, task: Any, numbers: Numbers) -> Iterator[tuple[float, float]]:
+def _list_bounds(
+    model: Model, state: State, task: Any, numbers: DesignNumbers
+) -> Iterator[tuple[float, float]]:
     """Yield bounds of constants, logarithms of factors of masses, and changes of coordinates.
 
     Joints stay within their limits, or do not go further beyond them.
@@ -335,7 +339,7 @@ def _list_bounds(model: Model, state: State, task: Any, numbers: Numbers) -> Ite
 
 
 def apply_numbers(
-    numbers: Numbers, model: Model, state: State, flat: jax.Array
+    numbers: DesignNumbers, model: Model, state: State, flat: jax.Array
 ) -> tuple[Params, State]:  # fmt: skip
     """Apply numbers (n,) to params and state: constants, log factors of masses, changes of coordinates."""
     constants, at = dict(model.params.constants), 0
@@ -358,7 +362,7 @@ def apply_numbers(
 
 
 def _measure(
-    numbers: Numbers, model: Model, state: State, flat: jax.Array
+    numbers: DesignNumbers, model: Model, state: State, flat: jax.Array
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
     """Measure products of unit rows of different contacts, their gaps, and the gaps of the others; twice."""
     built, placed = apply_numbers(numbers, model, state, flat)
