@@ -1,7 +1,7 @@
 """The equations of a design in numbers measured in their sizes: `DesignEquations`.
 
-Owns the products of pairs of contacts that have to vanish, the numbers that may change with their bounds, and
-the searches for them. Page: docs/methods/order-and-inertia.md.
+Owns the task, the products of pairs of contacts that have to vanish, the numbers that may change with their
+bounds, and the searches for them. Page: docs/methods/order-and-inertia.md.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.system import Model, Params, State
+from jaxcontact.mechanics.tree import Tree
 from jaxcontact.precision import jit
-from jaxcontact.terms import contact_terms
+from jaxcontact.terms import ContactTerms, contact_terms
 
 # rebuild(constants) -> Params, if masses and shapes follow from the constants
 Rebuild = Callable[[Mapping[str, PyTree]], Params]
@@ -39,6 +40,34 @@ FREE = (-math.inf, math.inf)
 
 
 Coefficients = tuple[tuple[tuple[float, ...], ...], ...]  # by contact, row and normal or tangent
+
+
+class DesignTask(NamedTuple):
+    """The conditions on a design, and the numbers that may change.
+
+    Attributes:
+        contacts: two contacts or more that touch in the landing; None: those that touch at `state`.
+        stages: n >= 2, number of single impacts; more than 2 for two contacts without friction.
+        design: names of `params.constants` that may change, each a scalar or an array; and names of bodies,
+            whose mass and inertia are multiplied by one factor.
+        rebuild: constants -> Params, if other numbers follow from them; None: they replace
+            `params.constants`.
+        hold: indices of v whose directions keep their coordinates; the others may change. Joints stay within
+            their limits.
+        bounds: of constants, and of the factors of bodies, by name; factors are in (1/3, 3) without them.
+        clearance: smallest gap of the other contacts, m.
+        friction: impulses that count: "all" of the friction cone of contacts with mu > 0; in the plane
+            "sliding", those while every contact slides as at `state`; or "none", the normals.
+    """
+
+    contacts: tuple[int, ...] | None = None
+    stages: int = 2
+    design: tuple[str, ...] = ()
+    rebuild: Rebuild | None = None
+    hold: tuple[int, ...] = ()
+    bounds: Mapping[str, tuple[float, float]] | None = None
+    clearance: float = 1e-3
+    friction: str = "all"
 
 
 class DesignNumbers(NamedTuple):
@@ -66,7 +95,7 @@ class DesignNumbers(NamedTuple):
 class DesignEquations:
     """The equations and inequalities of one design in numbers measured in their sizes."""
 
-    def __init__(self, model: Model, state: State, task: Any) -> None:  # DesignTask imports this module
+    def __init__(self, model: Model, state: State, task: DesignTask) -> None:
         self.model, self.state, self.clearance = model, state, task.clearance
         structure, terms = model.structure, contact_terms(model, state)
         self.contacts = find_contacts(terms, task.contacts)
@@ -157,7 +186,9 @@ class DesignEquations:
         options = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14, "max_nfev": MAX_EVALUATIONS}
         return np.asarray(least_squares(parts, inside, slopes, bounds=(lower, upper), **options).x)
 
-    def nearest(self, start: np.ndarray | None = None, *, differences: bool = False) -> Any:
+    def nearest(
+        self, start: np.ndarray | None = None, *, differences: bool = False
+    ) -> Any:  # SciPy's result has no types
         """Search by SciPy's SLSQP and return its result; `differences` asks for finite differences."""
         from scipy.optimize import minimize  # inside the function, because the import takes long
 
@@ -246,14 +277,14 @@ class DesignEquations:
         return apply_numbers(self.numbers, self.model, self.state, jnp.asarray(z * self.size))
 
 
-def find_contacts(terms: Any, contacts: tuple[int, ...] | None) -> tuple[int, ...]:
+def find_contacts(terms: ContactTerms, contacts: tuple[int, ...] | None) -> tuple[int, ...]:
     """Find the contacts of a design: those given, or those that touch."""
     touching = np.flatnonzero(np.asarray(terms.active))
     return tuple(int(c) for c in (touching if contacts is None else contacts))
 
 
 def _list_rows(
-    terms: Any, state: State, contacts: tuple[int, ...], friction: bool
+    terms: ContactTerms, state: State, contacts: tuple[int, ...], friction: bool
 ) -> tuple[Coefficients, Coefficients]:
     """List the rows of each contact that count: its normal, with friction tangents that move the robot."""
     rows = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)[list(contacts)]
@@ -267,7 +298,7 @@ def _list_rows(
 
 
 def _list_sliding(
-    terms: Any, state: State, contacts: tuple[int, ...], friction: bool
+    terms: ContactTerms, state: State, contacts: tuple[int, ...], friction: bool
 ) -> tuple[Coefficients, Coefficients]:
     """List the impulse of each contact while it slides as at the start, and its normal as the response."""
     slips = np.asarray(terms.J_t)[list(contacts), 0] @ np.asarray(state.v)
@@ -286,7 +317,7 @@ def _list_products(numbers: DesignNumbers) -> list[tuple[int, int]]:
     return [(a, b) for (a, c), (b, d) in pairs if c < d or (c > d and not is_symmetric)]
 
 
-def _arm(model: Model, terms: Any, contacts: tuple[int, ...]) -> float:
+def _arm(model: Model, terms: ContactTerms, contacts: tuple[int, ...]) -> float:
     """Find the largest arm of a contact about a joint that turns, m; of a mechanism without a tree 1 m."""
     tree = model.structure.tree
     if tree is None:
@@ -297,7 +328,7 @@ def _arm(model: Model, terms: Any, contacts: tuple[int, ...]) -> float:
     return arm or 1.0
 
 
-def _turning(tree: Any) -> np.ndarray:
+def _turning(tree: Tree) -> np.ndarray:
     """Tell which velocities of a tree are angular."""
     by_kind = {"hinge": [True], "slide": [False], "ball": [True] * 3, "free": [False] * 3 + [True] * 3}
     return np.array([turns for joint in tree.joints for turns in by_kind[joint.kind]])
@@ -315,7 +346,7 @@ def _size_coordinates(model: Model, state: State, length: float) -> np.ndarray:
 
 
 def _list_bounds(
-    model: Model, state: State, task: Any, numbers: DesignNumbers
+    model: Model, state: State, task: DesignTask, numbers: DesignNumbers
 ) -> Iterator[tuple[float, float]]:
     """Yield bounds of constants, logarithms of factors of masses, and changes of coordinates.
 
@@ -382,4 +413,4 @@ def _measure(
     return values, values
 
 
-_slopes: Any = functools.partial(jit, static_argnums=0)(jax.jacfwd(_measure, argnums=3, has_aux=True))
+_slopes = functools.partial(jit, static_argnums=0)(jax.jacfwd(_measure, argnums=3, has_aux=True))

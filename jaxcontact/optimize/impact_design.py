@@ -1,13 +1,10 @@
 """Mechanisms and stances whose simultaneous impact has one outcome: entry function `impact_design`.
 
-Owns the task and the report; `design_equations` has the equations, `impact/` explains the products of
+Owns the report; `design_equations` has the task and its equations, `impact/` explains the products of
 contacts. Pages: docs/methods/order-and-inertia.md, docs/methods/propagative.md.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,38 +14,9 @@ from jaxcontact.arguments import check_choice, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.impact.analysis.coupling import coupling
 from jaxcontact.mechanics.system import Model, Params, State, check_mechanism
-from jaxcontact.optimize.design_equations import MET, DesignEquations, Rebuild, find_contacts
+from jaxcontact.optimize.design_equations import MET, DesignEquations, DesignTask, find_contacts
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms, contact_terms
-
-
-class DesignTask(NamedTuple):
-    """The conditions on a design, and the numbers that may change.
-
-    Attributes:
-        contacts: two contacts or more that touch in the landing; None: those that touch at `state`.
-        stages: n >= 2, number of single impacts; more than 2 for two contacts without friction.
-        design: names of `params.constants` that may change, each a scalar or an array; and names of bodies,
-            whose mass and inertia are multiplied by one factor.
-        rebuild: constants -> Params, if other numbers follow from them; None: they replace
-            `params.constants`.
-        hold: indices of v whose directions keep their coordinates; the others may change. Joints stay within
-            their limits.
-        bounds: of constants, and of the factors of bodies, by name; factors are in (1/3, 3) without them.
-        clearance: smallest gap of the other contacts, m.
-        friction: impulses that count: "all" of the friction cone of contacts with mu > 0; in the plane
-            "sliding", those while every contact slides as at `state`; or "none", the normals.
-    """
-
-    contacts: tuple[int, ...] | None = None
-    stages: int = 2
-    design: tuple[str, ...] = ()
-    rebuild: Rebuild | None = None
-    hold: tuple[int, ...] = ()
-    bounds: Mapping[str, tuple[float, float]] | None = None
-    clearance: float = 1e-3
-    friction: str = "all"
-
 
 DEFAULT_TASK = DesignTask()
 
