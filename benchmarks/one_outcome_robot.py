@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxcontact as jc
-from benchmarks.robot_gaits import load
+from benchmarks.robot_gaits import ROBOTS, load
 from benchmarks.runner import Case
 from jaxcontact.optimize.design_equations import DesignEquations
 
-# by impulses that count: velocity of the landing, m/s forward and up, rad/s; the joints are at rest
+# by impulses that count: velocity of the landing, m/s forward and up, rad/s of pitch; the joints are at rest
 FALLS = {"none": (0.5, -1.0, 0.5), "all": (0.5, -1.0, 0.5), "sliding": (3.0, -0.5, 0.25)}
 RESTITUTION = 0.5
 SAMPLES = 2**10
@@ -29,26 +29,29 @@ LEAST_ENDED = 0.99  # share of samples without a failure; the others are left ou
 
 
 class Landing(NamedTuple):
-    """A robot, joint angles of the stance from which it is sought, rad, and contacts that touch."""
+    """A robot, angles of its joints from which a stance is sought, rad, contacts that touch, and impulses."""
 
     robot: str
-    joints: tuple[float, ...]
+    joints: tuple[float, ...] | None  # None: those of the model
     contacts: tuple[int, ...]
+    frictions: tuple[str, ...] = tuple(FALLS)
 
 
 LANDINGS = {
     "standing": Landing("half_cheetah", (0.0,) * 6, (8, 14)),
     "gathered": Landing("half_cheetah", (0.8, 0.0, 0.0, -0.9, 0.0, 0.0), (8, 14)),
     "flat feet": Landing("planar_walker", (0.55, -0.3, -0.25, -0.25, -0.3, 0.55), (0, 1, 2, 3)),
+    "four feet": Landing("quadruped", None, (0, 1, 2, 3), ("none",)),
 }
 FREE = {"stance": (False, True), "masses": (True, False), "both": (True, True)}
 
 
 def load_landing(landing: Landing) -> tuple[Any, Any]:
     """Read a robot and put the contacts on the ground, with the least change of its joints."""
-    model = load(landing.robot)
+    model = load(landing.robot) if landing.robot in ROBOTS else getattr(jc.models, landing.robot)()
     start = model.initial_state()
-    start = start.replace(q=start.q.at[3:].set(jnp.asarray(landing.joints)))
+    if landing.joints is not None:
+        start = start.replace(q=start.q.at[3:].set(jnp.asarray(landing.joints)))
     start, info = jc.place_on_ground(model, start)
     jc.raise_if_failed(info)
     equations = DesignEquations(model, start, jc.optimize.DesignTask(contacts=landing.contacts))
@@ -71,7 +74,8 @@ def spread(model: Any, state: Any, contacts: tuple[int, ...], friction: str) -> 
     if set(np.flatnonzero(np.asarray(terms.active))) != set(contacts):
         raise ValueError(f"contacts: expected {contacts} to touch, got {np.flatnonzero(terms.active)}")
     terms = terms.take(list(contacts))
-    terms = terms.replace(mu=jnp.zeros_like(terms.mu)) if friction == "none" else terms
+    if friction == "none":
+        terms = terms.replace(mu=jnp.zeros_like(terms.mu), J_t=terms.J_t[:, :1])  # no tangent counts
     law = jc.impact.Routh(impulse_step=LONGEST_IMPULSE, max_steps=STEPS, restitution=RESTITUTION)
     samples = jc.impact.sample(terms, state.v, law, num_samples=SAMPLES)
     ended = ~np.asarray(jc.Status.failed(samples.status))
@@ -86,8 +90,9 @@ def spread(model: Any, state: Any, contacts: tuple[int, ...], friction: str) -> 
 def _design(name: str, free: str, friction: str) -> Callable[[], dict[str, Any]]:
     landing = LANDINGS[name]
     model, start = load_landing(landing)
-    start = start.replace(v=start.v.at[:3].set(jnp.array(FALLS[friction])))
-    task = task_of(model, landing, free, friction)
+    rates = jnp.array([0, 1, 2] if model.structure.dim == 2 else [0, 2, 4])
+    start = start.replace(v=start.v.at[rates].set(jnp.array(FALLS[friction])))
+    task, first_joint = task_of(model, landing, free, friction), 3 if model.structure.dim == 2 else 7
 
     def run() -> dict[str, Any]:
         begin = time.process_time()
@@ -101,7 +106,7 @@ def _design(name: str, free: str, friction: str) -> Callable[[], dict[str, Any]]
             "spread before": spread(model, start, landing.contacts, friction),
             "spread": spread(designed, state, landing.contacts, friction),
             "largest gap, m": float(np.max(np.abs(report.gaps[list(landing.contacts)]))),
-            "joints by, rad": float(np.max(np.abs(state.q - start.q)[2:])),
+            "joints by, rad": float(np.max(np.abs(state.q - start.q)[first_joint:])),
             "masses times": f"{factors.min():.2f} to {factors.max():.2f}",
             "status": jc.Status.describe(report.status),
             "processor s": seconds,
@@ -116,6 +121,6 @@ CASES = [
         items=1, repeats=1, setup=functools.partial(_design, name, free, friction),
     )
     for name in LANDINGS
-    for friction in FALLS
+    for friction in LANDINGS[name].frictions
     for free in FREE
 ]  # fmt: skip

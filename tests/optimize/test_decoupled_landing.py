@@ -117,10 +117,25 @@ def test_two_heels_alone_need_toes_in_the_air():
     _, state, report = jc.optimize.impact_design(model, start, task)
     gaps = np.asarray(jc.contact_terms(model, state).phi)
     assert np.max(np.abs(gaps[[0, 2]])) < 1e-9
-    is_apart = np.min(gaps[[1, 3]]) >= 1e-3 - 1e-9
-    assert (int(report.status) & jc.Status.PENETRATION == 0) == is_apart
-    if int(report.status) == 0:
-        assert is_apart and abs(report.cosine) < 1e-12
+    assert int(report.status) == 0 and np.min(gaps[[1, 3]]) >= 1e-3 - 1e-9
+    assert np.max(np.abs(products(model, state, (0, 2), (0.0, 0.0)))) < 1e-12
+
+
+@pytest.mark.long
+def test_four_feet_in_space_by_stance_and_masses():
+    """All six products of normals of a quadruped vanish, and its feet stay on the ground."""
+    model, feet = jc.models.quadruped(), (0, 1, 2, 3)
+    start, _ = jc.place_on_ground(model, model.initial_state())
+    task = DesignTask(design=model.structure.bodies, friction="none")
+    params, state, report = jc.optimize.impact_design(model, start, task)
+    assert int(report.status) == 0 and np.max(np.abs(report.gaps)) < 1e-9
+    designed = model.replace(params=params)
+    assert np.max(np.abs(products(model, start, feet, np.zeros(4)))) > 0.01
+    assert np.max(np.abs(products(designed, state, feet, np.zeros(4)))) < 1e-12
+    np.testing.assert_allclose(np.linalg.norm(np.asarray(state.q)[3:7]), 1.0, atol=1e-14)
+    factors = np.asarray(params.mass / model.params.mass)
+    scaled = np.asarray(model.params.inertia) * factors[:, None, None]
+    np.testing.assert_allclose(params.inertia, scaled, rtol=1e-13, atol=1e-18)
 
 
 @pytest.mark.long
