@@ -52,7 +52,8 @@ class SearchSettings:
             fraction of the mean score per size of a parameter; of `identify_motions` the largest gain of half
             the sum of squares that a further step predicts, in units of the misfit.
         largest: score or misfit beyond which the status of an end is INACCURATE, as at a wrong minimum or
-            with a wrong model; no limit, or 2. Of `pose_score` take a few times 3.
+            with a wrong model; of `identify_motions` 2. Of `pose_score` take a few times 3. None in
+            `identify`, without `starts`, looks for a lower score elsewhere: see `IdentifyInfo.lower_at`.
         curvature_step: of `identify`, of the central differences of gradients that give H, in sizes of the
             parameters. If contacts change, a score has kinks, which contribute to H only across many of
             them: use 1e-2.
@@ -101,18 +102,22 @@ class IdentifyInfo(ParameterAccuracy):
         slope: largest derivative of the mean score by a parameter times the larger of its sizes at start and
             result, beyond the effect of rounding of the parameters; without parameters that a bound holds.
         scores: (n,) of the ends.
+        lower_at: parameters outside the intervals with a lower score, a start to try; None if none was found.
+            With `search.starts` and `search.largest` None, the lowest three of 12 points within the bounds,
+            or within a factor of four beyond start and result, are followed downhill for at most 12 steps.
         status: 0 if `slope` and the gain predicted for Newton's next step are at most tol |score|; KINK, a
             note, if the result is a minimum at which the derivative jumps, or if a third or three times
             `search.curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if it
             ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN; INACCURATE
-            if the score is above `search.largest`; NONFINITE if scores or their derivative are not finite at
-            the start, which is then the end.
+            if the score is above `search.largest`, or lower at `lower_at`, which is a wrong minimum;
+            NONFINITE if scores or their derivative are not finite at the start, which is then the end.
     """
 
     score: float
     start: float
     slope: float
     scores: np.ndarray
+    lower_at: PyTree
 
 
 @checked(params0=check_number_leaves, data=check_number_leaves)
@@ -280,7 +285,10 @@ def _account_for_end(
         status |= int(Status.SINGULAR)
     elif mean_score.is_rough(x, hessian, curvature_step):
         status |= int(Status.KINK)
-    if search.largest is not None and not mean <= search.largest:
+    lower_at = None
+    if search.largest is None and search.starts is None and not Status.failed(np.uint32(status)):
+        lower_at = mean_score.find_lower(x, mean, spread)
+    if lower_at is not None or (search.largest is not None and not mean <= search.largest):
         status |= int(Status.INACCURATE)
     lowest, highest, found = (
         mean_score.unravel(jnp.asarray(z, float))
@@ -299,6 +307,7 @@ def _account_for_end(
         status=np.uint32(status),
         ends=x[None],
         scores=np.array([mean]),
+        lower_at=None if lower_at is None else mean_score.unravel(jnp.asarray(lower_at, float)),
         statuses=np.array([status], np.uint32),
     )
     return found, info

@@ -22,6 +22,11 @@ from jaxcontact.status import Status
 MAX_ROUNDS = 4  # of the search; a later round starts with the curvature at the end of the round before
 SHRUNK = 1e-9  # of the start; for a smaller result, steps of differences scale with the start
 ROUGHNESS = 0.5  # relative change of a curvature with the step of differences; a smooth score has < 0.1
+PROBES = 12  # points that look for a lower score beside the end of a search
+PROBE_RANGE = 4.0  # factor beyond start and end, of a parameter without bounds, within which probes lie
+DESCENTS = 3  # of the lowest probes
+PROBE_NEAR = 0.05  # of sizes of parameters, at which it has come to the end itself
+PROBE_STEPS = 12  # of such a descent, at most
 MIN_EIGENVALUE = 1e-10  # of the second derivative with unit diagonal; smaller ones are noise
 Score = Callable[[PyTree, PyTree], jax.Array]  # (params, data) -> (m,), of each measured motion
 
@@ -155,6 +160,51 @@ class MeanScore:
         """Return whether a third or three times the step gives another curvature, as between kinks."""
         others = [np.diag(self.local_account(x, factor * curvature_step)[0]) for factor in (1 / 3, 3.0)]
         return not np.allclose(others, np.diag(hessian), rtol=ROUGHNESS, atol=0.0)
+
+    def find_lower(self, x: np.ndarray, value: float, spread: np.ndarray) -> np.ndarray | None:
+        """Look for parameters with a lower score, farther from the end x than `spread`; return None without.
+
+        The lowest few of points spread over the bounds, or over factors of x, are followed downhill.
+        """
+        points = self._spread_probes(x)
+        near = np.maximum(spread, PROBE_NEAR * np.maximum(np.abs(x), self._size))
+        probes = [self._cost(z / self._size) for z in points]
+
+        def has_arrived(point: quasi_newton.SearchPoint) -> bool:
+            return bool(np.all(np.abs(point.x * self._size - x) <= near)) or point.value < value
+
+        lower = value - 4 * self._rounding * abs(value)
+        finite = [k for k, (cost, slope) in enumerate(probes) if np.all(np.isfinite([cost, *slope]))]
+        for k in sorted(finite, key=lambda k: probes[k][0])[:DESCENTS]:
+            cost, gradient = probes[k]
+            unit = np.eye(x.size) * max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
+            point = quasi_newton.minimise(
+                self._cost, quasi_newton.SearchPoint(points[k] / self._size, cost, gradient, unit),
+                (self.bounds[0] / self._size, self.bounds[1] / self._size),
+                is_minimum=has_arrived, max_iters=PROBE_STEPS, rounding=4 * self._rounding,
+            )  # fmt: skip
+            found = np.clip(point.x * self._size, *self.bounds)
+            if point.value < lower and np.any(np.abs(found - x) > spread):
+                return found
+        return None
+
+    def _spread_probes(self, x: np.ndarray) -> np.ndarray:
+        """Spread points (k, p): of every parameter one in each of k equal parts of its range."""
+        draws = np.random.default_rng(0)
+        parts = [(draws.permutation(PROBES) + draws.uniform(size=PROBES)) / PROBES for _ in x]
+        shares = np.stack(parts, axis=1)
+        lower, upper = self.bounds
+        sizes = np.sort(np.abs([np.where(x != 0.0, x, self._size), self._size]), axis=0)
+        shortest, longest = sizes[0] / PROBE_RANGE, sizes[1] * PROBE_RANGE
+        by_factor = (
+            np.where(self.start != 0.0, np.sign(self.start), np.sign(x))
+            * shortest ** (1.0 - shares)
+            * longest**shares
+        )
+        free = np.where(x == 0.0, self._size * (2.0 * shares - 1.0), by_factor)
+        between = np.isfinite(upper - lower)
+        inside = np.where(between, lower, 0.0) + shares * np.where(between, upper - lower, 0.0)
+        return np.where(between, inside, np.clip(free, lower, upper))
 
     def _hessian(self, x: np.ndarray, free: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """Return central differences of gradients, with rows of the identity for parameters not free."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # callers with an optimizer have imported optax
 REACH = 0.2  # length of the longest step back to the constraints, in sizes of the controls
 NEWTON_STEPS = 20  # largest number of steps onto the constraints at the end
 BOUND_ROUNDS = 5  # in which controls at their bounds leave such a step
-FORWARD = 64  # largest number of controls with forward derivatives; for more they are stepped in reverse
+FORWARD = 64  # largest number of controls with forward derivatives; for more they are taken in reverse
 
 Level = tuple[jax.Array | None, ...]  # of smoothing, as arguments of an outcome after its controls
 

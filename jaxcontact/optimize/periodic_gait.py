@@ -179,7 +179,7 @@ def gait(
     Args:
         problem: the stride; a `RandomStride` for a gait of least mean, worst or tail cost over outcomes.
         params: its system's numbers.
-        free0: free numbers to start from.
+        free0: free numbers to start from; |free0| is the scale of each, 1 where zero.
         speed: wanted speed, as `problem.measure` takes it, m/s.
         optimizer: as `trajectory`; default Adam with a step falling from 0.02 to zero.
         num_steps, tol, run: as `trajectory`; the default optimizer's step depends on
@@ -206,5 +206,6 @@ def gait(
 
         about["num_steps"] = num_steps
         optimizer = optax.adam(optax.cosine_decay_schedule(0.02, max(num_steps, 1)))
-    search = Search(optimizer, num_steps, tol, about)
+    scale = jax.tree.map(lambda leaf: jnp.where(jnp.abs(leaf) > 0.0, jnp.abs(leaf), 1.0), free0)
+    search = Search(optimizer, num_steps, tol, about, scale)
     return optimise(lambda free: gait_outcome(problem, params, free, speed), free0, search, run)

@@ -17,7 +17,7 @@ import numpy as np
 from jaxcontact._pytree import PyTree
 from jaxcontact.io.state_file import load_state, save_state
 
-FORMAT = "jaxcontact optimisation, 7"
+FORMAT = "jaxcontact optimisation, 8"
 
 
 @dataclasses.dataclass

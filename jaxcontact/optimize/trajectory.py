@@ -144,7 +144,9 @@ def trajectory(
             at kinks, `PiecewiseNewton` or `OneSided`.
         constraints: controls -> (k,), to be zero; k less than the number of controls.
         scale: size of a control, a number or a pytree as controls0, such as the range of an actuator; None is
-            half the range of `optimizer.bounds` where that is finite, else |controls0|, 1 where zero.
+            half the range of `optimizer.bounds` where that is finite, else one number for each leaf: 1, or
+            the root mean square of the leaf if that is larger. So zeros and small noise have the same scale;
+            where controls are much smaller than 1, give it.
         num_steps: steps of the optimizer at most.
         tol: bound on every constraint at the end.
         run: checkpoint, progress, about. The checkpoint is a file, written after every tenth step and the
@@ -202,8 +204,7 @@ def optimise(
     check_run(run, unused=("chunk", "devices", "executor"))
     check_float_leaves("controls0", controls0)
     path = None if run.checkpoint is None else Path(run.checkpoint)
-    size = None if search.scale is None else fingerprint.of_numbers(search.scale)
-    search = search._replace(about={"about": run.about, "scale": size, **search.about})
+    search = search._replace(about={"about": run.about, **search.about})
     with open_state(path):
         return _optimise(outcome, controls0, search, path, run.progress)
 
@@ -250,7 +251,8 @@ def _optimise(
     )
     if checkpoint is not None:
         first = None if has_own_steps else steps.state
-        about = {"format": resume.FORMAT, **about, **program.describe(controls0, s, first)}
+        about |= {"format": resume.FORMAT, "scale": fingerprint.of_numbers(scale)}
+        about = {**about, **program.describe(controls0, s, first)}
         stored = resume.load(checkpoint, about, steps.state)
         if stored is not None:
             steps = stored.until(num_steps)
@@ -345,7 +347,15 @@ def _choose_scale(
         return ravel_pytree(spread)[0].astype(flat.dtype)
     half = 0.5 * (bounds[1] - bounds[0])
     size = np.where(np.isfinite(half), half, 0.0)
-    return jnp.where(size > 0, jnp.asarray(size, flat.dtype), jnp.where(flat == 0, 1.0, jnp.abs(flat)))
+    alike = ravel_pytree(jax.tree.map(_one_size, controls0))[0].astype(flat.dtype)
+    return jnp.where(size > 0, jnp.asarray(size, flat.dtype), alike)
+
+
+def _one_size(leaf: jax.typing.ArrayLike) -> np.ndarray:
+    """Return the size of a leaf's entries, the same for all: 1, or their root mean square if larger."""
+    numbers = np.asarray(leaf, float)
+    mean_square = np.mean(numbers**2) if numbers.size else 0.0
+    return np.full(numbers.shape, np.sqrt(np.maximum(1.0, mean_square)))
 
 
 def _best_step(costs: list[float], residuals: list[float], jacobian: jax.Array) -> int:

@@ -131,7 +131,7 @@ def test_gait_from_the_command_line(tmp_path, capsys, saved):
     assert summary["periodicity_error"] <= 1e-8 and summary["speed_error"] <= 1e-8
     assert summary["error_before"] > 0.2
     strips = saved["hexapod_gait.png"].axes
-    assert [axes.get_title().split(":")[0] for axes in strips[:2]] == ["before", "after"]
+    assert [axes.get_title().split(":")[0] for axes in strips[:2]] == ["start, no gait", "gait"]
     assert all(len(axes.patches) + len(axes.collections) for axes in strips[:2])
     for name in ("hexapod_gait.png", "hexapod_gait.gif", "hexapod_gait.json"):
         assert (tmp_path / name).exists()

@@ -266,3 +266,51 @@ def test_parameters_that_the_scores_do_not_tell_apart_are_singular():
         lambda p, d: score({"a": p["a"] + p["b"]}, d), {"a": 1.5, "b": 2.0}, jnp.asarray(NORMAL)
     )
     assert info.status == int(jc.Status.SINGULAR) and np.isnan(info.covariance).all()
+
+
+TIMES = jnp.linspace(0.0, 9.0, 40)
+
+
+def swing_score(params, data):
+    return (params["amplitude"] * jnp.sin(params["rate"] * TIMES) - data) ** 2
+
+
+def test_a_wrong_minimum_of_a_single_start_has_a_lower_score_beside_it():
+    """The rate of a swing has a minimum for each number of periods; most starts miss the right one."""
+    noise = np.random.default_rng(0).normal(size=40)
+    data = jnp.sin(TIMES) + 0.05 * noise
+    for rate in (0.8, 1.1, 1.7, 2.0, 3.0):
+        start = {"amplitude": 0.7, "rate": rate}
+        found, info = jc.optimize.identify(swing_score, start, data)
+        if rate < 1.5:
+            assert (
+                info.status == 0 and info.lower_at is None and found["rate"] == pytest.approx(1.0, abs=0.01)
+            )
+            accepted = jc.optimize.SearchSettings(largest=1.0)  # asks for no look elsewhere
+            alone = jc.optimize.identify(swing_score, start, data, search=accepted)[1]
+            assert info.evaluations <= alone.evaluations + 60
+            np.testing.assert_array_equal(alone.ends, info.ends)
+        else:
+            assert info.status & int(jc.Status.INACCURATE)
+            assert float(jnp.mean(swing_score(info.lower_at, data))) < info.score
+            more = jc.optimize.SearchSettings(
+                starts={"amplitude": jnp.array([0.7]), "rate": jnp.array([1.1])}
+            )
+            again, info = jc.optimize.identify(swing_score, start, data, search=more)
+            assert info.status == 0 and float(again["rate"]) == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_look_for_a_lower_score_stays_within_the_bounds_and_bears_failed_motions():
+    """Two wells; the deeper one lies beyond points without a motion, or beyond the bounds."""
+
+    def wells(params, data):
+        x = params["x"]
+        value = jnp.minimum((x - 1.0) ** 2 + 0.5, 10.0 * (x - 3.0) ** 2) + 0.01 * data
+        return jnp.where((x > 1.5) & (x < 2.4), jnp.nan, value)
+
+    data = jnp.asarray(np.random.default_rng(0).normal(size=9))
+    found, info = jc.optimize.identify(wells, {"x": 0.7}, data)
+    assert found["x"] == pytest.approx(1.0) and info.status & int(jc.Status.INACCURATE)
+    assert 2.4 < float(info.lower_at["x"]) < 3.6
+    info = jc.optimize.identify(wells, {"x": 0.7}, data, bounds={"x": (0.0, 2.0)})[1]
+    assert info.lower_at is None and not info.status & int(jc.Status.INACCURATE)

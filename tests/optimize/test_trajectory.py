@@ -141,7 +141,7 @@ def test_a_checkpoint_of_the_first_format_is_refused_by_name(stored, tmp_path):
     path = tmp_path / "old.npz"
     save_state(path, {"version": "0"}, {"costs": np.ones(1), "visited": np.ones((1, 3))})
     with pytest.raises(
-        ValueError, match=r'these differ: format \(null there, "jaxcontact optimisation, 7" now'
+        ValueError, match=r'these differ: format \(null there, "jaxcontact optimisation, 8" now'
     ):
         trajectory(**stored | {"run": jc.Run(checkpoint=path)})
 
@@ -163,6 +163,37 @@ def test_wrong_input_is_named():
         trajectory(cost, start(), scale=0.0)
     with pytest.raises(ValueError, match="bounds: expected a pair"):
         trajectory(cost, start(), optimizer=AugmentedLagrangian(bounds={"a": (2.0, 3.0)}))
+
+
+@pytest.mark.parametrize(
+    "optimizer", [AugmentedLagrangian(slope=1e-8), optax.sgd(0.05)], ids=["quasi-Newton", "sgd"]
+)
+def test_a_search_from_small_noise_is_that_from_zeros(optimizer):
+    """Without bounds and `scale` the controls have one size, whatever the start's entries."""
+
+    def bent(z):
+        u = jnp.concatenate([z["a"], z["b"][None]])
+        return jnp.sum((u - jnp.arange(1.0, 5.0)) ** 2) + jnp.sum(jnp.cos(3.0 * u))
+
+    def search(noise, **arguments):
+        entries = noise * np.random.default_rng(0).normal(size=4)
+        z = {"a": jnp.asarray(entries[:3]), "b": jnp.asarray(entries[3])}
+        return trajectory(bent, z, optimizer=optimizer, num_steps=40, **arguments)[1]
+
+    zeros, noise, alike = search(0.0), search(1e-7), search(1e-7, scale=1.0)
+    np.testing.assert_allclose(noise.path[:9], zeros.path[:9], atol=1e-4)
+    assert noise.cost == pytest.approx(zeros.cost, abs=1e-6)
+    np.testing.assert_array_equal(alike.path, noise.path)
+    # Beyond 1 the size is the root mean square of the leaf: such controls search in parts of it.
+    large = trajectory(
+        lambda z: jnp.sum(z**2), jnp.array([3.0, -5.0]), optimizer=optax.sgd(0.25), num_steps=1
+    )[1]
+    np.testing.assert_allclose(large.path[1], np.array([3.0, -5.0]) * (1.0 - 0.5 * 17.0))
+
+
+def test_a_checkpoint_with_another_scale_is_refused(stored):
+    with pytest.raises(ValueError, match="these differ: scale$"):
+        trajectory(**stored | {"scale": 2.0})
 
 
 @pytest.mark.parametrize("integers", [3, np.array([3, 4]), True], ids=["number", "array", "bool"])

@@ -86,7 +86,9 @@ def coupling(terms: ContactTerms) -> Coupling:
 
 
 class InvariantSubspace(Record):
-    """Directions of velocity, those that no outcome changes first; W D = I, and w_k M^-1 w_k = 1.
+    """Directions of velocity, in the order of their spread; W D = I, and w_k M^-1 w_k = 1.
+
+    Of samples without terms M is the identity: components have the units of v, mixed where v mixes units.
 
     Attributes:
         covectors: W (nv, nv), rows w_k; the number w_k v is a component of a velocity v, J^(1/2).
@@ -115,7 +117,7 @@ def _check_outcomes(name: str, value: object) -> None:
 
 @checked(samples=_check_outcomes, tolerance=POSITIVE)
 def invariant_subspace(
-    terms: ContactTerms,
+    terms: ContactTerms | ImpactSamples | Any,
     samples: ImpactSamples | Any = None,
     *,
     friction: bool = True,
@@ -127,10 +129,14 @@ def invariant_subspace(
     contacts; no impulse changes these components. With `friction=False` J has the normals alone (Yang & Posa,
     *Impact-invariant control*, 2021). With samples: the directions in which they do not differ from one
     another, also where all of them differ from the velocity before. They contain the former, and more where
-    contacts end at the same speed in every outcome.
+    contacts end at the same speed in every outcome. With samples alone, `invariant_subspace(samples)`, the
+    invariant covectors are the same, but their complement is orthogonal in the plain metric of v, not in M.
+
+    The directions follow in the order of their spread, so that the first ones are those that outcomes change
+    the least, also if `dimension` is 0.
 
     Args:
-        terms: contact terms of the impact.
+        terms: contact terms of the impact, or samples, of any law or engine, without terms.
         samples: `ImpactSamples`, those with a failure are left out; or velocities (n, nv) of outcomes.
         friction: whether impulses along tangents count, of contacts with mu > 0; without samples only.
         tolerance: largest difference that counts as none, relative to the largest |v|_M of the outcomes;
@@ -141,15 +147,21 @@ def invariant_subspace(
 
     Raises:
         TypeError, ValueError: as `anitescu_potra`, of the terms; velocities of another shape or not finite;
-            no sample without a failure; `friction=False` with samples; tolerance not > 0.
+            no sample without a failure; `friction=False` with samples; samples twice; tolerance not > 0.
 
     Derivative: none; runs on the host.
     """
-    inputs.check_terms(terms)
-    inputs.check(terms, jnp.zeros(terms.M.shape[0], terms.M.dtype))
     check_positive("tolerance", tolerance)
-    root = mass_root(terms, terms.M.shape[0])
-    if samples is None:
+    if isinstance(terms, ImpactSamples | np.ndarray | jax.Array):
+        if samples is not None:
+            raise TypeError("terms: expected ContactTerms beside samples, got samples")
+        samples = terms
+        root = np.eye(np.asarray(getattr(samples, "v_plus", samples)).shape[-1])
+    else:
+        inputs.check_terms(terms)
+        inputs.check(terms, jnp.zeros(terms.M.shape[0], terms.M.dtype))
+        root = mass_root(terms, terms.M.shape[0])
+    if samples is None and isinstance(terms, ContactTerms):
         changes = np.linalg.solve(root.T, _impulse_rows(terms, friction).T).T
         scale = np.max(np.linalg.norm(changes, axis=1), initial=0.0)
     else:

@@ -194,7 +194,46 @@ def test_friction_moves_what_the_frictionless_complement_calls_invariant():
     assert spread[0] < 1e-9 and spread[1] > 0.1
 
 
+def test_samples_alone_have_the_subspace_of_samples_with_terms(rng):
+    """The null space of differences needs no masses; the complement and the sizes of spreads do."""
+    M = random_mass(rng, 5)
+    plane = rng.standard_normal((5, 2))
+    outcomes = rng.standard_normal(5) + rng.uniform(-1, 1, (500, 2)) @ plane.T
+    alone = invariant_subspace(outcomes)
+    beside = invariant_subspace(make_terms(M, rng.standard_normal((1, 5))), outcomes)
+    assert alone.dimension == beside.dimension == 3
+    rows = [np.linalg.qr(space.covectors[:3].T)[0] for space in (alone, beside)]
+    np.testing.assert_allclose(np.linalg.svd(rows[0].T @ rows[1])[1], 1.0, atol=1e-12)
+    np.testing.assert_allclose(alone.covectors @ alone.covectors.T, np.eye(5), atol=1e-12)
+    np.testing.assert_allclose(plane.T @ alone.projector, 0.0, atol=1e-12)
+    # The record of samples, and its velocities as arrays of JAX and of NumPy.
+    model = jc.models.rocking_block()
+    state = model.initial_state()
+    terms = jc.contact_terms(model, state)
+    law = jc.impact.Routh(impulse_step=0.6, max_steps=8)
+    samples = jc.impact.sample(terms, state.v, law, num_samples=64)
+    spaces = [invariant_subspace(s) for s in (samples, samples.v_plus, np.asarray(samples.v_plus))]
+    assert {space.dimension for space in spaces} == {invariant_subspace(terms, samples).dimension} == {1}
+    np.testing.assert_array_equal(spaces[0].covectors, spaces[2].covectors)
+
+
+def test_directions_are_in_the_order_of_their_spread_also_without_an_invariant_one(rng):
+    """The first direction of an oblong cloud is its narrowest, by a search over all angles."""
+    outcomes = rng.standard_normal((400, 2)) * np.array([1.0, 0.1]) @ np.array([[0.8, 0.6], [-0.6, 0.8]])
+    space = invariant_subspace(outcomes)
+    assert space.dimension == 0 and np.all(np.diff(space.spread) >= 0)
+    angles = np.linspace(0, np.pi, 2000)
+    widths = np.ptp(outcomes @ np.stack([np.cos(angles), np.sin(angles)]), axis=0)
+    assert widths.min() <= space.spread[0] + 1e-9 and space.spread[0] == pytest.approx(widths.min(), rel=0.1)
+
+
 def test_bad_arguments_are_named(rng):
+    with pytest.raises(TypeError, match="terms: expected ContactTerms beside samples"):
+        invariant_subspace(np.zeros((3, 2)), np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="samples: expected velocities"):
+        invariant_subspace(np.zeros(3))
+    with pytest.raises(ValueError, match="friction: expected True with samples"):
+        invariant_subspace(np.zeros((3, 2)), friction=False)
     terms = make_terms(np.eye(2), np.eye(2))
     with pytest.raises(TypeError, match="terms: expected ContactTerms"):
         coupling(np.eye(2))
