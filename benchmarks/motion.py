@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.runner import Case
 from jaxcontact import models, optimize, simulate, viz
-from jaxcontact.optimize.impact_design import DesignEquations
+from jaxcontact.optimize.design_equations import DesignEquations
 from jaxcontact.status import Status
 
 IMPACTS, PEER_IMPACTS, SWING = 10_000, 60, 0.2
@@ -212,7 +212,9 @@ def _single_mujoco() -> Callable[[], dict[str, Any]]:
 
 def _design(differences: bool) -> Callable[[], dict[str, Any]]:
     model = models.trex()
-    task = optimize.DesignTask(design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3)
+    task = optimize.DesignTask(
+        design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3, friction="none"
+    )
 
     def run() -> dict[str, Any]:
         problem = DesignEquations(model, model.initial_state(), task)
@@ -231,7 +233,9 @@ def _drop() -> Callable[[], dict[str, Any]]:
     model = models.trex()
     params, state, report = optimize.impact_design(
         model, model.initial_state(),
-        optimize.DesignTask(design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3),
+        optimize.DesignTask(
+            design=LENGTHS, rebuild=models.trex_params, hold=(0,), clearance=1e-3, friction="none"
+        ),
     )  # fmt: skip
     stances = {"optimised stance": state.q, "initial stance": models.trex_straight(params, state.q[2])}
 

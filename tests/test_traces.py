@@ -27,6 +27,7 @@ from jaxcontact import (
 from jaxcontact.compliant.step import assemble
 
 BLOCK, CHEETAH = jc.models.rocking_block(), jc.models.half_cheetah()
+DOG = jc.models.quadruped()
 GAIT, GAIT_PARAMS, GAIT_FREE = jc.gaits.hopper()
 SPHERES = jc.models.sphere_stack(3)
 EVENTS, FALLS = ess_systems.HOPPER, jnp.array([False, True])
@@ -194,6 +195,12 @@ CALLS = {
     joints.weld: plain(joints.weld, "pose", "vector", "pose", "vector"),
     optimize.inertia_numbers: plain(optimize.inertia_numbers, "scalar", "vector", "matrix"),
     optimize.inertia_of: lambda n: optimize.inertia_of(jnp.resize(n["vector"], 10)),
+    optimize.inertias_of_bodies: lambda n: optimize.inertias_of_bodies(
+        DOG.replace(params=DOG.params.replace(mass=DOG.params.mass * n["scalar"])), ["trunk"]
+    ),
+    optimize.with_inertias: lambda n: optimize.with_inertias(
+        DOG, {"trunk": jnp.resize(n["vector"], 10)}
+    ).params,
     optimize.pose_residuals: lambda n: optimize.pose_residuals(
         jnp.resize(n["vector"], 7), jnp.ones(7), position_noise=1.0, angle_noise=1.0),
     optimize.pose_score: lambda n: optimize.pose_score(

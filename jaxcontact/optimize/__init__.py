@@ -4,14 +4,16 @@ from jaxcontact.optimize import gaits as gaits
 from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian as AugmentedLagrangian
 from jaxcontact.optimize.consistent_inertia import inertia_numbers as inertia_numbers
 from jaxcontact.optimize.consistent_inertia import inertia_of as inertia_of
+from jaxcontact.optimize.consistent_inertia import inertias_of_bodies as inertias_of_bodies
+from jaxcontact.optimize.consistent_inertia import with_inertias as with_inertias
 from jaxcontact.optimize.descent import one_sided_descent as one_sided_descent
+from jaxcontact.optimize.design_equations import DesignTask as DesignTask
 from jaxcontact.optimize.identify import IdentifyInfo as IdentifyInfo
 from jaxcontact.optimize.identify import SearchSettings as SearchSettings
 from jaxcontact.optimize.identify import identify as identify
 from jaxcontact.optimize.identify_motions import MotionsInfo as MotionsInfo
 from jaxcontact.optimize.identify_motions import identify_motions as identify_motions
 from jaxcontact.optimize.impact_design import DesignReport as DesignReport
-from jaxcontact.optimize.impact_design import DesignTask as DesignTask
 from jaxcontact.optimize.impact_design import impact_design as impact_design
 from jaxcontact.optimize.many_starts import StartsInfo as StartsInfo
 from jaxcontact.optimize.many_starts import search_from_starts as search_from_starts

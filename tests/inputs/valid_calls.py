@@ -365,6 +365,8 @@ CALLS = {
     "optimize.search_from_starts": lambda: {"search": quadratic_search, "starts": jnp.ones((2, 2))},
     "optimize.inertia_of": lambda: {"numbers": jnp.zeros(10)},
     "optimize.inertia_numbers": lambda: {"mass": 1.0, "com": jnp.zeros(3), "inertia": jnp.eye(3)},
+    "optimize.inertias_of_bodies": lambda: {"model": jc.models.quadruped(), "bodies": ["trunk"]},
+    "optimize.with_inertias": lambda: {"model": jc.models.quadruped(), "numbers": {"trunk": jnp.zeros(10)}},
     "optimize.robot_gait": lambda: {"model": block(), "speed": 0.5, "num_steps": 1},  # refused: no actuators
     "optimize.trajectory": lambda: {
         "objective": lambda c: jnp.sum(c**2), "controls0": jnp.ones(2), "optimizer": adam(), "num_steps": 1},
