@@ -314,3 +314,25 @@ def test_a_look_for_a_lower_score_stays_within_the_bounds_and_bears_failed_motio
     assert 2.4 < float(info.lower_at["x"]) < 3.6
     info = jc.optimize.identify(wells, {"x": 0.7}, data, bounds={"x": (0.0, 2.0)})[1]
     assert info.lower_at is None and not info.status & int(jc.Status.INACCURATE)
+
+
+def test_a_positive_parameter_by_its_logarithm_or_by_bounds_is_the_same():
+    """The rate of a decay from a start ten times too large; both have one minimum, and intervals that agree."""
+    times = jnp.linspace(0.1, 3.0, 60)
+    data = jnp.exp(-0.7 * times) + 0.01 * np.random.default_rng(0).normal(size=60)
+
+    def score(rate, data):
+        return (jnp.exp(-rate * times) - data) ** 2
+
+    by_log, log_info = jc.optimize.identify(
+        lambda p, d: score(jnp.exp(p["log_rate"]), d), {"log_rate": jnp.log(7.0)}, data
+    )
+    by_bounds, info = jc.optimize.identify(
+        lambda p, d: score(p["rate"], d), {"rate": 7.0}, data, bounds={"rate": (0.0, 10.0)}
+    )
+    assert log_info.status == info.status == 0 and not info.at_bound.any()
+    assert float(jnp.exp(by_log["log_rate"])) == pytest.approx(float(by_bounds["rate"]), rel=1e-5)
+    for side in ("lower", "upper"):
+        end = float(jnp.exp(getattr(log_info, side)["log_rate"]))
+        assert end == pytest.approx(float(getattr(info, side)["rate"]), rel=2e-3)
+    assert float(info.lower["rate"]) < 0.7 < float(info.upper["rate"])
