@@ -61,7 +61,8 @@ def compare(drawn, gaps, normals, points, deep_share=0.0):
         arms = np.cross(points[k] - drawn[k].positions, normals[k]) / large[k]
         found = np.concatenate([normals[k], arms[0], -normals[k], -arms[1]])
         scale = np.array([1.0, large[k], 1.0, large[k]]).repeat(3)
-        assert not np.any(np.abs(found - right_rates / scale) > 1e-6), (k, found - right_rates / scale)
+        # Where flat faces lean by 1e-10 rad, rounding moves the nearest corner of a rim by 1e-6 of the size.
+        assert not np.any(np.abs(found - right_rates / scale) > 1e-5), (k, found - right_rates / scale)
 
 
 @pytest.mark.long
