@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import chex
 import numpy as np
 import pytest
 
@@ -358,10 +357,8 @@ def test_a_checkpoint_holds_the_samples(capsys: pytest.CaptureFixture[str], tmp_
         code, out, err = run(capsys, *arguments, "--checkpoint", str(folder))
         assert code == 0
         summary, expected = json.loads(out), json.loads(plain)
-        for key in ("outcomes", "lcps_per_sample"):
+        for key in ("outcomes", "contact_velocity", "energy_ratio", "lcps_per_sample", "worst_residual"):
             assert summary[key] == expected[key]
-        for key in ("contact_velocity", "energy_ratio", "worst_residual"):  # of other programs
-            chex.assert_trees_all_close(summary[key], expected[key], rtol=1e-12, atol=1e-14)
         assert (f"holds {stored} samples" in err) is bool(stored)
         assert summary["files"][-1] == str(folder)
         assert not any(path.endswith(".npz") for path in summary["files"])
