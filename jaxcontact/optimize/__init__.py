@@ -7,7 +7,7 @@ from jaxcontact.optimize.consistent_inertia import inertia_of as inertia_of
 from jaxcontact.optimize.consistent_inertia import inertias_of_bodies as inertias_of_bodies
 from jaxcontact.optimize.consistent_inertia import with_inertias as with_inertias
 from jaxcontact.optimize.descent import one_sided_descent as one_sided_descent
-from jaxcontact.optimize.design_equations import DesignTask as DesignTask
+from jaxcontact.optimize.design_numbers import DesignTask as DesignTask
 from jaxcontact.optimize.identify import IdentifyInfo as IdentifyInfo
 from jaxcontact.optimize.identify import SearchSettings as SearchSettings
 from jaxcontact.optimize.identify import identify as identify

@@ -85,7 +85,8 @@ def inertias_of_bodies(model: Model, bodies: Sequence[str]) -> dict[str, jax.Arr
 def with_inertias(model: Model, numbers: Mapping[str, jax.Array]) -> Model:
     """Give named bodies of a robot in space the masses, centres of mass and inertias of `inertia_of`.
 
-    Shapes and joints stay where they are.
+    Shapes and joints stay where they are, and so do stiffness and damping of contacts, and the resistance of
+    a fluid, which a file scales by its masses.
 
     Args:
         model: a robot, as `load_mjcf` gives.

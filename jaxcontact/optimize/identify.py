@@ -102,9 +102,10 @@ class IdentifyInfo(ParameterAccuracy):
         slope: largest derivative of the mean score by a parameter times the larger of its sizes at start and
             result, beyond the effect of rounding of the parameters; without parameters that a bound holds.
         scores: (n,) of the ends.
-        lower_at: parameters outside the intervals with a lower score, a start to try; None if none was found.
-            With `search.starts` and `search.largest` None, the lowest three of 12 points within the bounds,
-            or within a factor of four beyond start and result, are followed downhill for at most 12 steps.
+        lower_at: parameters outside the intervals, and 5 % away, with a lower score, a start to try; None if
+            none was found. With `search.starts` and `search.largest` None, the lowest three of 12 points
+            within the bounds, or within a factor of four beyond start and result, are followed downhill for
+            at most 12 steps.
         status: 0 if `slope` and the gain predicted for Newton's next step are at most tol |score|; KINK, a
             note, if the result is a minimum at which the derivative jumps, or if a third or three times
             `search.curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if it

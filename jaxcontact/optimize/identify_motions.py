@@ -6,7 +6,6 @@ step eliminates them motion by motion. Page: docs/start/which-call.md.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +31,13 @@ from jaxcontact.optimize.identify import (
     describe_search,
 )
 from jaxcontact.optimize.many_starts import count_rows, list_starts
+from jaxcontact.optimize.motion_points import (
+    MotionPoint,
+    covariance_of,
+    eliminate_motions,
+    gradient_of,
+    mark_used,
+)
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
@@ -131,7 +137,7 @@ def identify_motions(
     point, num_iters, _ = found[best]
     minima, maxima = every[0]
     at_bound = (point.x <= minima) | (point.x >= maxima)
-    covariance = problem.covariance(point, ~at_bound)
+    covariance = covariance_of(point, ~at_bound)
     statuses[misfits > (2.0 if search.largest is None else search.largest)] |= int(Status.INACCURATE)
     if not np.all(np.isfinite(covariance)):
         statuses[best] |= int(Status.SINGULAR)
@@ -161,28 +167,11 @@ def _with_derivatives(
     return values[0], rates
 
 
-@dataclasses.dataclass
-class _Point:
-    """Parameters (p,), numbers per motion (m, k), residuals (m, r), derivatives (m, r, p) and (m, r, k)."""
-
-    x: np.ndarray
-    per_motion: np.ndarray
-    values: np.ndarray
-    by_params: np.ndarray
-    by_motion: np.ndarray
-
-    @property
-    def cost(self) -> float:
-        """Half the sum of squares; infinite if a number is not finite."""
-        numbers = (self.values, self.by_params, self.by_motion)
-        return 0.5 * float(np.sum(self.values**2)) if all(np.all(np.isfinite(n)) for n in numbers) else np.inf
-
-
 class _Walk(NamedTuple):
     """Where a search stands: its point, the best one, the costs after every step, and the damping."""
 
-    point: _Point
-    best: _Point
+    point: MotionPoint
+    best: MotionPoint
     costs: list[float]
     damping: float
 
@@ -190,7 +179,7 @@ class _Walk(NamedTuple):
 def _search_all(
     problem: _Problem, starts: list[np.ndarray], settings: tuple[int, float], file: StateFile,
     progress: Progress | None,
-) -> list[tuple[_Point, int, int]]:  # fmt: skip
+) -> list[tuple[MotionPoint, int, int]]:  # fmt: skip
     """Search from every start in turn; return points, numbers of steps and status bits at the ends."""
     stored = file.load() or {}
     names = ("ends", "ends_of_motions", "counts")
@@ -267,13 +256,13 @@ class _Problem:
                 f"{values.values.shape}: {values.values}"
             )
 
-    def evaluate(self, x: np.ndarray, per_motion: np.ndarray) -> _Point:
+    def evaluate(self, x: np.ndarray, per_motion: np.ndarray) -> MotionPoint:
         """Compute the residuals and their derivatives."""
         self.evaluations += 1
         inputs = self.params(jnp.asarray(x, float)), self.per_motion(jnp.asarray(per_motion, float))
         values, rates = _with_derivatives(self._residuals, *inputs, self._data, self._along)
         rates = np.moveaxis(np.asarray(rates, float), 0, -1)
-        return _Point(
+        return MotionPoint(
             x,
             per_motion,
             np.asarray(values, float),
@@ -281,14 +270,14 @@ class _Problem:
             rates[..., self._num_shared :],
         )
 
-    def misfit(self, point: _Point) -> float:
+    def misfit(self, point: MotionPoint) -> float:
         """Compute the misfit of all motions, see `MotionsInfo`."""
         unknowns = point.x.size + point.per_motion.size
-        return 2.0 * point.cost / max(int(_mark_used(point).sum()) - unknowns, 1)
+        return 2.0 * point.cost / max(int(mark_used(point).sum()) - unknowns, 1)
 
-    def motion_misfits(self, point: _Point) -> np.ndarray:
+    def motion_misfits(self, point: MotionPoint) -> np.ndarray:
         """Compute the misfit (m,) of each motion."""
-        excess = _mark_used(point).sum(axis=1) - point.per_motion.shape[1]
+        excess = mark_used(point).sum(axis=1) - point.per_motion.shape[1]
         return np.asarray(np.sum(point.values**2, axis=1) / np.maximum(excess, 1))
 
     def program(self) -> jax.stages.Traced:
@@ -299,7 +288,7 @@ class _Problem:
 
     def search(
         self, walk: _Walk, settings: tuple[int, float], report: Callable[[_Walk], None]
-    ) -> tuple[_Point, int, int]:
+    ) -> tuple[MotionPoint, int, int]:
         """Return the best point of the search, its number of steps and its status bits.
 
         A step may rise a little above the best point (after Grippo, Lampariello & Lucidi 1986), so that it
@@ -331,23 +320,23 @@ class _Problem:
             best = point if point.cost < best.cost else best
             report(_Walk(point, best, costs, damping))
 
-    def _point_after(self, point: _Point, step: tuple[np.ndarray, np.ndarray]) -> _Point:
+    def _point_after(self, point: MotionPoint, step: tuple[np.ndarray, np.ndarray]) -> MotionPoint:
         return self.evaluate(np.clip(point.x + step[0], *self._bounds), point.per_motion + step[1])
 
-    def _end_status(self, point: _Point) -> int:
+    def _end_status(self, point: MotionPoint) -> int:
         """Return KINK if a small part of a step that should descend rises, or its end does; else STALLED."""
         step = self._step(point, 0.0)[0]
         near = self._point_after(point, (KINK_STEP * step[0], KINK_STEP * step[1]))
-        by_params, by_motion = _gradient(near)
+        by_params, by_motion = gradient_of(near)
         rises = by_params @ step[0] + np.sum(by_motion * step[1]) > 0.0 or near.cost > point.cost
         return int(Status.KINK if rises and np.isfinite(near.cost) else Status.STALLED)
 
-    def _step(self, point: _Point, damping: float) -> tuple[tuple[np.ndarray, np.ndarray], float]:
+    def _step(self, point: MotionPoint, damping: float) -> tuple[tuple[np.ndarray, np.ndarray], float]:
         """Return a step of the parameters and of the numbers per motion, and its predicted descent."""
-        by_params, by_motion = _gradient(point)
+        by_params, by_motion = gradient_of(point)
         lower, upper = self._bounds
         free = ~(((point.x <= lower) & (by_params > 0)) | ((point.x >= upper) & (by_params < 0)))
-        schur, reduced, mixed, per_motion = _eliminate_motions(point, damping)
+        schur, reduced, mixed, per_motion = eliminate_motions(point, damping)
         shared = np.zeros_like(point.x)
         if free.any():
             shared[free] = -np.linalg.lstsq(schur[np.ix_(free, free)], reduced[free], rcond=None)[0]
@@ -360,57 +349,6 @@ class _Problem:
         )
         return (shared, motion_step), -float(np.sum(change * point.values) + 0.5 * np.sum(change**2))
 
-    def slope(self, point: _Point) -> float:
+    def slope(self, point: MotionPoint) -> float:
         """Compute the length of the gradient of half the sum of squares per size of a parameter."""
-        return float(np.linalg.norm(_gradient(point)[0] * np.where(point.x != 0.0, point.x, 1.0)))
-
-    def covariance(self, point: _Point, free: np.ndarray) -> np.ndarray:
-        """Return Huber's covariance (p, p) of the free parameters by motion, 0 for the others."""
-        if not np.isfinite(point.cost):
-            return np.full((point.x.size, point.x.size), np.nan)
-        schur, _, mixed, per_motion = _eliminate_motions(point, 0.0)
-        gains = np.linalg.solve(per_motion, np.swapaxes(mixed, 1, 2))
-        rates = point.by_params - np.einsum("mrk,mkp->mrp", point.by_motion, gains)
-        pulls = np.einsum("mrp,mr->mp", rates, point.values)[:, free]
-        total, part = np.zeros_like(schur), schur[np.ix_(free, free)]
-        root = np.sqrt(np.maximum(np.diag(part), np.finfo(float).tiny))
-        if free.any() and np.linalg.cond(part / np.outer(root, root)) < 1e10:
-            inverse = np.linalg.inv(part)
-            total[np.ix_(free, free)] = inverse @ (pulls.T @ pulls) @ inverse
-        elif free.any():
-            total[np.ix_(free, free)] = np.nan
-        return total
-
-
-def _mark_used(point: _Point) -> np.ndarray:
-    """Mark the residuals (m, r) that have a weight."""
-    return np.asarray(np.any(point.by_motion != 0.0, axis=-1) | (point.values != 0.0))
-
-
-def _gradient(point: _Point) -> tuple[np.ndarray, np.ndarray]:
-    by_params = np.einsum("mrp,mr->p", point.by_params, point.values)
-    return by_params, np.einsum("mrk,mr->mk", point.by_motion, point.values)
-
-
-def _eliminate_motions(
-    point: _Point, damping: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Eliminate the numbers of motions; return normal equations (p, p), (p,), mixed block, per motion."""
-    shared = np.einsum("mrp,mrq->pq", point.by_params, point.by_params)
-    mixed = np.einsum("mrp,mrk->mpk", point.by_params, point.by_motion)
-    per_motion = np.einsum("mrk,mrl->mkl", point.by_motion, point.by_motion)
-    shared += np.diag(damping * np.diag(shared))
-    scale = np.einsum("mkk->mk", per_motion)
-    largest = scale.max(axis=1, keepdims=True)  # of a motion, 0 where its numbers have no effect
-    floor = np.where(largest > 0.0, 1e-12 * largest, 1.0)
-    per_motion += np.eye(per_motion.shape[1]) * (damping * scale + floor)[:, None, :]
-    by_params, by_motion = _gradient(point)
-    gains = np.linalg.solve(
-        per_motion, np.concatenate([np.swapaxes(mixed, 1, 2), by_motion[..., None]], axis=2)
-    )
-    return (
-        shared - np.einsum("mpk,mkq->pq", mixed, gains[..., :-1]),
-        by_params - np.einsum("mpk,mk->p", mixed, gains[..., -1]),
-        mixed,
-        per_motion,
-    )
+        return float(np.linalg.norm(gradient_of(point)[0] * np.where(point.x != 0.0, point.x, 1.0)))

@@ -1,7 +1,7 @@
 """Mechanisms and stances whose simultaneous impact has one outcome: entry function `impact_design`.
 
-Owns the report; `design_equations` has the task and its equations, `impact/` explains the products of
-contacts. Pages: docs/methods/order-and-inertia.md, docs/methods/propagative.md.
+Owns the report; `design_numbers` has the task, `design_equations` the search, and `impact/` explains the
+products of contacts. Pages: docs/methods/order-and-inertia.md, docs/methods/propagative.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from jaxcontact.arguments import check_choice, check_number
 from jaxcontact.front_door import checked
 from jaxcontact.impact.analysis.coupling import coupling
 from jaxcontact.mechanics.system import Model, Params, State, check_mechanism
-from jaxcontact.optimize.design_equations import MET, DesignEquations, DesignTask, find_contacts
+from jaxcontact.optimize.design_equations import MET, DesignEquations
+from jaxcontact.optimize.design_numbers import DesignTask, find_contacts
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms, contact_terms
 

@@ -164,7 +164,9 @@ class MeanScore:
     def find_lower(self, x: np.ndarray, value: float, spread: np.ndarray) -> np.ndarray | None:
         """Look for parameters with a lower score, farther from the end x than `spread`; return None without.
 
-        The lowest few of points spread over the bounds, or over factors of x, are followed downhill.
+        What is within 5 % of the sizes of parameters counts as the end itself, which data without noise put
+        some eps beside the minimum. The lowest few of points spread over the bounds, or over factors of x,
+        are followed downhill.
         """
         points = self._spread_probes(x)
         near = np.maximum(spread, PROBE_NEAR * np.maximum(np.abs(x), self._size))
@@ -184,7 +186,7 @@ class MeanScore:
                 is_minimum=has_arrived, max_iters=PROBE_STEPS, rounding=4 * self._rounding,
             )  # fmt: skip
             found = np.clip(point.x * self._size, *self.bounds)
-            if point.value < lower and np.any(np.abs(found - x) > spread):
+            if point.value < lower and np.any(np.abs(found - x) > near):
                 return found
         return None
 

@@ -8,19 +8,13 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
+from benchmarks.push_from_afar import SCENE as PUSH
 
 pytest.importorskip("mujoco")
 
 BALL = """<mujoco><option gravity="0 0 0"/><worldbody><geom name="floor" type="plane" size="5 5 1"/>
 <body pos="0 0 0.3"><joint type="slide" axis="0 0 1"/><geom type="sphere" size="0.1" mass="2"/></body>
 </worldbody></mujoco>"""
-PUSH = """<mujoco><worldbody>
-<geom name="floor" type="plane" size="5 5 1" friction="0.5"/>
-<body pos="-0.18 0 0.1"><joint name="push" type="slide" axis="1 0 0" damping="2"/>
-<geom type="sphere" size="0.03" mass="1" friction="0.2"/></body>
-<body pos="0 0 0.1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
-<joint type="hinge" axis="0 -1 0"/><geom type="box" size="0.1 0.1 0.1" mass="1" friction="0.5"/></body>
-</worldbody><actuator><motor joint="push" ctrlrange="-20 20"/></actuator></mujoco>"""
 
 
 def step_of(model, k, state, controls, dt=0.01):

@@ -300,6 +300,20 @@ def test_a_wrong_minimum_of_a_single_start_has_a_lower_score_beside_it():
             assert info.status == 0 and float(again["rate"]) == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.parametrize("seed", [3, 49])
+def test_data_without_noise_have_no_lower_score_beside_the_minimum(seed):
+    """A probe may come an eps nearer to the minimum than the search, beyond intervals of no width."""
+    rng, times = np.random.default_rng(seed), jnp.linspace(0.0, 1.0, 20)[None]
+    slope = rng.uniform(0.5, 2.0)
+    data = {"y": jnp.tile(slope * times, (4, 1)), "size": jnp.full(4, 10.0 ** rng.uniform(-6.0, 6.0))}
+
+    def score(params, data):
+        return data["size"] * jnp.mean((params["slope"] * times - data["y"]) ** 2, axis=1)
+
+    info = jc.optimize.identify(score, {"slope": slope * rng.uniform(0.4, 2.0)}, data)[1]
+    assert info.lower_at is None and not info.status & int(jc.Status.INACCURATE)
+
+
 def test_a_look_for_a_lower_score_stays_within_the_bounds_and_bears_failed_motions():
     """Two wells; the deeper one lies beyond points without a motion, or beyond the bounds."""
 

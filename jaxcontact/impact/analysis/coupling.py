@@ -156,7 +156,7 @@ def invariant_subspace(
         if samples is not None:
             raise TypeError("terms: expected ContactTerms beside samples, got samples")
         samples = terms
-        root = np.eye(np.asarray(getattr(samples, "v_plus", samples)).shape[-1])
+        root = np.eye((np.asarray(getattr(samples, "v_plus", samples)).shape or (0,))[-1])
     else:
         inputs.check_terms(terms)
         inputs.check(terms, jnp.zeros(terms.M.shape[0], terms.M.dtype))

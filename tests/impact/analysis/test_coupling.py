@@ -232,6 +232,8 @@ def test_bad_arguments_are_named(rng):
         invariant_subspace(np.zeros((3, 2)), np.zeros((3, 2)))
     with pytest.raises(ValueError, match="samples: expected velocities"):
         invariant_subspace(np.zeros(3))
+    with pytest.raises(ValueError, match="samples: expected velocities"):
+        invariant_subspace(jnp.zeros(()))
     with pytest.raises(ValueError, match="friction: expected True with samples"):
         invariant_subspace(np.zeros((3, 2)), friction=False)
     terms = make_terms(np.eye(2), np.eye(2))
