@@ -48,7 +48,8 @@ class Variational(Record):
         TypeError: a law that is no callable.
         ValueError: `max_impacts` is no integer >= 1.
 
-    Status: as `variational`, also MAX_ITERS at that limit, and PENETRATION for every step that starts too deep or with open loops.
+    Status: as `variational`, also MAX_ITERS at that limit, and PENETRATION for every step that starts too
+        deep or with open loops.
 
     Derivative: as `variational`, also by controls and the numbers of the law; NaN after a step with more
         impacts than are recorded.
