@@ -224,12 +224,12 @@ def _make_joint_jump(body: Exact, struck: tuple[int, ...], word: tuple[str, ...]
             at_least.append(slip if letter == "P" else -slip)
     rays, lines = cone_generators(stack(equal, size), stack(at_least, size))
     table = np.concatenate([before, after, 2 * before, zeros(size, 1)], axis=1)
-    rays, lines = ([row for row in part @ table if any(row)] for part in (rays, lines))
-    changes = any(any(row[: body.nv] != row[body.nv : 2 * body.nv]) for row in [*rays, *lines])
-    if not changes:
+    rays, lines = (part @ table for part in (rays, lines))
+    rays, lines = (part[[any(row) for row in part]] for part in (rays, lines))
+    rows = np.concatenate([rays, lines])
+    if np.array_equal(rows[:, : body.nv], rows[:, body.nv : 2 * body.nv]):
         return None
     name = ", ".join(f"{i} {letter}" for i, letter in zip(struck, word, strict=True))
-    rows = stack([*rays, *lines], table.shape[1])
     return Jump(f"impact {name}, on {closed}", primitive(rows), len(rays), 0, 0)
 
 
