@@ -26,7 +26,7 @@ settings.load_profile("jaxcontact")
 
 def pytest_addoption(parser):
     parser.addoption("--fifth", type=int, help="0..4: only the files of this fifth")
-    parser.addoption("--day", type=int, help="short tests outside of the day's fifth, a twentieth of the long ones")
+    parser.addoption("--day", type=int, help="short tests outside of its fifth, a twentieth of the long ones")
 
 
 def fifth_of(path):

@@ -4,6 +4,7 @@ Lists of exceptions only shrink: an exception that is none any more fails, too.
 """
 
 import ast
+import functools
 import builtins
 import keyword
 import re
@@ -49,6 +50,7 @@ NO_VERB = re.compile(
 )
 
 
+@functools.cache
 def sources():
     """Paths and syntax trees of the modules of the package."""
     return [(path, ast.parse(path.read_text())) for path in sorted(ROOT.rglob("*.py"))]
