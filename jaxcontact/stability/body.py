@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 IMPACT_LAW = "Newton's restitution and Coulomb's friction by the slip after the impact, contact by contact"
+AT_ONCE_LAW = "no restitution and Coulomb's friction by the slip after the impact, all contacts at once"
 MAX_CONTACTS = 3  # of a body; the table of contact modes has 4^contacts rows
 
 

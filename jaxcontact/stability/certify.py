@@ -11,8 +11,9 @@ import jax
 import numpy as np
 
 from jaxcontact.front_door import checked
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, Sequential, law_as_pytree
 from jaxcontact.stability import chatter_proof
-from jaxcontact.stability.body import Body, LocalTerms, as_terms
+from jaxcontact.stability.body import AT_ONCE_LAW, IMPACT_LAW, Body, LocalTerms, as_terms
 from jaxcontact.stability.check import PAPER, Certificate, LyapunovFunction, gaps_hold, proves
 from jaxcontact.stability.impact_conditions import Conditions, conditions
 from jaxcontact.stability.lyapunov_basis import ConditionFamily, family, reduced
@@ -39,7 +40,12 @@ METHODS = ("homogeneous", "full", "printed", "single", "return_map")
 
 @checked()
 def certify(
-    body: Body, *, method: str = "homogeneous", degree: int = 3, solver: str | Solver = "clarabel"
+    body: Body,
+    *,
+    method: str = "homogeneous",
+    degree: int = 3,
+    solver: str | Solver = "clarabel",
+    law: Law | None = None,
 ) -> Certificate:
     """Try to prove that an equilibrium on one to three contacts is Lyapunov stable, or that it is not.
 
@@ -62,12 +68,17 @@ def certify(
         degree: of V_2 in the programs of "full" and "printed", 2 or 3.
         solver: of conic programs: "clarabel", or a callable (cost, A, b, cones, tolerance) -> an object with
             x, z, seconds and word, as described at `program.Solver`. No proof rests on it.
+        law: of impacts. None is one contact at a time with `body.e`; `jc.impact.Sequential()` the same
+            without restitution; `jc.impact.AnitescuPotra()` all contacts at once, every solution of it, for
+            "homogeneous" alone.
 
     Returns:
         Certificate; its verdict is "unstable" exactly if the equilibrium is ambiguous.
 
     Raises:
-        ValueError: no equilibrium, bad numbers in the body, unknown method or solver, another degree.
+        TypeError: a law that is no callable.
+        ValueError: no equilibrium, bad numbers in the body, unknown method or solver, another degree, a law
+            without conditions.
         ImportError: Clarabel is not installed.
 
     Derivative: none; see `margin_gradient`.
@@ -78,10 +89,14 @@ def certify(
         raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     solve = named_solver(solver)
     terms: LocalTerms = jax.tree.map(np.asarray, as_terms(body))
+    law_name = _name_law(law, method)
+    if law is not None:
+        terms = terms.replace(e=np.zeros_like(terms.e))
     exact = exact_terms(terms)
     if not static_forces_exist(exact):
         raise ValueError("body: not an equilibrium; no contact forces within Coulomb's law hold it at rest")
     blank = Certificate(verdict="undecided", method=method, gram={}, residuals={}, report="", body=terms)
+    blank = blank.replace(law=law_name)
     try:
         word, strict = starting_mode(exact)
         if word is not None:
@@ -91,10 +106,25 @@ def certify(
             return blank.replace(report="a contact mode is on the verge of starting from rest")
         if method == "return_map":
             return _certify_by_return_map(exact, blank)
-        every = conditions(exact, "full" if method in PAPER else method)
+        every = conditions(exact, "full" if method in PAPER else method, law_name)
         return _search_functions(exact, every, blank, degree, solve)
     except Unprovable as reason:
         return blank.replace(report=str(reason))
+
+
+def _name_law(law: Law | None, method: str) -> str:
+    """Name the law whose impacts the conditions are over; raise ValueError for one without conditions."""
+    record = None if law is None else law_as_pytree(law)
+    if record is None or isinstance(record, Sequential):
+        return IMPACT_LAW
+    if not isinstance(record, AnitescuPotra):
+        raise ValueError(
+            "law: expected None, jc.impact.AnitescuPotra() or jc.impact.Sequential(), whose impacts are "
+            f"finitely many linear maps without restitution, got {law!r}; `falsify` takes any law"
+        )
+    if method != "homogeneous":
+        raise ValueError(f"method: expected 'homogeneous' with jc.impact.AnitescuPotra(), got {method!r}")
+    return AT_ONCE_LAW
 
 
 def _certify_by_return_map(body: Exact, blank: Certificate) -> Certificate:
@@ -150,7 +180,7 @@ def _search_functions(
         verdict="stable", V=functions, gram={}, residuals=residuals, report="every condition holds exactly"
     )
     # The paper's conditions imply the homogeneous ones, which `check` uses.
-    needed = conditions(body, "homogeneous") if blank.method in PAPER else every
+    needed = conditions(body, "homogeneous", blank.law) if blank.method in PAPER else every
     if proves(body, proof, needed, functools.partial(form_multipliers, solver)):
         return proof
     or_energy = ", or the energy," if any(body.e.num) else ""

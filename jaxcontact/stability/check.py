@@ -79,6 +79,7 @@ class Certificate(Record):
         mode: of an unstable equilibrium, the contact mode that starts from rest.
         body: the zero-order dynamics, whose stored numbers the proof is about.
         levels: of "return_map", the function before landings, cell by cell, instead of V.
+        law: the impact law of the motions that the verdict is about, in words.
     """
 
     verdict: str = static()
@@ -90,11 +91,7 @@ class Certificate(Record):
     mode: str | None = static(default=None)
     body: LocalTerms
     levels: np.ndarray | None = None
-
-    @property
-    def law(self) -> str:
-        """Name the impact law of the motions that the verdict is about."""
-        return IMPACT_LAW
+    law: str = static(default=IMPACT_LAW)
 
 
 @checked()
@@ -133,11 +130,13 @@ def _proved(certificate: Certificate) -> bool:
     if not strict:
         return False
     if certificate.method == "return_map":
+        if certificate.law != IMPACT_LAW:
+            return False
         return chatter_proof.proves(body, np.asarray(certificate.levels, float))
     method = "homogeneous" if certificate.method in PAPER else certificate.method
     if method not in ("homogeneous", "single"):
         return False
-    return proves(body, certificate, conditions(body, method))
+    return proves(body, certificate, conditions(body, method, certificate.law))
 
 
 Supply = Callable[[Rational], np.ndarray | None]  # the multipliers of a form, None if there are none

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxcontact.stability.body import AT_ONCE_LAW, IMPACT_LAW
 from jaxcontact.stability.generators import cone_generators
 from jaxcontact.stability.rational import Ints, Rational, identity, joined, primitive, stack, zeros
 from jaxcontact.stability.rational_modes import Exact, Rate, RationalFunction, Unprovable, rates
@@ -189,8 +190,51 @@ def _make_jumps(
     return conditions
 
 
-def conditions(body: Exact, method: str) -> Conditions:
-    """List all conditions on V of a method: "homogeneous", "single" or "full".
+def list_joint_jumps(body: Exact) -> list[Jump]:
+    """List the conditions over impacts of several contacts at once, inelastic, by Coulomb's law.
+
+    Struck are any contacts that touch; one of them is closed, gap' = 0, and no other separates. Each word has
+    a letter per struck contact: without impulse, stick, or slip either way. The cone of (velocity before,
+    impulses) is taken as it is, so that every solution counts where there are several.
+    """
+    jumps = []
+    for size in range(1, body.nc + 1):
+        for struck in itertools.combinations(range(body.nc), size):
+            for word in itertools.product("FSPN", repeat=size):
+                if set(word) != {"F"}:
+                    jumps += [_make_joint_jump(body, struck, word, k) for k in struck]
+    return [jump for jump in jumps if jump is not None]
+
+
+def _make_joint_jump(body: Exact, struck: tuple[int, ...], word: tuple[str, ...], closed: int) -> Jump | None:
+    """Make the condition over one word of an impact, with contact `closed` closed; None without a change."""
+    pushes = stack([body.cones[i][letter] for i, letter in zip(struck, word, strict=True)], body.nv)
+    size = body.nv + len(pushes)
+    before = np.concatenate([identity(body.nv), zeros(len(pushes), body.nv)]) * body.M_inv.den
+    after = before + np.concatenate([zeros(body.nv, body.nv), pushes @ body.M_inv.num])
+    equal, at_least = [before @ body.normal.num[closed]], [identity(size)[body.nv :]]
+    for i, letter in zip(struck, word, strict=True):
+        gap, slip = after @ body.normal.num[i], after @ body.tangent.num[i]
+        if i != closed:
+            at_least.append(-(before @ body.normal.num[i]))
+        (at_least if letter == "F" else equal).append(gap)
+        if letter == "S":
+            equal.append(slip)
+        elif letter != "F":
+            at_least.append(slip if letter == "P" else -slip)
+    rays, lines = cone_generators(stack(equal, size), stack(at_least, size))
+    table = np.concatenate([before, after, 2 * before, zeros(size, 1)], axis=1)
+    rays, lines = (part @ table for part in (rays, lines))
+    rays, lines = (part[[any(row) for row in part]] for part in (rays, lines))
+    rows = np.concatenate([rays, lines])
+    if np.array_equal(rows[:, : body.nv], rows[:, body.nv : 2 * body.nv]):
+        return None
+    name = ", ".join(f"{i} {letter}" for i, letter in zip(struck, word, strict=True))
+    return Jump(f"impact {name}, on {closed}", primitive(rows), len(rays), 0, 0)
+
+
+def conditions(body: Exact, method: str, law: str = IMPACT_LAW) -> Conditions:
+    """List all conditions on V of a method, "homogeneous", "single" or "full", under an impact law.
 
     Method "homogeneous" keeps to the impacts that recur. Before an impact at contact i there was either a
     flight, for a time s >= 0, that an impact at some k with e_k > 0 began: at k = i for s = 2 |gap_i'| / g_i;
@@ -202,11 +246,18 @@ def conditions(body: Exact, method: str) -> Conditions:
     leaves V only three coefficients; with b_k it cancels from apex to apex, as in truth. Methods "single" and
     "full" keep to all velocities before an impact and to b_k = 0, as their papers do.
 
+    With `AT_ONCE_LAW`, for "homogeneous" without restitution, the impacts are those of `list_joint_jumps`.
+
     Raises:
+        ValueError: no such law with that method and body.
         Unprovable: a contact does not close by itself, or forces or impulses are not determined.
     """
     if any(fall <= 0 for fall in body.fall.num):
         raise Unprovable("a contact does not close by itself in free flight")
+    if law == AT_ONCE_LAW and method == "homogeneous" and not any(body.e.num):
+        return rates(body, flight=False), list_joint_jumps(body)
+    if law != IMPACT_LAW:
+        raise ValueError(f"law: no conditions of method {method!r} under {law!r}")
     return rates(body, flight=method == "single"), list_jumps(body, method)
 
 

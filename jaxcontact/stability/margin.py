@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxcontact.arguments import check_number, check_positive
 from jaxcontact.front_door import POSITIVE, checked
+from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.check import check
@@ -39,16 +40,17 @@ ZERO_TANGENT = 1e-7  # size of a tangent relative to all others that counts as z
 
 
 @checked()
-def margin(body: Body) -> float:
-    """Compute the margin of the certificate of a body; return 0 without a certificate.
+def margin(body: Body, *, law: Law | None = None) -> float:
+    """Compute the margin of the certificate of a body under a law of `certify`; return 0 without one.
 
     It is the optimum of the conic program of `certify`: free of units, and continuous as long as the same
     contact modes are consistent.
 
     Raises:
-        ValueError: no equilibrium, bad numbers in the body.
+        TypeError: a law that is no callable.
+        ValueError: no equilibrium, bad numbers in the body, a law without conditions.
     """
-    certificate = certify(body)
+    certificate = certify(body, law=law)
     return certificate.residuals["margin"] if certificate.verdict == "stable" else 0.0
 
 

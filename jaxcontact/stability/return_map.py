@@ -16,6 +16,7 @@ from jax import lax
 
 from jaxcontact.arguments import check_count, check_rows
 from jaxcontact.front_door import checked
+from jaxcontact.impact.laws.callable_laws import Law, law_as_pytree
 from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.falsify import check_starts, make_starts
@@ -24,7 +25,9 @@ from jaxcontact.stability.motion import ACTIVE, DIVERGED, Motion, step, zero_ord
 
 
 @checked(num_samples=check_count, num_events=check_rows)
-def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events: int = 64) -> float:
+def chatter_rate(
+    body: Body, *, num_samples: int = 32, seed: int = 0, num_events: int = 64, law: Law | None = None
+) -> float:
     """Estimate the growth of the fastest motion near an equilibrium, d log(size) per impact or mode change.
 
     The zero-order dynamics maps the state after an event to the state after the next one, and a multiple of a
@@ -38,11 +41,13 @@ def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events
         num_samples: number of starts, at least 1.
         seed: of the random starts, an integer.
         num_events: events of each half, at least 1.
+        law: of impacts, as for `falsify`.
 
     Returns:
         The rate; inf if a motion leaves in one mode for ever, -inf if every motion comes to rest.
 
     Raises:
+        TypeError: a law that is no callable.
         ValueError: bad numbers in the body, no equilibrium; num_samples, seed or num_events out of range.
 
     Derivative: none.
@@ -53,7 +58,8 @@ def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events
     if not bool(table.at_rest[table.words.index("S" * terms.mu.shape[0])]):
         raise ValueError("body: not an equilibrium; no contact forces within Coulomb's law hold it at rest")
     keys = jax.random.key(seed), jax.random.key(seed + 1)
-    end, grown = _iterated(jax.tree.map(jnp.asarray, terms), *keys, num_samples, num_events)
+    law = None if law is None else law_as_pytree(law)
+    end, grown = _iterated(jax.tree.map(jnp.asarray, terms), *keys, num_samples, num_events, law)
     outcome = np.asarray(end.outcome)
     rates = np.where(outcome == ACTIVE, np.asarray(grown) / num_events, -math.inf)
     return float(np.max(np.where(outcome == DIVERGED, math.inf, rates)))
@@ -61,10 +67,15 @@ def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events
 
 @functools.partial(jit, static_argnums=(3, 4))
 def _iterated(
-    terms: LocalTerms, key: jax.Array, preference: jax.Array, num_samples: int, num_events: int
+    terms: LocalTerms,
+    key: jax.Array,
+    preference: jax.Array,
+    num_samples: int,
+    num_events: int,
+    law: Law,
 ) -> tuple[Motion, jax.Array]:
     """Iterate the map; return motions after both halves, and the logarithm of growth over the second half."""
-    dynamics = zero_order_dynamics(terms)
+    dynamics = zero_order_dynamics(terms, law)
     start = make_starts(dynamics, num_samples, key)
     priority = jax.random.uniform(preference, (num_samples, dynamics.possible.shape[0]), terms.M.dtype)
     lanes = jax.vmap(lambda m, p: step(dynamics, m, p)[0])

@@ -18,7 +18,6 @@ from jaxcontact import viz
 from jaxcontact.cli.main import main
 from jaxcontact.io.sealed_arrays import read_arrays, write_arrays
 from jaxcontact.stability import (
-    LocalTerms,
     PlanarBiped,
     Region,
     certify,
@@ -105,45 +104,6 @@ def test_a_constant_function_meets_the_conditions_as_they_are_printed():
     found = falsify(body, num_samples=64)
     assert found.found and found.growth > 0
     assert certify(body).verdict == "undecided"  # V_2 is zero at the equilibrium
-
-
-def leaning_body():
-    """A body of 2 kg on two feet: one impact after the other makes it grow, both contacts at once do not."""
-    feet, phi = np.array([[-0.4333, -1.1502], [0.1734, -1.2559]]), np.array([-0.0775, 0.5793])
-
-    def rows(x, y):
-        return jnp.asarray(np.stack([x, y, feet[:, 0] * y - feet[:, 1] * x], axis=1))
-
-    return LocalTerms(
-        M=jnp.diag(jnp.array([2.0, 2.0, 0.15])),
-        J_n=rows(-np.sin(phi), np.cos(phi)),
-        J_t=rows(np.cos(phi), np.sin(phi)),
-        mu=jnp.array([1.2639, 0.0711]),
-        e=jnp.zeros(2),
-        force=2 * 9.81 * jnp.array([np.sin(-0.0855), -np.cos(-0.0855), 0.0]),
-    )
-
-
-@pytest.mark.long
-def test_the_law_of_impacts_is_named_and_decides():
-    body = leaning_body()
-    alone = falsify(body, num_samples=64)
-    at_once = falsify(body, num_samples=64, law=jc.impact.AnitescuPotra())
-    assert alone.found and alone.growth == pytest.approx(0.15917, rel=1e-3) and "by contact" in alone.law
-    assert not at_once.found and at_once.share[1] == 1.0 and "AnitescuPotra" in at_once.law
-    assert certify(body).law == alone.law
-    with pytest.raises(TypeError, match="law"):
-        falsify(body, law=0.5)
-
-
-@pytest.mark.slow
-def test_one_contact_after_the_other_is_the_law_named_sequential():
-    body = leaning_body()
-    both = [falsify(body, num_samples=64, law=law) for law in (None, jc.impact.Sequential())]
-    assert both[0].growth == pytest.approx(both[1].growth, rel=1e-9)
-    np.testing.assert_array_equal(both[0].share, both[1].share)
-    path, _ = motion_path(body, both[0].start, num_events=200, law=jc.impact.AnitescuPotra())
-    assert path.log_size[-1] < -5.0
 
 
 @pytest.mark.slow

@@ -166,6 +166,23 @@ def test_reverse_mode_and_second_derivatives_are_refused_by_name():
     np.testing.assert_allclose(jax.linearize(end, v)[1](d), jax.jvp(end, (v,), (d,))[1], rtol=0, atol=1e-12)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "law",
+    [SIDED, BOUNCING, jc.impact.Plastic(corner="one_sided"), jc.impact.Propagative(corner="one_sided"),
+     jc.impact.Chain(stiffness=1.0, max_steps=8, corner="one_sided")],
+    ids=lambda law: type(law).__name__,
+)  # fmt: skip
+def test_a_second_derivative_in_a_constant_direction_is_no_silent_zero(law):
+    terms, v, _ = make_impact(("at rest",), 1)
+
+    def rate(v):
+        return jax.jvp(lambda v: law(terms, v)[0], (v,), (jnp.ones_like(v),))[1]
+
+    with pytest.raises(NotImplementedError, match="no second derivative"):
+        jax.jit(lambda v: jax.jvp(rate, (v,), (v,))).trace(v)
+
+
 def test_sides_other_words_and_laws_without_the_keyword_are_refused_by_name():
     terms, v, _ = make_impact(("at rest",), 2)
     with pytest.raises(ValueError, match="num_directions: expected None with corner"):
