@@ -84,6 +84,7 @@ CASES = [(a, "opens") for a in BORDERS] + [
 ]
 
 
+@pytest.mark.slow_cases("slides or opens and opens-2")
 @pytest.mark.long
 @pytest.mark.parametrize("tangents", [1, 2])
 @pytest.mark.parametrize("kinds", CASES, ids=" and ".join)
@@ -103,6 +104,7 @@ def test_the_forward_derivative_is_the_one_sided_difference_in_a_thousand_direct
     assert np.max(np.abs(directions @ smooth.T - exact)) > 0.1  # one linear map would not do
 
 
+@pytest.mark.slow_cases("inelastic")
 @pytest.mark.long
 @pytest.mark.parametrize("law", [SIDED, BOUNCING], ids=["inelastic", "bouncing"])
 def test_terms_move_the_outcome_as_their_one_sided_differences_say(law, rng):
