@@ -6,10 +6,10 @@ RUN := $(VENV)/bin/python
 CONSTRAINTS := constraints.txt
 # Compiling is most of the time of the demo and the tests; test-all has the programs that users run.
 QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-# The short tests of a fifth of the files, another each day, are compiled as users compile. The long tests of a tenth of
-# the files, half of that fifth, run, too: `make test TENTH=8`. `make test-all` runs all of them.
-TENTH ?= $(shell expr `date +%s` / 86400 % 10)
-FIFTH = $(shell expr $(TENTH) % 5)
+# The short tests of a fifth of the files, another each day, are compiled as users compile. A twentieth of the long tests,
+# another each day, runs, too: `make test DAY=8`. `make test-all` runs all of them.
+DAY ?= $(shell expr `date +%s` / 86400)
+FIFTH = $(shell expr $(DAY) % 5)
 # What took a while to compile is kept for the next run.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 
@@ -18,7 +18,7 @@ STUCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
 PAPERS := drumwright halm_posa seghete_murphey varkonyi anderson_revzen
 
-.PHONY: demo demo-block demo-robot test test-float32 test-types-and-fuzz test-all test-versions docs papers lint bench clean
+.PHONY: demo demo-block demo-robot test test-float32-and-types test-fuzz test-all test-versions docs papers lint bench clean
 
 # Two impacts at once, one per core: a block, and a robot of a file that lands on both feet.
 demo: $(VENV)/installed
@@ -34,16 +34,16 @@ test: $(VENV)/installed-test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(STUCK) \
-		-m "not slow" --beside-tenth $(TENTH)
+		-m "not slow" --day $(DAY)
 	$(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow and not long" \
 		--fifth $(FIFTH)
-	@$(MAKE) --no-print-directory -j2 -O test-float32 test-types-and-fuzz
+	@$(MAKE) --no-print-directory -j2 -O test-float32-and-types test-fuzz
 
-test-float32:
+test-float32-and-types:
 	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q $(STUCK) -m "float32 and not slow and not long"
-
-test-types-and-fuzz:
 	$(RUN) -m mypy
+
+test-fuzz:
 	$(QUICK) $(KEPT) $(RUN) -m benchmarks fuzz --minutes 1 --seed 0
 
 test-all: $(VENV)/installed-all

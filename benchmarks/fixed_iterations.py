@@ -1,7 +1,6 @@
 """`python -m benchmarks fixed_iterations [--put PAGE]`: the cost of loops that run to their limit.
 
-Each call alone and in a batch, with loops that end early and inside of `jc.fixed_iterations`. `Variational`
-is left out: its loop allows 1000 trial steps within a step, and a fixed one makes them all.
+Each call alone and in a batch, with loops that end early and inside of `jc.fixed_iterations`.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import jaxcontact as jc
 from benchmarks import report, runner
 
 WORLDS = 64
+FEW_WORLDS = {"a step of Variational, 1 impact": 4}  # a fixed batch of more takes minutes
 RUNS, LONGEST = 101, 2.0  # timed runs, of which the median counts, and s of all of them
 
 Call = Callable[[jax.Array], Any]
@@ -75,6 +75,9 @@ def calls() -> dict[str, tuple[Call, jax.Array]]:
         "a step of EventDriven, 8 events": (
             lambda v: step(block, jc.simulate.EventDriven(max_events=8), v), v,
         ),
+        "a step of Variational, 1 impact": (
+            lambda v: step(block, jc.simulate.Variational(max_impacts=1), v), v,
+        ),
     }  # fmt: skip
 
 
@@ -107,8 +110,9 @@ def difference(one: Any, other: Any) -> float:
 def row(name: str, function: Call, value: jax.Array) -> str:
     """Make a line of the table."""
     cells, worst = [name], 0.0
-    many = value * (1.0 + 0.01 * jnp.arange(WORLDS)[:, None] / WORLDS)
-    for call, argument, share in ((function, value, 1), (jax.vmap(function), many, WORLDS)):
+    worlds = FEW_WORLDS.get(name, WORLDS)
+    many = value * (1.0 + 0.01 * jnp.arange(worlds)[:, None] / worlds)
+    for call, argument, share in ((function, value, 1), (jax.vmap(function), many, worlds)):
         first, early, one = measure(call, argument)
         fixed_first, fixed, other = measure(jc.fixed_iterations(call), argument)
         worst = max(worst, difference(other, one))
@@ -120,9 +124,10 @@ def row(name: str, function: Call, value: jax.Array) -> str:
 
 def table() -> str:
     """Measure all calls; return the table with what it was made on."""
-    head = runner.header()
+    head, few = runner.header(), next(iter(FEW_WORLDS.values()))
     lines = [
-        f"Processor us of a call: alone, and per world of {WORLDS} in `vmap`. {head['device']}, "
+        f"Processor us of a call: alone, and per world of {WORLDS} in `vmap` ({few} for "
+        f"Variational). {head['device']}, "
         f"{head['dtype']}, jax {head['jax']}; {head['date']}, commit {head['commit']}.",
         "",
         "| call | early | fixed | ratio | in a batch: early | fixed | ratio | first call, s | difference |",

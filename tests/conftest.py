@@ -1,8 +1,8 @@
 """Settings of every test: double precision, strict shapes, fixed seeds.
 
 JAXCONTACT_FLOAT32=1 turns double precision off and keeps only the tests marked `float32`.
-`--fifth 3` keeps one fifth of the files, which `make test` compiles as users do; `--beside-tenth 8` keeps the short
-tests of the other fifths and the long ones of one tenth, half of fifth 3.
+`--fifth 3` keeps one fifth of the files, which `make test` compiles as users do; `--day 8` keeps the short tests of the
+other fifths, as 8 % 5 = 3, and a twentieth of the long tests of all files, as 8 % 20.
 """
 
 import collections
@@ -26,19 +26,12 @@ settings.load_profile("jaxcontact")
 
 def pytest_addoption(parser):
     parser.addoption("--fifth", type=int, help="0..4: only the files of this fifth")
-    parser.addoption(
-        "--beside-tenth", type=int, help="0..9: short tests outside of its fifth, long tests of the tenth"
-    )
-
-
-def tenth_of(path):
-    """Return the tenth, 0..9, of a file of tests; the same on every machine. Tenths k and k + 5 are a fifth."""
-    return zlib.crc32(path.relative_to(Path(__file__).parent).as_posix().encode()) % 10
+    parser.addoption("--day", type=int, help="short tests outside of its fifth, a twentieth of the long ones")
 
 
 def fifth_of(path):
-    """Return the fifth, 0..4, of a file of tests."""
-    return tenth_of(path) % 5
+    """Return the fifth, 0..4, of a file of tests; the same on every machine."""
+    return zlib.crc32(path.relative_to(Path(__file__).parent).as_posix().encode()) % 5
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -54,8 +47,8 @@ def pytest_ignore_collect(collection_path, config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     _mark_slow_cases(items)
-    if (tenth := config.getoption("--beside-tenth")) is not None:
-        _keep(config, items, lambda item: _is_beside(tenth, item))
+    if (day := config.getoption("--day")) is not None:
+        _keep(config, items, lambda item: _is_of_day(day, item))
         _put_long_files_first(items)
     if not FLOAT32:
         return
@@ -64,9 +57,11 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.filterwarnings("ignore::jaxcontact.PrecisionWarning"))
 
 
-def _is_beside(tenth, item):
-    """Tell whether a test is a long one of a tenth, or a short one outside of that tenth's fifth."""
-    return tenth_of(item.path) == tenth if is_long(item) else fifth_of(item.path) != tenth % 5
+def _is_of_day(day, item):
+    """Tell whether a test is a long one of the day's twentieth, or a short one outside of the day's fifth."""
+    if is_long(item):
+        return zlib.crc32(item.nodeid.encode()) % 20 == day % 20
+    return fifth_of(item.path) != day % 5
 
 
 def is_long(item):

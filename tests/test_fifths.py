@@ -1,4 +1,4 @@
-"""Every file of tests is in one fifth; a fifth and the run beside it are all short tests, and a tenth of the long ones."""
+"""Every file of tests is in one fifth; a fifth and the run beside it are all short tests, and a twentieth of the long ones."""
 
 import subprocess
 import sys
@@ -31,6 +31,7 @@ def test_the_fifths_share_no_file_and_leave_no_short_test_out():
     every, short = collected(), collected("-m", "not long")
     fifths = [collected("--fifth", str(k)) for k in range(5)]
     assert sorted(test for fifth in fifths for test in fifth) == sorted(every)
-    first, second = (collected("--beside-tenth", tenth) for tenth in ("2", "7"))
-    assert first & second == short - fifths[2]
-    assert first ^ second == fifths[2] - short  # a long test of the fifth is of one of its tenths
+    days = [collected("--day", str(day)) for day in range(2, 22)]
+    assert all(day & short == short - fifths[k % 5] for k, day in enumerate(days, start=2))
+    long = [test for day in days for test in day - short]
+    assert sorted(long) == sorted(every - short)  # each on one day of twenty

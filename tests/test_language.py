@@ -5,6 +5,7 @@ Lists of exceptions only shrink: an exception that is none any more fails, too.
 
 import ast
 import builtins
+import functools
 import keyword
 import re
 from pathlib import Path
@@ -49,11 +50,13 @@ NO_VERB = re.compile(
 )
 
 
+@functools.cache
 def sources():
     """Paths and syntax trees of the modules of the package."""
     return [(path, ast.parse(path.read_text())) for path in sorted(ROOT.rglob("*.py"))]
 
 
+@functools.cache
 def functions(tree):
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
@@ -184,13 +187,18 @@ def test_a_class_has_a_name_of_its_own():
     assert names_of_two_classes(sources()).keys() == SHARED, names_of_two_classes(sources())
 
 
+RULES = (
+    "docstring without a verb", "name without content", "quoted name that is nowhere", "constant without a reason",
+    "function longer than a screen", "function with many parameters", "long file",
+)  # fmt: skip
+
+
+@functools.cache
 def breaches():
     """Places that break each rule, by rule and room."""
     trees = sources()
     words = words_of(trees)
-    found = {"docstring without a verb": {}, "name without content": {}, "quoted name that is nowhere": {},
-             "constant without a reason": {}, "function longer than a screen": {},
-             "function with many parameters": {}, "long file": {}}  # fmt: skip
+    found = {rule: {} for rule in RULES}
     for path, tree in trees:
         parts = path.relative_to(ROOT).parts
         room = parts[0] if len(parts) > 1 else "(top)"
@@ -203,12 +211,9 @@ def breaches():
     return found
 
 
-FOUND = breaches()
-
-
-@pytest.mark.parametrize("rule", FOUND)
+@pytest.mark.parametrize("rule", RULES)
 def test_no_room_breaks_a_rule(rule):
-    places = [place for room in FOUND[rule].values() for place in room]
+    places = [place for room in breaches()[rule].values() for place in room]
     assert not places, f"{rule}:\n" + "\n".join(places)
 
 

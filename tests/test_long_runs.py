@@ -64,6 +64,7 @@ def check(path, count):
     assert before == after and not compiled
 
 
+@pytest.mark.slow_cases("simulate.rollout")
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["solve_lcp", "impact.anitescu_potra", "ess.flow", "simulate.rollout"])
 def test_calls_leave_nothing(path):

@@ -12,15 +12,17 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 
-def forward_only(tangent: jax.Array, *, reverse: str, second: str) -> jax.Array:
+def forward_only(tangent: jax.Array, at: jax.Array, *, reverse: str, second: str) -> jax.Array:
     """Return the tangent; raise NotImplementedError if it is transposed or differentiated.
 
     Args:
         tangent: an array that depends on a direction, not linearly.
+        at: an array of the same shape that moves with the point of the tangent. A tangent that is constant
+            between kinks has no derivative of its own, and a second derivative would be a silent zero.
         reverse: message of the error in reverse mode.
         second: message of the error of a second derivative.
     """
-    return _identity.bind(tangent, reverse=reverse, second=second)
+    return _identity.bind(tangent, at, reverse=reverse, second=second)
 
 
 def _refuse_transpose(*_: object, reverse: str, **__: object) -> NoReturn:
@@ -32,9 +34,9 @@ def _refuse_derivative(*_: object, second: str, **__: object) -> NoReturn:
 
 
 _identity = Primitive("forward_only")
-_identity.def_impl(lambda x, **_: x)
-_identity.def_abstract_eval(lambda x, **_: x)
-mlir.register_lowering(_identity, lambda _, x, **__: [x])
-batching.defvectorized(_identity)
+_identity.def_impl(lambda x, *_, **__: x)
+_identity.def_abstract_eval(lambda x, *_, **__: x)
+mlir.register_lowering(_identity, lambda _, x, *__, **___: [x])
+batching.defbroadcasting(_identity)
 ad.primitive_jvps[_identity] = _refuse_derivative
 ad.primitive_transposes[_identity] = _refuse_transpose

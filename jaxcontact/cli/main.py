@@ -29,6 +29,7 @@ def process() -> NoReturn:
     surroundings.end_on_signals("")
     options = _parse_options()
     surroundings.end_on_signals(_resume_hint(options))
+    surroundings.compile_quickly()
     import threading
 
     codes: list[int] = []

@@ -274,7 +274,7 @@ def _one_sided_jvp(
     dx = dx + rates.t1 * es.xdot(plan.t, plan.x, plan.crossed, inputs.control, inputs.params)
     none = (info.status & jnp.uint32(int(Status.SIMULTANEOUS | Status.INVALID))) != 0
     none = none | ((info.grazed >= 0) & (plan.grazed < 0))
-    dx = forward_only(jnp.where(none, jnp.nan, dx), reverse=REVERSE, second=SECOND)
+    dx = forward_only(jnp.where(none, jnp.nan, dx), plan.x, reverse=REVERSE, second=SECOND)
     return one_sided_end(es, max_events, *primals), dx
 
 

@@ -72,7 +72,7 @@ def negative_part(x: jax.Array, is_zero: jax.Array) -> jax.Array:
 def _negative_part_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple) -> tuple[jax.Array, jax.Array]:
     (x, is_zero), change = primals, tangents[0]
     lower = jnp.where(is_zero, jnp.minimum(change, 0.0), jnp.where(x < 0, change, 0.0))
-    return negative_part(x, is_zero), forward_only(lower, reverse=REVERSE, second=SECOND)
+    return negative_part(x, is_zero), forward_only(lower, x, reverse=REVERSE, second=SECOND)
 
 
 @jax.custom_jvp
@@ -83,7 +83,9 @@ def without_rate(value: jax.Array, jumps: jax.Array) -> jax.Array:
 
 @without_rate.defjvp
 def _without_rate_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    change = forward_only(jnp.where(primals[1], jnp.nan, tangents[0]), reverse=REVERSE, second=SECOND)
+    change = forward_only(
+        jnp.where(primals[1], jnp.nan, tangents[0]), primals[0], reverse=REVERSE, second=SECOND
+    )
     return without_rate(*primals), change
 
 
@@ -324,7 +326,7 @@ def _one_sided_jvp(
     offset = changes[1] + changes[0] @ solution.impulse
     change, solved = impulse_rates((delassus, rates, mu), solution, offset, changes[2])
     change = jnp.where(solved & ~jumps, change, jnp.nan)
-    return one_sided_impulse(*primals), forward_only(change, reverse=REVERSE, second=SECOND)
+    return one_sided_impulse(*primals), forward_only(change, rates, reverse=REVERSE, second=SECOND)
 
 
 def impulse_rates(

@@ -37,6 +37,7 @@ def posed(model, seed):
     return state.replace(q=jnp.asarray(q), v=jnp.asarray(rng.normal(size=state.v.size)))
 
 
+@pytest.mark.slow_cases("3")
 @pytest.mark.long
 @pytest.mark.float32
 @pytest.mark.parametrize("condim", [3, 4, 6])
@@ -62,6 +63,7 @@ def test_the_hessian_is_that_of_the_dense_rows(condim):
     assert seen["pairs"] > 3 and seen["alone"] > 20
 
 
+@pytest.mark.long
 def test_a_contact_without_a_push_costs_no_group():
     """Groups that do not push are left out: numbers of their wrenches do not count, not even NaN."""
     model = jc.load_mjcf(file_of(3))
@@ -72,7 +74,7 @@ def test_a_contact_without_a_push_costs_no_group():
     assert jnp.all(jnp.isfinite(tree_rows.add_contacts(jnp.zeros((18, 18)), rows, block)))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("condim", [3, 6])
 def test_a_step_is_the_same_in_lanes(condim):
     """A walker that falls on its feet, legs crossed or not, and a ball: by machine code and by XLA."""

@@ -21,6 +21,7 @@ def _by_case(case, x):
     return lanes_by_case.switch(case, BRANCHES, x)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.long
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_lanes_take_their_own_branch(elsewhere):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from jaxcontact.cli import surroundings
+
 FULL = Path("/dev/full")
 HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 RUN = f"{HEED}import runpy; runpy.run_module('jaxcontact', run_name='__main__')"
@@ -144,3 +146,24 @@ def test_a_cost_without_bounds_is_refused_before_the_work(command, tmp_path):
     assert run.returncode == 2, run.stdout
     assert COSTS[command] in lines(run)[-1]
     assert time.perf_counter() - begin < 60
+
+
+@pytest.mark.parametrize(
+    ("given", "then"),
+    [
+        ("", " --xla_cpu_use_fusion_emitters=false"),
+        ("--xla_cpu_max_isa=AVX2", "--xla_cpu_max_isa=AVX2 --xla_cpu_use_fusion_emitters=false"),
+        ("--xla_cpu_use_fusion_emitters=true", "--xla_cpu_use_fusion_emitters=true"),
+    ],
+)
+def test_a_command_compiles_quickly_unless_the_flags_say_how(given, then, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", given)
+    surroundings.compile_quickly()
+    assert os.environ["XLA_FLAGS"] == then
+
+
+def test_a_jaxlib_that_may_not_have_the_flag_gets_none(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.11.2")
+    surroundings.compile_quickly()
+    assert os.environ["XLA_FLAGS"] == ""

@@ -51,7 +51,7 @@ def test_a_ball_is_first_pushed_where_it_touches(ball, dt):
         np.testing.assert_allclose(*touch, rtol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_derivative_of_a_sliding_touch_is_that_of_the_step(ball):
     """A stiff ball comes down obliquely to a gap of zero; friction turns with the slip, by all of its bound."""
     law = jc.compliant.Material(stiffness=jnp.asarray(1e6), damping=jnp.asarray(1e4))

@@ -58,6 +58,7 @@ def test_a_table_that_accelerates_upwards_carries_more(stiff):
     assert -3e-3 < gap < 0.0
 
 
+@pytest.mark.slow_cases("2.0")
 @pytest.mark.long
 @pytest.mark.parametrize("acceleration", [2.0, 6.0])
 def test_a_table_carries_a_box_as_far_as_friction_does(acceleration):

@@ -41,7 +41,7 @@ def step(max_contacts, model, state, dt):
     return jc.compliant.step(model, state, jnp.zeros(12), dt=dt, settings=settings)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_it_returns_has_the_shapes_of_a_step_with_all_contacts(model):
     few, every = (
         jax.eval_shape(functools.partial(step, count), model, model.initial_state(), 0.004)
@@ -51,6 +51,7 @@ def test_what_it_returns_has_the_shapes_of_a_step_with_all_contacts(model):
     assert [x.shape for x in jax.tree.leaves(few[0])] == [x.shape for x in jax.tree.leaves(every[0])]
 
 
+@pytest.mark.slow_cases("0.06-0.3-0.004")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("apart", "speed", "dt"), [(0.06, 0.3, 0.004), (0.15, 30.0, 0.005), (0.06, 0.0, 1e-4)]
@@ -95,7 +96,7 @@ def test_a_bound_is_never_above_the_distance(model, rng):
         assert np.all(bound <= distance + 1e-12)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_pair_out_of_reach_is_not_seen_and_keeps_a_bound_as_its_gap(model, rng):
     state = scattered(rng, model, 0.0, 0.1)
     places = jnp.array([[0.0, 0, 0], [1.0, 0, 0]])

@@ -65,6 +65,7 @@ def rods(count, mu):
     return tuple(np.array(part, float) for part in zip(*found, strict=True))
 
 
+@pytest.mark.slow_cases("0.3")
 @pytest.mark.long
 @pytest.mark.parametrize("mu", [0.1, 0.3, 0.6])
 def test_a_sphere_is_struck_as_by_the_rigid_law(mu):

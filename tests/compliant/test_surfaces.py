@@ -41,6 +41,7 @@ def carried(model, material=None):
     return jc.compliant.rollout(model, model.initial_state(), jnp.zeros((STEPS, model.num_controls)), dt=DT)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.long
 @pytest.mark.parametrize("planar", [True, False])
 def test_a_conveyor_takes_a_crate_to_its_speed(planar):
@@ -57,7 +58,7 @@ def test_a_conveyor_takes_a_crate_to_its_speed(planar):
     assert np.max(np.abs(info.slip[0, :, 0])) > 0.9 * SPEED
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_way_has_its_derivative_by_the_speed():
     still = jc.load_mjcf(conveyor("", JOINTS), planar=True)
 
@@ -84,7 +85,7 @@ PARTS = """<mujoco><worldbody>
 </worldbody></mujoco>"""
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_surfaces_run_as_in_mujoco():
     mj = mujoco.MjModel.from_xml_string(PARTS)
     data = mujoco.MjData(mj)
@@ -120,7 +121,7 @@ def test_a_belt_that_turns_turns_a_crate():
     assert abs(float(states.v[-1, 5]) - turning) < 1e-6
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_contacts_slide_over_the_belt_and_draw_power():
     model = jc.load_mjcf(conveyor(f"surfacevel='{SPEED} 0 0 0 0 0'"))
     state = model.initial_state()
@@ -160,7 +161,7 @@ def test_wrong_surfaces_are_named():
         jc.load_mjcf(conveyor("surfacevel='0 1 0 0 0 0'", JOINTS), planar=True)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_nearest_contacts_have_the_same_rows():
     model = jc.load_mjcf(conveyor(f"surfacevel='{SPEED} 0 0 0 0 .3'"))
     rows = constraint_terms(model, model.initial_state()).surface

@@ -69,8 +69,9 @@ def test_reverse_mode_and_second_derivatives_are_refused_by_name():
     def end(x):
         return ess.flow(model, x, 0.0, END, settings=SIDED, control=control)[0]
 
-    with pytest.raises(NotImplementedError, match="corner='smooth'"):
-        jax.grad(lambda x: end(x)[0])(x0)
+    for reverse in (lambda x: jax.grad(lambda x: end(x)[0])(x), lambda x: jax.vjp(end, x)[1](x)):
+        with pytest.raises(NotImplementedError, match="ess.b_derivative .* corner='smooth'"):
+            reverse(x0)
     with pytest.raises(NotImplementedError, match="no second derivative"):
         jax.jvp(lambda x: jax.jvp(end, (x,), (x,))[1], (x0,), (x0,))
     d = jnp.array([1.0, -0.5])
@@ -81,6 +82,42 @@ def test_reverse_mode_and_second_derivatives_are_refused_by_name():
     )
     with pytest.raises(ValueError, match="corner: expected one of"):
         ess.flow(model, x0, 0.0, END, settings=SIDED.replace(corner="both"))
+
+
+@pytest.mark.long
+def test_the_forward_derivative_passes_loops_and_branches():
+    """Two motions after each other, in a scan and in branches: the chain rule of one-sided rates."""
+    model, x0, control = axle(2)
+    d = jnp.array([1.0, -0.5])
+
+    def end(x, edge):
+        moved = model.replace(params={**model.params, "edge": edge * jnp.ones(2)})
+        return ess.flow(moved, x, 0.0, END, settings=SIDED, control=control)[0]
+
+    edges = jnp.array([0.0, 4.0])
+
+    @jax.jit
+    def in_scan(x):
+        return jax.lax.scan(lambda x, edge: (end(x, edge), None), x, edges)[0]
+
+    @jax.jit
+    def in_branches(x):
+        return jax.lax.cond(x[0] < 0, lambda x: end(x, 0.0), lambda x: x, x)
+
+    def by_hand(x):
+        drag = np.asarray(model.params["drag"])
+        for edge in np.asarray(edges):
+            x = end_by_hand(x, drag, edge * np.ones(2), np.zeros(2), END)
+        return x
+
+    r = 1e-7
+    exact = jax.jvp(in_scan, (x0,), (d,))[1]
+    np.testing.assert_allclose(exact, (by_hand(x0 + r * d) - by_hand(x0)) / r, rtol=0, atol=2e-6)
+    rate, _ = ess.b_derivative(model, x0, d, 0.0, END, settings=SIDED, control=control)
+    np.testing.assert_allclose(jax.jvp(in_branches, (x0,), (d,))[1], rate, rtol=0, atol=1e-12)
+    for function in (in_scan, in_branches):
+        with pytest.raises(NotImplementedError, match="corner='smooth'"):
+            jax.grad(lambda x, function=function: function(x)[0])(x0)
 
 
 def jump_to(x, k, params):

@@ -187,7 +187,7 @@ def test_a_cylinder_on_its_end_and_on_its_side():
     assert len(rows) == 1  # each end keeps its number
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_coaxial_round_bodies_part_sideways():
     """Nearly alike in every direction: a capsule of 0.1 m in a cylinder of 0.2 m leaves after 0.3 m - offset."""
     model = jc.load_mjcf("""<mujoco><worldbody>

@@ -39,6 +39,7 @@ def gap_along(directions, a, b):
     return gap - np.linalg.norm(directions @ a[1], axis=-1) - np.linalg.norm(directions @ b[1], axis=-1)
 
 
+@pytest.mark.slow_cases("capsule-cylinder")
 @pytest.mark.long
 @pytest.mark.parametrize(
     "pair",
@@ -73,7 +74,7 @@ def test_no_direction_separates_deep_bodies_more(pair):
         assert gap > np.max(gap_along(directions, *both)) - 1e-9
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_bodies_with_common_axes_have_closed_forms():
     """A box and a cylinder, concentric: out by the thin side. A capsule along a cylinder: out by the radius."""
     upright, centre = np.eye(3), np.zeros(3)

@@ -96,6 +96,7 @@ def test_the_front_door_costs_less_than_a_millisecond_and_nothing_in_a_program()
     assert seconds(call) - seconds(inside) < 1e-3
 
 
+@pytest.mark.long
 def test_arrays_of_numpy_stand_for_those_of_jax():
     model = affine()
     x, crossed = np.array([-0.2, -0.1, -0.3]), np.zeros(3, bool)
@@ -120,6 +121,7 @@ def test_flat_points_and_bodies_that_are_not_there_are_named():
         geometry.contact_bodies(2, ("arm",), shapes, (("foot", "floor"),))
 
 
+@pytest.mark.long
 def test_lists_stand_for_tuples():
     assert impact.Sequential(order=[0, 1]).order == (0, 1)
     assert geometry.HalfSpace(name="floor", normal=[0.0, 1.0]).normal == (0.0, 1.0)

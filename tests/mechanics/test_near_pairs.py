@@ -13,7 +13,7 @@ TEXT = """<mujoco><worldbody><geom type="plane" size="5 5 1" friction="0.4"/>
 <body pos="0 3 0.2"><freejoint/><geom type="box" size="0.2 0.2 0.2" friction="0.7"/></body></worldbody></mujoco>"""
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_touching_contacts_are_those_of_the_whole_model():
     model = jc.load_mjcf(TEXT)
     state = model.initial_state()

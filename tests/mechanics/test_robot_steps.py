@@ -58,6 +58,7 @@ def test_linear_forces_act_in_the_middle_of_a_step_and_stiff_ones_at_its_end(tex
         np.testing.assert_allclose(one_step(text, q, v, u, dt), expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.long
 def test_an_actuator_at_the_end_of_its_range_pushes_with_all_its_force():
     servo = '<position joint="hinge" kp="1e6" forcelimited="true" forcerange="-2 2"/>'
     _, v = one_step(hinge(actuator=servo), 0.3, 0.0, 5.0, 0.01)

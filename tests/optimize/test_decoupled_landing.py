@@ -99,6 +99,7 @@ def test_what_cannot_be_decoupled_ends_at_the_least_and_says_so():
     np.testing.assert_allclose(jc.contact_terms(model, state).phi, report.gaps, atol=1e-12)
 
 
+@pytest.mark.long
 def test_feet_may_start_in_the_ground():
     """The start is any pose, also one that no impact could have; coupling is reported for it, too."""
     model, start = landing()

@@ -291,6 +291,7 @@ def test_foundation_that_still_swings(case, bound):
         assert error(model, h, ACCURATE[case]) < bound
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [pytest.param(100, marks=pytest.mark.slow), 900])
 @pytest.mark.parametrize("load", [5.0, 50.0])
 def test_foundation_of_steel_is_in_balance(number, load):
@@ -345,6 +346,7 @@ def test_the_associated_cone_lifts_a_sliding_box():
     np.testing.assert_allclose(info.gap, 0.01 * 0.125 * speed, rtol=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_a_sticking_box_does_not_creep(steps):
     model = jc.models.box_on_incline(0.375)

@@ -72,7 +72,7 @@ def bounces(heights, steps):
     return jax.lax.map(one, heights)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_height_after_a_bounce_has_no_sawtooth():
     """It rises with the height of the drop, and jumps at most by what gravity moves in a step, at the one phase
     of the step at which a touch-down falls on its end: there the ball changes from free flight, of second
@@ -89,7 +89,7 @@ def test_height_after_a_bounce_has_no_sawtooth():
     assert off.max() < 0.5 * 9.81 * (TIME / 800) ** 2 and np.sum(off > 1e-11) <= 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_slope_of_a_bounce_converges_with_the_step():
     heights = np.linspace(0.5, 0.5005, 21)
     step = 1e-6

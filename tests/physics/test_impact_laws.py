@@ -95,6 +95,7 @@ def drawn(case, count):
 # --- laws of the samples
 
 
+@pytest.mark.long
 @pytest.mark.slow_cases("disk_stack")
 def test_energy_never_rises_in_any_step(case):
     energy = ref.energy(case.planar[0], np.asarray(case.samples.path))
@@ -188,6 +189,7 @@ def test_steps_obey_the_law_where_impulses_are_unique(case):
     assert residual.max() <= 1e-9
 
 
+@pytest.mark.slow_cases("disk_stack")
 @pytest.mark.long
 def test_steps_per_sample_are_as_measured(case):
     assert np.mean(np.asarray(case.samples.num_iters)) == pytest.approx(SOLVES[case.name], rel=0.02)

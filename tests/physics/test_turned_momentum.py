@@ -15,6 +15,7 @@ TOP = """<mujoco><worldbody><geom type="plane" size="5 5 1" friction="0"/><body>
 STEPPERS = {"Compliant": jc.simulate.Compliant(), "TimeStepping": jc.simulate.TimeStepping()}
 
 
+@pytest.mark.slow_cases("Compliant-0.0", "TimeStepping-0.0")
 @pytest.mark.long
 @pytest.mark.parametrize("above", [0.0, 0.08])
 @pytest.mark.parametrize("name", STEPPERS)
@@ -43,6 +44,7 @@ def test_a_smooth_floor_keeps_the_vertical_angular_momentum(name, above):
     np.testing.assert_allclose(centre[:, :2], 0.0, atol=1e-5 if removes_depth else 1e-12)
 
 
+@pytest.mark.slow_cases("0.0")
 @pytest.mark.long
 @pytest.mark.parametrize("beside", [0.0, 0.05])
 def test_no_force_explains_a_box_that_spins_in_flight(beside):

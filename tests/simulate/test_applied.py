@@ -31,6 +31,7 @@ STEPPERS = {
 }
 
 
+@pytest.mark.long
 def test_wrenches_of_a_quadruped_are_those_of_mujoco():
     """At the mass centres, not the frames, of bodies that turn, along the axes of the world."""
     mj, model = mujoco.MjModel.from_xml_string(robots.file_of("quadruped")), jc.models.quadruped()
@@ -59,7 +60,7 @@ def test_a_body_that_is_no_tree_feels_its_wrench_in_the_world():
     np.testing.assert_allclose(found, [1.0, 2.0, 3.0, *turned], atol=1e-14)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["compliant", *(pytest.param(n, marks=pytest.mark.slow) for n in ("time", "events", "variational"))],

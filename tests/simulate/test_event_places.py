@@ -16,7 +16,7 @@ SLIDERS = """<mujoco><option gravity="0 0 0"/><worldbody>
 LAW = jc.impact.Propagative()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stepper",
     [

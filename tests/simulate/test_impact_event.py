@@ -149,6 +149,7 @@ def test_friction_turns_with_the_sliding_velocity():
     np.testing.assert_allclose(slope, differences, atol=1e-8)
 
 
+@pytest.mark.slow_cases("3")
 @pytest.mark.long
 @pytest.mark.parametrize("dim", [2, 3])
 def test_an_impact_that_ends_a_chatter_is_that_of_anitescu_and_potra(rng, dim):

@@ -95,7 +95,7 @@ def test_zeno_block_follows_its_closed_forms():
     assert int(info.status) == int(jc.Status.ZENO)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_zeno_block_comes_to_rest_and_time_goes_on():
     """The accumulation point is the sum of all swings; then half the weight is on each corner."""
     path, info = zeno()
@@ -143,6 +143,7 @@ def test_sliding_block_stops():
     np.testing.assert_allclose(path.lam[-1] / path.t_rate[-1], [[0.5 * M * G, 0.0]] * 2, atol=1e-9)
 
 
+@pytest.mark.long
 def test_dropped_block():
     """It falls for T with dt = ds; its impact takes m g T of s, whatever corners share it."""
     height = 0.2

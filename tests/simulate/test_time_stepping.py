@@ -203,7 +203,7 @@ def test_derivatives_are_those_of_differences():
     np.testing.assert_allclose(back_from(weight)[0] @ along, difference @ weight, rtol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_poisoned_world_is_alone():
     v = jnp.array([[1.0, -1.0, 2.0], [jnp.nan, 0.0, 0.0], [0.0, -2.0, 0.0]])
     states = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), DROPPED).replace(v=v)

@@ -200,6 +200,7 @@ def test_spring_and_damper_converge_at_second_order():
     assert errors[1] < 1e-4 and 3.8 < errors[0] / errors[1] < 4.2
 
 
+@pytest.mark.long
 def test_bad_numbers_and_starts_are_named():
     model, state = ball()
     below = run(ball(height=-1e-3))
@@ -503,6 +504,7 @@ def test_bounces_of_a_chatter_are_at_their_times():
     assert int(jnp.max(found.info.num_iters)) <= 8
 
 
+@pytest.mark.slow_cases("0.01")
 @pytest.mark.long
 @pytest.mark.parametrize("speed", [1e-2, 1e-4, 1e-5])
 def test_the_shortest_bounce_is_found_in_a_few_trials(speed):
@@ -693,7 +695,7 @@ def bounces_of_half_a_stack(restitution, shortest):
         q, v, t = q + v * before + 0.5 * fall * before**2, v + fall * before, t + before
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_disk_dropped_in_the_middle_of_two_strikes_both_at_once():
     """The motion stays mirror symmetric; its impacts are those of half of the stack."""
     model = jc.models.disk_stack()

@@ -36,7 +36,7 @@ def heap(rng, spheres, contacts, dim=3):
     return (J / mass) @ J.T, (mass, J), J @ v
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_sliding_block_and_its_derivatives():
     W, q = jnp.eye(3) / 2.0, jnp.array([-1.0, 3.0, 4.0])
     (r, u), info = jc.solve_friction(W, q, 0.5)
@@ -131,7 +131,7 @@ def test_planar_problems_against_all_modes():
         assert min(distances) < 1e-8
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_hard_kinds():
     """Redundant, noisy in place of zero, out of range, light beside heavy, no friction and very much."""
     rng = np.random.default_rng(4)
@@ -352,7 +352,7 @@ def test_machine_code_alone_solves_redundant_contacts():
         assert not answer.is_solved or friction_residual(W, q, np.full(6, 0.7), 3, answer.r) < 1e-8
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_batch_of_numpy_arrays_has_the_bits_of_single_problems():
     rng = np.random.default_rng(0)
     W, q, mu = (np.stack(x) for x in zip(*(random_problem(rng, 4, 12, 3) for _ in range(9)), strict=True))

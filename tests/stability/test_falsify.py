@@ -150,6 +150,7 @@ def test_charts_have_no_contradiction(small_charts):
     assert np.all((one.margin > 0) == (one.region == Region.CERTIFIED))
 
 
+@pytest.mark.long
 def test_a_stopped_chart_goes_on(small_charts, tmp_path):
     grid, file, _, one, _ = small_charts
     stored = read_arrays(file)

@@ -89,7 +89,7 @@ def test_the_boundary_of_stability_is_that_of_an_independent_map(d):
     assert falsify(fig2(d, ours - 1e-4)).found and not falsify(fig2(d, ours + 1e-4)).found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_mode_that_is_kept_for_ever_and_bad_input():
     assert chatter_rate(fig2(0.3, 0.1)) == np.inf
     with pytest.raises(ValueError, match="not an equilibrium"):

@@ -133,7 +133,7 @@ def _reflections_jvp(length: int, primals: tuple, tangents: tuple) -> tuple[jax.
     end = _reflect_in_order(length, rule, (gram, tangents[0]), rate, tangents[1])
     exists = ~rule.jumps & ~_goes_on(rule, end) & _is_same(gram, end.impulse, rule)
     change = jnp.where(exists, end.change, jnp.nan)
-    return one_sided_reflections(length, *primals), forward_only(change, reverse=REVERSE, second=SECOND)
+    return one_sided_reflections(length, *primals), forward_only(change, rate, reverse=REVERSE, second=SECOND)
 
 
 def _is_same(gram: jax.Array, impulse: jax.Array, rule: StrikeRule) -> jax.Array:
@@ -205,5 +205,5 @@ def _mix_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     (parts, starts), changes = primals, tangents[0]
     later = jax.jvp(mix, (parts,), (changes,))[1]
     at_start = mix(changes._replace(gram=parts.gram, restitution=parts.restitution))
-    change = forward_only(jnp.where(starts, at_start, later), reverse=REVERSE, second=SECOND)
+    change = forward_only(jnp.where(starts, at_start, later), parts.rate, reverse=REVERSE, second=SECOND)
     return one_sided_mix(*primals), change

@@ -110,5 +110,5 @@ def _end_turns_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Arra
     small = rounding(change.dtype, BORDER_DIGITS)
     goes_on = jnp.any(primals[3] & ~(after >= -small * size))
     return end_turns(*primals), forward_only(
-        jnp.where(goes_on, jnp.nan, change), reverse=REVERSE, second=SECOND
+        jnp.where(goes_on, jnp.nan, change), primals[0], reverse=REVERSE, second=SECOND
     )

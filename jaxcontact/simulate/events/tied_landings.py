@@ -144,7 +144,8 @@ def land_together(system: System) -> Callable[[Tie], tuple[State, jax.Array]]:
         rest = late - end.elapsed
         moved = (end.dq + rest * q_rate, end.dv + rest * v_rate, end.dpush)
         dq, dv, dpush = (
-            forward_only(jnp.where(exists, x, jnp.nan), reverse=REVERSE, second=SECOND) for x in moved
+            forward_only(jnp.where(exists, x, jnp.nan), at, reverse=REVERSE, second=SECOND)
+            for x, at in zip(moved, (state.q, state.v, tie.push))
         )
         return land(tie), (State(q=dq, v=dv, t=late), dpush)
 

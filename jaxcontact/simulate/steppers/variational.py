@@ -41,13 +41,15 @@ class Variational(Record):
         zeno: shortest time between two impacts of a contact, s; 0 for never; None is dt, which ends a chatter
             up to dt early.
         max_impacts: number of impacts that are recorded, and that a derivative includes; None is 16 of a
-            step, 1024 of a motion by `variational`.
+            step, 1024 of a motion by `variational`. In `jc.fixed_iterations` also a limit: a step makes
+            16 trial steps for each of them and 16 more, at most 1000.
 
     Raises:
         TypeError: a law that is no callable.
         ValueError: `max_impacts` is no integer >= 1.
 
-    Status: as `variational`, and PENETRATION for every step that starts too deep or with open loops.
+    Status: as `variational`, also MAX_ITERS at that limit, and PENETRATION for every step that starts too
+        deep or with open loops.
 
     Derivative: as `variational`, also by controls and the numbers of the law; NaN after a step with more
         impacts than are recorded.

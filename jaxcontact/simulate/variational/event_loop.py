@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import small_dense
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.numbers import is_mechanism, usable_numbers
 from jaxcontact.mechanics.system import Model, State, System
@@ -68,6 +68,7 @@ from jaxcontact.terms import touch_tolerance
 from jaxcontact.tolerances import GAP
 
 MAX_TURNS = 1000  # iterations of the loop within one step: trial steps and impacts; then bit MAX_ITERS
+STATIC_TURNS = 16  # as many, in a loop of static length, for each recorded impact and for the end of the step
 
 
 class _StepCarry(NamedTuple):
@@ -130,6 +131,7 @@ def run_motion(
     bad = _bad_numbers(numbers, start)
     impacts, unused = _empty_records(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
+    max_turns = MAX_TURNS if ends_early() else min(MAX_TURNS, STATIC_TURNS * (choice.max_impacts + 1))
 
     def body(carry: tuple[PyTree, ...], inputs: tuple[jax.Array, PyTree]) -> tuple[PyTree, PyTree]:
         node, last, impacts, pieces, count = carry
@@ -144,7 +146,7 @@ def run_motion(
 
         def moving(c: _StepCarry) -> jax.Array:
             unfinished = ~c.over | jnp.any(find_approaching(c.node))
-            goes_on = (bad == 0) & (c.turns < MAX_TURNS) & jnp.all(jnp.isfinite(c.node.p))
+            goes_on = (bad == 0) & (c.turns < max_turns) & jnp.all(jnp.isfinite(c.node.p))
             return unfinished & goes_on
 
         def turn(c: _StepCarry) -> _StepCarry:
@@ -157,8 +159,8 @@ def run_motion(
                 located=jnp.where(used, ~is_full_step, c.located), over=jnp.where(used, is_full_step, c.over),
             )  # fmt: skip
 
-        end = bounded_loop(moving, turn, begin, max_iters=MAX_TURNS)
-        status = end.status | flag(end.turns >= MAX_TURNS, Status.MAX_ITERS)
+        end = bounded_loop(moving, turn, begin, max_iters=max_turns)
+        status = end.status | flag(end.turns >= max_turns, Status.MAX_ITERS)
         status = status | flag(~jnp.all(jnp.isfinite(end.node.p)), Status.NONFINITE)
         status = status | bad | jnp.where(k == 0, deep, 0)
         info = StepperInfo(

@@ -123,7 +123,7 @@ def test_the_search_finds_what_the_table_of_modes_holds(contacts):
     assert several >= 25 and missed <= 0.1 * several
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_steps_of_a_box_on_eight_contacts_are_searched():
     """More contacts than can be enumerated: the answer says that it is of a search, with its bound."""
     corners = 0.2 * np.array([[x, y] for x in (-1, 1) for y in (-1, 0.2, 0.5, 1)])

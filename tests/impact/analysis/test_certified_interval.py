@@ -138,7 +138,7 @@ def test_units_and_rest_change_nothing():
     np.testing.assert_allclose(unchanged.maximise_in_steps(row, 2, 100).value, row @ v)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(("contacts", "nt", "seed"), [(2, 1, 0), (3, 1, 1), (2, 2, 2)])
 def test_one_step_of_any_size_ends_at_the_listed_outcomes(contacts, nt, seed):
     """One step without a cap is the simultaneous law, whose solutions `outcomes` lists by their modes."""

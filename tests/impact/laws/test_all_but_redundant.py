@@ -55,7 +55,7 @@ def test_a_block_in_the_plane_that_all_but_stops_turning():
     assert worst(info) < 1e-12
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("turning", [0.0, 0.1])
 def test_a_box_in_space_that_is_all_but_flat(turning):

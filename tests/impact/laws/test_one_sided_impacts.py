@@ -84,6 +84,7 @@ CASES = [(a, "opens") for a in BORDERS] + [
 ]
 
 
+@pytest.mark.slow_cases("slides or opens and opens-2")
 @pytest.mark.long
 @pytest.mark.parametrize("tangents", [1, 2])
 @pytest.mark.parametrize("kinds", CASES, ids=" and ".join)
@@ -103,6 +104,7 @@ def test_the_forward_derivative_is_the_one_sided_difference_in_a_thousand_direct
     assert np.max(np.abs(directions @ smooth.T - exact)) > 0.1  # one linear map would not do
 
 
+@pytest.mark.slow_cases("inelastic")
 @pytest.mark.long
 @pytest.mark.parametrize("law", [SIDED, BOUNCING], ids=["inelastic", "bouncing"])
 def test_terms_move_the_outcome_as_their_one_sided_differences_say(law, rng):
@@ -162,6 +164,23 @@ def test_reverse_mode_and_second_derivatives_are_refused_by_name():
         jax.jvp(lambda x: jax.jvp(end, (x,), (x,))[1], (v,), (v,))
     d = jnp.arange(1.0, 1.0 + v.shape[0])
     np.testing.assert_allclose(jax.linearize(end, v)[1](d), jax.jvp(end, (v,), (d,))[1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "law",
+    [SIDED, BOUNCING, jc.impact.Plastic(corner="one_sided"), jc.impact.Propagative(corner="one_sided"),
+     jc.impact.Chain(stiffness=1.0, max_steps=8, corner="one_sided")],
+    ids=lambda law: type(law).__name__,
+)  # fmt: skip
+def test_a_second_derivative_in_a_constant_direction_is_no_silent_zero(law):
+    terms, v, _ = make_impact(("at rest",), 1)
+
+    def rate(v):
+        return jax.jvp(lambda v: law(terms, v)[0], (v,), (jnp.ones_like(v),))[1]
+
+    with pytest.raises(NotImplementedError, match="no second derivative"):
+        jax.jit(lambda v: jax.jvp(rate, (v,), (v,))).trace(v)
 
 
 def test_sides_other_words_and_laws_without_the_keyword_are_refused_by_name():

@@ -56,6 +56,7 @@ def random_directions(terms, v, rng, number=40):
     )
 
 
+@pytest.mark.slow_cases("most_violated-1.0", "least_violated-1.0", "(1, 0)-1.0")
 @pytest.mark.long
 @pytest.mark.parametrize("restitution", [1.0, 0.5])
 @pytest.mark.parametrize("rule", RULES, ids=str)

@@ -240,6 +240,7 @@ def brute_force(terms, v, limit=60):
     return np.array(ends)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "masses", [(1.0, 2.0, 0.5), pytest.param((1.0, 3.0, 1.0, 2.0), marks=pytest.mark.slow)]
 )

@@ -121,7 +121,7 @@ def test_two_orders_agree_at_pi_over_n_alone(n):
             assert np.max(apart) > min(abs(math.sin(k * angle)) for k in (n, n + 1)) > 1e-5
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_other_normals_of_three_contacts(rng):
     """Observed: the outcome depends on the order, and a chain of impacts may be longer than any group's."""
     base = terms_of(np.eye(3))

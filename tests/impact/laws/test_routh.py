@@ -180,6 +180,7 @@ def test_picks_reach_every_solution_in_the_order_of_outcomes(gait):
         assert np.asarray(valid)[k, : counts[k]].all()
 
 
+@pytest.mark.long
 def test_solutions_of_a_step_differ_and_obey_the_law(gait):
     terms, v, _ = gait
     cap = np.array([0.1, 0.2])

@@ -45,7 +45,7 @@ def both(monkeypatch, terms, v, law, *, solves_all=True, **options):
         return quick, jc.impact.sample(terms, v, law, **options)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("tangents", [1, 2])
 def test_samples_are_those_of_xla(rng, monkeypatch, tangents):
     terms, v = random_terms(rng, 4, tangents)
@@ -57,7 +57,7 @@ def test_samples_are_those_of_xla(rng, monkeypatch, tangents):
     assert np.unique(np.round(samples[0].v_plus, 6), axis=0).shape[0] > 5
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_impact_that_does_not_end_says_so(rng, monkeypatch):
     terms, v = random_terms(rng, 3, 1)
     law = jc.impact.Routh(impulse_step=0.05, max_steps=2, selection="lemke")

@@ -269,7 +269,7 @@ def test_step_per_contact(gait):
     assert np.asarray(small.impulse)[:, 1, 0].max() <= 5e-3
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_progress_is_reported(gait, disks):
     for case, count, options in ((gait, 2**14 + 5, {}), (gait, 3000, {"selection": "lemke"})):
         seen = []

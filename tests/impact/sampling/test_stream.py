@@ -180,7 +180,7 @@ print(len(jax.local_devices()), hashlib.sha256(np.asarray(samples.v_plus).tobyte
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_four_devices_give_the_bits_of_one() -> None:
     def run(devices: int) -> list[str]:
         flags = f"--xla_force_host_platform_device_count={devices}"
