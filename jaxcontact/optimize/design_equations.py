@@ -239,8 +239,8 @@ class DesignEquations:
         left = self.residual(z)
         off = overlap + float(np.max(np.abs(left[self.num_products :])))
         cost = float(np.linalg.norm(left[: self.num_products])) + GAP_WEIGHT / self.length * off
-        least = best._replace(z=z, cost=cost) if cost < best.cost else best
-        return least._replace(num_searches=number + 1)
+        better = best._replace(z=z, cost=cost) if cost < best.cost else best
+        return better._replace(num_searches=number + 1)
 
     def solve(self, file: StateFile, progress: Progress | None) -> DesignSearches:
         """Search until numbers meet the equations, and store what each search found; resume from the file."""
