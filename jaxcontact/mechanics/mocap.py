@@ -134,6 +134,22 @@ def at_poses(model: Model, poses: MocapPoses) -> Model:
     return model.replace(params=model.params.replace(tree=numbers))
 
 
+def carry_mocap(model: Model, time: jax.Array) -> Model:
+    """Move the mocap bodies of a model on for a time at the velocities that they have in a step."""
+    velocity, tree = model.params.mocap_velocity, model.structure.tree
+    if velocity is None:
+        return model
+    places, numbers, dim = np.array(tree.mocap, int), model.params.tree, model.structure.dim
+    shift = time * velocity[1]
+    if dim == 2:
+        zero = jnp.zeros_like(shift[:, 0])
+        shift = jnp.stack([shift[:, 0], zero, shift[:, 1], zero, -shift[:, 2], zero], axis=1)
+    turns = jax.vmap(rotations.quaternion_exp)(shift[:, 3:])
+    turned = jax.vmap(rotations.quaternion_product)(turns, numbers.orientation[places])
+    position = numbers.position[places] + shift[:, :3]
+    return at_poses(model, MocapPoses(position=position, orientation=turned))
+
+
 def body_twists(
     model: Model, positions: jax.Array, velocity: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:

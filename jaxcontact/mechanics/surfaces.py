@@ -17,7 +17,8 @@ def move_surfaces(model: Model, velocities: Mapping[str, jax.Array]) -> Model:
     """Let the surfaces of named shapes run, as belts and rollers do; the shapes themselves stay as they are.
 
     A contact then slides at the velocity of the material points plus that of the first surface minus that of
-    the second, along the tangents. `model.params.surface_velocity` holds the numbers of all shapes.
+    the second, along the tangents, in `Compliant` and `TimeStepping`.
+    `model.params.surface_velocity` holds the numbers of all shapes.
 
     Args:
         model: the mechanism.
@@ -53,14 +54,14 @@ def move_surfaces(model: Model, velocities: Mapping[str, jax.Array]) -> Model:
 
 
 def refuse_surfaces(params: Params) -> None:
-    """Raise ValueError if surfaces run or mocap bodies move, which only compliant steps know."""
+    """Raise ValueError if surfaces run or mocap bodies move, which only steps of fixed length know."""
     if params.mocap_velocity is not None:
         raise ValueError(
-            "mocap: expected None, for mocap bodies move in compliant steps alone; take `Compliant`, or a "
-            "heavy body that moves in place of the mocap body"
+            "mocap: expected None, for mocap bodies move in steps of fixed length alone; take `Compliant` or "
+            "`TimeStepping`, or a heavy body that moves in place of the mocap body"
         )
     if params.surface_velocity is not None:
         raise ValueError(
-            "params.surface_velocity: expected None, for surfaces run in compliant steps alone; "
-            "take `Compliant`, or a heavy body that moves in place of a belt"
+            "params.surface_velocity: expected None, for surfaces run in steps of fixed length alone; "
+            "take `Compliant` or `TimeStepping`, or a heavy body that moves in place of a belt"
         )

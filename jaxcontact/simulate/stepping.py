@@ -41,6 +41,7 @@ from jaxcontact.simulate.motion import Controls, Inputs, MotionSettings, as_inpu
 from jaxcontact.simulate.stepper import Stepper
 from jaxcontact.simulate.trajectory import Trajectory, in_one_list, motion_record
 from jaxcontact.status import raise_if_failed
+from jaxcontact.terms.slip_friction import apply_friction
 
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
@@ -62,7 +63,7 @@ def rollout(
     Args:
         model: the mechanism and its numbers.
         state: the start.
-        controls: (T, nu) controls, a policy, or `Inputs` with these and wrenches, poses of mocap bodies.
+        controls: (T, nu) controls, a policy, or `Inputs` with these and wrenches, mocap poses, friction.
         stepper: the method, such as `Compliant()`.
         dt: s.
         key: split in two, one for the stepper and one for the policy, which gets it folded with the number
@@ -198,6 +199,7 @@ class _Setup(NamedTuple):
     policy: PyTree
     key: jax.Array | None  # of the policy
     pushes: _Pushes = _Pushes(None, None)
+    friction: PyTree = None  # function of slip and time, or None
     end: jax.Array | None = None  # number of steps of the whole motion, None for that of the rows
 
 
@@ -218,7 +220,12 @@ def _set_up(
     if key is not None:
         stepper_key, policy_key = jax.random.split(key)
     carry = state, stepper.init(model, state, stepper_key), inputs.memory
-    return _Setup(carry, rows, policy, policy_key), num_steps
+    friction = inputs.friction
+    if friction is not None:
+        if not callable(friction):
+            raise TypeError(f"friction: expected a function of slip and t, got {type(friction).__name__}")
+        friction = callable_as_pytree(friction)
+    return _Setup(carry, rows, policy, policy_key, friction=friction), num_steps
 
 
 def _control_rows(nu: int, state: State, controls: PyTree, num_steps: PyTree, exactly: bool) -> jax.Array:
@@ -248,6 +255,7 @@ def _scan_steps(
             key = None if setup.key is None else jax.random.fold_in(setup.key, number)
             u, policy_memory = setup.policy(model, state, state.t, policy_memory, key)
         moved = apply_mocap(apply_wrenches(model, pushes.wrenches), pushes.mocap)
+        moved = apply_friction(moved, state, setup.friction)
         then, memory, info = stepper.step(moved, state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 

@@ -29,6 +29,7 @@ from jaxcontact.terms.constraints import (
     contacts_in_motion,
 )
 from jaxcontact.terms.joints import count_constraints
+from jaxcontact.terms.mocap import rates_beside
 from jaxcontact.terms.records import (
     BILATERAL,
     DRY,
@@ -85,8 +86,13 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
 
     Derivative: exact by q, v and params, any order; `active` is piecewise constant.
     """
-    check_sizes(model, state)
     refuse_surfaces(model.params)
+    return _carried_motion(model, state)[0]
+
+
+def _carried_motion(model: Model, state: State) -> tuple[MovingTerms, jax.Array | None]:
+    """Compute `moving_terms`, and what surfaces and mocap bodies add to J v (n, dim); None if none does."""
+    check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
     M = mass_matrix_at(model, state.q, kinematics)
     if holds_joints(model):
@@ -94,7 +100,9 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
         held = np.array(rows.kind, int) == BILATERAL
         loops = Loops(rows.G[held], rows.phi[held], rows.gdot_v[held]) if np.any(held) else None
         bound = jnp.zeros(0, rows.phi.dtype) if rows.dry is None else rows.dry
-        return MovingTerms(*_as_contacts(model, state, M, rows), kinematics, bound, loops)
+        terms, drift = _as_contacts(model, state, M, rows)
+        beside = None if rows.surface is None else _by_contact(model, rows, rows.surface)
+        return MovingTerms(terms, drift, kinematics, bound, loops), beside
     found, _ = contacts_in_motion(model, state, kinematics)
     J = contacts.rows_of(model, state.q, found.bodies, found.places, kinematics)
     phi = found.places.phi
@@ -107,7 +115,10 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
         active=phi <= touch_tolerance(found.places.point),
     )
     drift = computed_once(contacts.slip_rate(*found))
-    return MovingTerms(terms, drift, kinematics, jnp.zeros(0, phi.dtype), None)
+    _, beside = rates_beside(model, state.q, 0, (found.bodies, found.places, found.motion))
+    if beside is not None:
+        beside = beside.reshape(phi.shape[0], -1)[:, : model.structure.dim]
+    return MovingTerms(terms, drift, kinematics, jnp.zeros(0, phi.dtype), None), beside
 
 
 @checked()
@@ -124,12 +135,20 @@ def unilateral_terms(model: Model, state: State) -> tuple[ContactTerms, jax.Arra
 
     Derivative: as `contact_terms`.
     """
-    moving = moving_terms(model, state)
+    refuse_surfaces(model.params)
+    return carried_terms(model, state)[:2]
+
+
+@jit
+def carried_terms(model: Model, state: State) -> tuple[ContactTerms, jax.Array, jax.Array | None]:
+    """Compute `unilateral_terms` and the velocities (n, dim) that surfaces and mocap bodies add to J v."""
+    moving, beside = _carried_motion(model, state)
     terms, drift = moving.terms, moving.drift
     if moving.bound.shape[0]:
         count = terms.phi.shape[0] - moving.bound.shape[0]
         terms, drift = terms.take(np.arange(count)), drift[:count]
-    return (terms if moving.loops is None else project_terms(terms, moving.loops.rows)), drift
+        beside = None if beside is None else beside[:count]
+    return (terms if moving.loops is None else project_terms(terms, moving.loops.rows)), drift, beside
 
 
 def project_terms(terms: ContactTerms, G: jax.Array) -> ContactTerms:
@@ -150,8 +169,6 @@ def _as_contacts(
     J = jnp.zeros((nc + nl + nd, dim, M.shape[0]), dtype)
     J = J.at[:nc].set(rows.G[place]).at[nc : nc + nl, 0].set(rows.G[limits])
     J = J.at[nc + nl :, 1].set(rows.G[dry])
-    drift = jnp.zeros(J.shape[:2], dtype).at[:nc].set(rows.gdot_v[place])
-    drift = drift.at[nc : nc + nl, 0].set(rows.gdot_v[limits])
     # A dry joint touches as long as it rubs.
     apart = jnp.zeros(0, dtype) if rows.dry is None else jnp.where(rows.dry > 0.0, 0.0, 1.0)
     phi = jnp.concatenate([rows.phi[first], rows.phi[limits], apart])
@@ -163,4 +180,13 @@ def _as_contacts(
         mu=jnp.concatenate([rows.mu, jnp.zeros(nl, dtype), jnp.ones(nd, dtype)]),
         active=phi <= touch_tolerance(rows.G, state.q),
     )
-    return terms, drift
+    return terms, _by_contact(model, rows, rows.gdot_v)
+
+
+def _by_contact(model: Model, rows: ConstraintTerms, rates: jax.Array) -> jax.Array:
+    """Arrange rates (nr,) of rows by contacts, limits and dry joints, whose own are zero, (n, dim)."""
+    kind, dim = np.array(rows.kind, int), model.structure.dim
+    first, limits, dry = (np.flatnonzero(kind == k) for k in (NORMAL, LIMIT, DRY))
+    of_contacts = rates[first[:, None] + np.arange(dim)[None]]
+    alone = jnp.zeros((limits.size + dry.size, dim), rates.dtype).at[: limits.size, 0].set(rates[limits])
+    return jnp.concatenate([of_contacts, alone])

@@ -193,7 +193,6 @@ def test_motion_that_is_not_supported_is_named():
     model = jc.load_mjcf(on_table(BALL))
     state, controls = model.initial_state(), jnp.zeros((STEPS, 6))
     for stepper in (
-        jc.simulate.TimeStepping(),
         jc.simulate.EventDriven(),
         jc.simulate.Variational(impact=jc.impact.AnitescuPotra()),
     ):
@@ -259,7 +258,7 @@ def test_a_step_on_a_table_that_moves_is_linearised_there():
     still, _ = jc.linearize(model, start, jnp.zeros(2), stepper=stepper, dt=DT)  # the table is lower there
     assert np.max(np.abs(still.A - linear.A)) > 0.1
     with pytest.raises(ValueError, match="mocap: expected None"):
-        jc.linearize(model, start, jnp.zeros(2), stepper=jc.simulate.TimeStepping(), dt=DT, mocap=pair)
+        jc.linearize(model, start, jnp.zeros(2), stepper=jc.simulate.EventDriven(), dt=DT, mocap=pair)
     # Feedback along the motion knows where the table is; its last gain is that of the last step.
     motion = rolled(0.5)
     policy, info = jc.optimize.track(

@@ -263,6 +263,43 @@ def test_the_rule_of_the_page_holds_for_a_flow_and_its_derivatives(stiffness):
         assert np.max(np.abs(np.asarray(found / slopes - 1.0))) < error
 
 
+def hexapod_and_plate(name):
+    """A model, a start, a duration and options of `flow`: 10 crossings of legs, one tripod, or 12 of springs."""
+    if name == "plate":
+        model = jc.ess.from_system(jc.models.plate_on_springs(6))
+        return model, model.initial_state(), 0.7, {}
+    model = jc.models.spring_legged_hexapod()
+    options = {"control": {"thrust": jnp.full(6, 8.0)}, "crossed0": jnp.array([False] * 3 + [True] * 15)}
+    return model, model.initial_state().at[2].set(0.03), 0.25, options
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hexapod", "plate"])
+def test_the_rule_of_the_page_holds_for_the_models_of_the_paper(name):
+    """Against bands of 1e-5 and rtol of 1e-13, whose derivative is that of differences of ends."""
+    model, x0, end, options = hexapod_and_plate(name)
+    sizes = {"max_steps": 4096, "max_events": 64}
+
+    def flown(x, settings):
+        return flow(model, x, 0.0, end, settings=settings, **options)
+
+    run, jacobian = jax.jit(flown), jax.jit(jax.jacfwd(lambda x, settings: flown(x, settings)[0]))
+    sharp = jc.ess.Settings(eps=jnp.array(1e-5), ode=DormandPrince(rtol=1e-13, atol=1e-15), **sizes)
+    (x1, info), slopes = run(x0, sharp), jacobian(x0, sharp)
+    assert int(info.num_events) == {"hexapod": 10, "plate": 12}[name]
+    direction = jnp.where(jnp.arange(x0.shape[0]) < 6, jnp.cos(jnp.arange(x0.shape[0])), 0.0)
+    ends = [run(x0 + step * direction, sharp)[0] for step in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slopes @ direction, (ends[0] - ends[1]) / 2e-6, rtol=0, atol=2e-7)
+    for error in (1e-4, 1e-6, 1e-7):
+        ode = DormandPrince(rtol=1e-4 * error, atol=1e-6 * error)
+        settings = jc.ess.Settings(eps=0.01, ode=ode, tol=1e-2 * error, **sizes)
+        eps, info = jc.ess.choose_bands(model, x0, 0.0, end, settings=settings, **options)
+        assert not int(info.status) & int(jc.Status.FAILURES)
+        settings = settings.replace(eps=jnp.asarray(eps), tol=None)
+        assert np.max(np.abs(run(x0, settings)[0] - x1)) < 0.1 * error * np.max(np.abs(x1))
+        assert np.max(np.abs(jacobian(x0, settings) - slopes)) < error * np.max(np.abs(slopes))
+
+
 def test_bands_need_a_tolerance():
     model = jc.Model(system=HOPPER, params=STIFF)
     for tol in (None, 0.0, -1.0):

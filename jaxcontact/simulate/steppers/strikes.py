@@ -13,11 +13,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.algebra import implicit
+from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance, mass_norm
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import FreeStep, free_step, moves_with, take_free_step
+from jaxcontact.mechanics.mocap import carry_mocap
 from jaxcontact.mechanics.motion_equations import kinematics_of
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.projection import constraint_values, held_rows
@@ -25,8 +26,10 @@ from jaxcontact.simulate.steppers.dry_joints import dry_rows, with_dry_joints
 from jaxcontact.simulate.steppers.one_sided_step import are_held, is_grazed
 from jaxcontact.solvers.roots import Bracket, illinois
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import ContactTerms, touch_tolerance, unilateral_terms
+from jaxcontact.terms import ContactTerms, touch_tolerance
 from jaxcontact.terms.closed_loops import project_rows, project_velocity
+from jaxcontact.terms.motion import carried_terms
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 LEAST_REST = 1e-9  # of dt; the shortest time after a strike, so that gaps over times stay finite
 SLOW_FRACTION = 0.25  # of the speed that forces make in a step; slower, open contacts strike too often in it
@@ -48,12 +51,14 @@ class Progress(NamedTuple):
     """A step so far: state and terms after its last strike, and the account of all laws.
 
     `terms` has no gap below zero; `drift` (nu, 1 + nt) are rates of contact velocities at constant v, zero
-    after a strike. `left` is what is left of dt; `more` is False at the end of the step.
+    after a strike; `beside` (nu, 1 + nt) is what surfaces and mocap bodies add to J v. `left` is what is left
+    of dt; `more` is False at the end of the step.
     """
 
     state: State
     terms: ContactTerms
     drift: jax.Array
+    beside: jax.Array | None
     left: jax.Array
     account: Answer
     more: jax.Array
@@ -67,6 +72,9 @@ class _Path(NamedTuple):
     v: jax.Array
     rate: jax.Array
     left: jax.Array
+
+
+Contacts = tuple[ContactTerms, jax.Array, jax.Array | None]  # terms, drift and beside as in `Progress`
 
 
 class Laws(NamedTuple):
@@ -104,22 +112,22 @@ def press(
     laws: Laws,
     model: Model,
     state: State,
-    contacts: tuple[ContactTerms, jax.Array],
+    contacts: Contacts,
     free: FreeStep,
     allowed: PyTree,
     dt: jax.Array,
 ) -> tuple[Answer, jax.Array]:
     """Apply the law of contacts that press, over dt, to dry joints and the `allowed` contacts within reach.
 
-    Gaps and slips of the step are those of rows in its middle: of `contacts`, terms and drift (nu, 1 + nt), a
-    gap ends at phi + dt J_n v+ + dt^2 drift_n / 2.
+    Gaps and slips of the step are those of rows in its middle: with terms, drift and beside of `contacts`, a
+    gap ends at phi + dt (J_n v+ + beside_n) + dt^2 drift_n / 2.
     Loops hold at the velocity that the law starts from, and its impulses do not change that: contacts and dry
     joints act through P, the projection on G v = 0 in the metric of M.
 
     Returns the answer, and the velocities (nv,) on which contacts, dry joints or loops act.
     """
     ahead, dry, held = start_of_constraints(free), dry_rows(model), held_rows(model, state.q)
-    terms, drift = contacts
+    terms, drift, beside = contacts
     terms = terms.replace(M=free.M)
     if held is not None:
         ahead = project_velocity(free.M, held, ahead)
@@ -131,8 +139,11 @@ def press(
     if not nu and dry is None:
         none = jnp.zeros((0, 1 + terms.J_t.shape[1]), ahead.dtype)
         return no_answer(ahead, none), jnp.ones(nv, bool) if held is None else jnp.any(held != 0.0, axis=0)
-    terms = terms.replace(active=within_reach(terms, drift, ahead, dt) & allowed)
-    asked = terms, ahead, (0.5 * dt * drift).at[:, 0].add(terms.phi / dt)
+    # A table that moves may drive a body faster than its own energy does: every gap may close.
+    near = within_reach(terms, drift, ahead, dt) if beside is None else jnp.ones(nu, bool)
+    terms = terms.replace(active=near & allowed)
+    clearance = (0.5 * dt * drift).at[:, 0].add(terms.phi / dt)
+    asked = terms, ahead, clearance if beside is None else clearance + beside
     if dry is not None:
         asked = with_dry_joints(*asked, dry, dt)
     v, info = laws.press(*asked[:2], laws.key, clearance=asked[2])
@@ -161,7 +172,7 @@ def step_at_once(
     laws: Laws,
     model: Model,
     state: State,
-    contacts: tuple[ContactTerms, jax.Array],
+    contacts: Contacts,
     controls: jax.Array,
     dt: jax.Array,
 ) -> tuple[State, Answer]:
@@ -178,7 +189,7 @@ def step_with_strikes(
     laws: Laws,
     model: Model,
     state: State,
-    contacts: tuple[ContactTerms, jax.Array],
+    contacts: Contacts,
     controls: jax.Array,
     dt: jax.Array,
     max_strikes: int,
@@ -208,18 +219,20 @@ def _advance_to_strike(
 ) -> Progress:
     """Advance to the next strike in what is left of the step, else to its end."""
     state, terms, left = progress.state, progress.terms, progress.left
+    model = carry_mocap(model, dt - left)
     free = free_step(model, state, controls, left, terms.M, kinematics_of(model, state.q))
     ahead = start_of_constraints(free)
     rate = terms.J_n @ state.v
     slowest = jnp.abs(terms.J_n @ ahead - rate) * (dt / left) + collision_tolerance(rate.dtype)
+    rate = rate if progress.beside is None else rate + progress.beside[:, 0]
     touches = terms.phi <= touch_tolerance(terms.J_n)
     fast = progress.more & (more >= 0) & (rate < -jnp.where(touches, 1.0, SLOW_FRACTION) * slowest)
-    pressed, touched = press(laws, model, state, (terms, progress.drift), free, ~fast, left)
+    pressed, touched = press(laws, model, state, (terms, progress.drift, progress.beside), free, ~fast, left)
     pressed = pressed._replace(status=pressed.status | flag(~free.settled, Status.MAX_ITERS))
     v, rate_of_q = take_free_step(model, state.q, free, pressed.v, touched, left)
     path = _Path(model.params, state.q, state.v, rate_of_q, left)
     # A contact that closes at the very end, but for round-off, strikes now, and not at rest in the next step.
-    end = collision_tolerance(rate.dtype) * left * jnp.abs(terms.J_n @ v)
+    end = collision_tolerance(rate.dtype) * left * jnp.abs(rate + terms.J_n @ (v - state.v))
     closes = fast & (_gaps_on_path(model.system, path, left) <= end)
 
     def strike() -> Progress:
@@ -230,14 +243,14 @@ def _advance_to_strike(
             v=state.v + share * (v - state.v),
             t=state.t + share * left,
         )
-        at_strike, _ = unilateral_terms(model, then)
+        at_strike, _, beside = carried_terms(carry_mocap(model, share * left), then)
         near = at_strike.phi <= touch_tolerance(at_strike.J_n)
         near |= jnp.where(more > 0, first, closes) | (pressed.impulse[:, 0] > 0)
         at_strike = at_strike.replace(phi=jnp.maximum(at_strike.phi, 0.0), active=near & jnp.any(closes))
         held = held_rows(model, then.q)
         if held is not None:
             then = then.replace(v=project_velocity(at_strike.M, held, then.v))
-        answer = _apply_strike_law(laws, at_strike, then.v)
+        answer = _apply_strike_law(laws, at_strike, then.v, beside)
         answer = answer._replace(status=answer.status | flag(more == 0, Status.UNTIMED))
         rest = left - share * left
         rest = rest + lax.stop_gradient(jnp.maximum(LEAST_REST * dt - rest, 0.0))
@@ -246,6 +259,7 @@ def _advance_to_strike(
             then.replace(v=answer.v),
             at_strike,
             jnp.zeros_like(progress.drift),
+            beside,
             rest,
             account,
             jnp.asarray(True),
@@ -255,21 +269,42 @@ def _advance_to_strike(
         q = retract(model.system, state.q, left * rate_of_q)
         then = State(q=q, v=v, t=state.t + left)
         account = add_answers(progress.account, pressed, 1.0)
-        return Progress(then, terms, progress.drift, left, account, jnp.asarray(False))
+        ended = jnp.asarray(False)
+        return Progress(then, terms, progress.drift, progress.beside, left, account, ended)
 
     return lax.cond(jnp.any(closes), strike, finish)
 
 
-def _apply_strike_law(laws: Laws, terms: ContactTerms, v: jax.Array) -> Answer:
-    """Apply the law of strikes, of which only v_plus, status and impulse are known."""
-    v_plus, info = laws.strike(terms, v, laws.key)
+def _apply_strike_law(laws: Laws, terms: ContactTerms, v: jax.Array, beside: jax.Array | None) -> Answer:
+    """Apply the law of strikes to relative velocities; only v_plus, status and impulse of it are known."""
+    shift, unlike = jnp.zeros_like(v), jnp.asarray(False)
+    if beside is not None:
+        shift, unlike = _shared_velocity(terms, beside)
+    v_plus, info = laws.strike(terms, v + shift, laws.key)
+    v_plus = v_plus - shift
     impulse = info.impulse
     if impulse.ndim == 1:
         none = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype)
         impulse = none.at[:, 0].set(impulse)
     residual = jnp.asarray(getattr(info, "residual", 0.0), v.dtype)
     solves = jnp.asarray(getattr(info, "num_iters", 1), jnp.int32)
-    return Answer(v_plus, impulse, jnp.asarray(info.status, jnp.uint32), residual, solves)
+    status = jnp.asarray(info.status, jnp.uint32) | flag(unlike, Status.INVALID)
+    return Answer(v_plus, impulse, status, residual, solves)
+
+
+def _shared_velocity(terms: ContactTerms, beside: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Find the velocity (nv,) whose contacts have the velocities `beside`; say whether there is none.
+
+    A law sees J v alone, so that it may take v with this velocity added where surfaces move.
+    """
+    rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
+    rows = jnp.where(terms.active[:, None, None], rows, 0.0).reshape(-1, rows.shape[2])
+    wanted = jnp.where(terms.active[:, None], beside, 0.0).ravel()
+    response = implicit.solve_spd(terms.M, rows.T)
+    inverse, _ = small_dense.generalized_inverse(rows @ response)
+    shift = response @ (inverse @ wanted)
+    miss = jnp.max(jnp.abs(rows @ shift - wanted), initial=0.0)
+    return shift, miss > rounding(shift.dtype, HALF_DIGITS) * jnp.max(jnp.abs(wanted), initial=0.0)
 
 
 def add_answers(account: Answer, answer: Answer, share: jax.Array | float) -> Answer:
@@ -291,7 +326,7 @@ def _place_on_path(system: System, path: _Path, time: jax.Array) -> jax.Array:
 
 def _gaps_on_path(system: System, path: _Path, time: jax.Array) -> jax.Array:
     """Compute the gaps and limits (nu,) at a time of the path."""
-    model = Model(system=system, params=path.params)
+    model = carry_mocap(Model(system=system, params=path.params), time)
     return constraint_values(model, _place_on_path(system, path, time))[1]
 
 

@@ -17,6 +17,7 @@ from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, Sequential, law_as_pytree, pressing_law
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
+from jaxcontact.mechanics.mocap import carry_mocap
 from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix, mass_matrix_at
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits
@@ -39,8 +40,9 @@ from jaxcontact.simulate.steppers.strikes import (
 )
 from jaxcontact.solvers.contact_directions import without_rate
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import contact_gaps, touch_tolerance, unilateral_terms
+from jaxcontact.terms import contact_gaps, touch_tolerance
 from jaxcontact.terms.closed_loops import project_velocity
+from jaxcontact.terms.motion import carried_terms
 
 
 class SteppingMemory(NamedTuple):
@@ -75,6 +77,10 @@ class TimeStepping(Record):
     friction, after the others; dry friction of joints goes to the law of contacts that press. Friction has
     the circular cone, by `AnitescuPotra(num_directions=k)` one of k sides. Loops and joints held by
     `constraints` are rigid: closed at the end of each step, in q and v, of first order in dt.
+
+    Surfaces that run and mocap bodies that move add their velocity to J v+, and gaps end at the pose that a
+    mocap body has at the end of the step. A law of strikes gets v with a velocity added that gives all struck
+    contacts these rates; INVALID if there is none, as between two walls that close on a body.
 
     A contact is closed if it pushes in the step; at the start, if its gap is at most 1e-6 m. With a key,
     step k gives its law the key folded with k.
@@ -150,6 +156,7 @@ class TimeStepping(Record):
         """Make one step; `info.details` is the `ProjectionInfo` of the depth that was removed."""
         key = None if memory.key is None else jax.random.fold_in(memory.key, memory.number)
         moved, update = self._move(model, state, tau, key, jnp.asarray(dt, state.q.dtype))
+        model = carry_mocap(model, dt)
         q, removed, pushes = nearest_and_pushes(model, moved.q)
         if self.corner == "one_sided":
             q = one_sided_removal(model, q, pushes)
@@ -175,6 +182,12 @@ class TimeStepping(Record):
         self, model: Model, state: State, tau: jax.Array, key: jax.Array | None, dt: jax.Array
     ) -> tuple[State, Answer]:
         """Move a state by dt, without the removal of depth; return it and the account of the laws."""
+        tree = model.structure.tree
+        if model.params.mocap_velocity is not None and tree is not None and tree.closes:
+            raise ValueError(
+                "mocap: expected None for closed loops or welds, which `TimeStepping` holds as if the mocap "
+                "body rested; take `Compliant`"
+            )
         deviations, gaps = constraint_values(model, state.q)
         if not deviations.shape[0] and not gaps.shape[0] and dry_rows(model) is None:
             kinematics = kinematics_of(model, state.q)
@@ -183,14 +196,16 @@ class TimeStepping(Record):
             none = no_answer(free.v, jnp.zeros((0, model.structure.dim), free.v.dtype))
             status = flag(~free.settled, Status.MAX_ITERS)
             return State(q=q, v=free.v, t=state.t + dt), none._replace(status=status)
-        terms, drift = unilateral_terms(model, state)
+        terms, drift, beside = carried_terms(model, state)
         deep = flag(jnp.any(terms.phi < -least_penetration(state.q)), Status.PENETRATION)
         is_one_sided = self.corner == "one_sided"
         gaps = gap_or_zero(terms.phi, state.q) if is_one_sided else jnp.where(terms.phi < 0, 0.0, terms.phi)
         terms = terms.replace(phi=gaps)
         laws = Laws(self.impact, pressing_law(self.impact), key, is_one_sided)
         if laws.press is laws.strike:
-            then, answer = step_at_once(laws, model, state, (terms, drift), tau, dt)
+            then, answer = step_at_once(laws, model, state, (terms, drift, beside), tau, dt)
         else:
-            then, answer = step_with_strikes(laws, model, state, (terms, drift), tau, dt, self.max_strikes)
+            then, answer = step_with_strikes(
+                laws, model, state, (terms, drift, beside), tau, dt, self.max_strikes
+            )
         return then, answer._replace(status=answer.status | deep)
