@@ -6,11 +6,13 @@ Page: docs/methods/order-and-inertia.md.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.io.state_file import StateFile
 from jaxcontact.mechanics.system import Model, Params, State
 from jaxcontact.optimize.design_numbers import (
     DesignNumbers,
@@ -35,6 +37,23 @@ GAP_WEIGHT = 100.0  # of gaps beside products of contacts, where not all can van
 NEAR_WEIGHT = 1e-6  # of the change beside the products: numbers that do not matter stay
 DEPENDENT = 1e-10  # singular value relative to the largest; below it equations say the same
 MET = 1e-12  # largest product, and gap in m, that count as zero
+
+
+# progress(searches done, largest number of searches, least products and overlaps)
+Progress = Callable[[int, int, float], None]
+
+
+class DesignSearches(NamedTuple):
+    """The searches for a design so far: their number, the best numbers, iterations of the nearest ones.
+
+    `cost` is the length of the products left, with gaps and overlaps; 0 if the equations are met.
+    """
+
+    num_searches: int
+    z: np.ndarray
+    cost: float
+    is_met: bool
+    iterations: int
 
 
 class DesignEquations:
@@ -106,7 +125,7 @@ class DesignEquations:
         return float(np.linalg.norm(z - self.start))
 
     def meet(self, start: np.ndarray) -> np.ndarray:
-        """Search for numbers of least squared products by a trust region (Levenberg), within the bounds.
+        """Search for numbers of least squared products by a trust region (Levenberg), from inside the bounds.
 
         Gaps, and the overlap of other contacts, have a larger weight.
         """
@@ -126,10 +145,8 @@ class DesignEquations:
             slope[num:][self.values(z)[num:] >= self.clearance] = 0.0
             return np.concatenate([slope, NEAR_WEIGHT * np.eye(z.size)])
 
-        lower, upper = self.limits.T
-        inside = np.clip(start, lower + 1e-9, upper - 1e-9)
         options = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14, "max_nfev": MAX_EVALUATIONS}
-        return np.asarray(least_squares(parts, inside, slopes, bounds=(lower, upper), **options).x)
+        return np.asarray(least_squares(parts, start, slopes, bounds=self.limits.T, **options).x)
 
     def nearest(
         self, start: np.ndarray | None = None, *, differences: bool = False
@@ -191,31 +208,56 @@ class DesignEquations:
             z = nearer
         return z
 
-    def solve(self) -> tuple[np.ndarray, int]:
-        """Find the nearest numbers that meet the equations, else those of least products; and iterations."""
-        minimum = self.nearest()
-        iterations = int(minimum.nit)
-        if np.all(np.isfinite(minimum.x)) and self.is_met(z := self.polish(minimum.x)):
-            return z, iterations
-        best, lowest_cost, rng = self.start, math.inf, np.random.default_rng(0)
-        for k in range(NUM_STARTS):
-            start = self.start + k * START_SPREAD / NUM_STARTS * rng.normal(size=self.start.size)
-            met = self.meet(start)
-            z = self.polish(met)
-            if self.is_met(z):
-                minimum = self.nearest(z)
-                closer = self.polish(minimum.x) if np.all(np.isfinite(minimum.x)) else z
-                is_closer = self.is_met(closer) and self.distance(closer) < self.distance(z)
-                return closer if is_closer else z, iterations + int(minimum.nit)
-            z = self.polish(met, gaps_only=True)
-            rest = self.values(z)[self.num_equations :]
-            overlap = -min(0.0, float(np.min(rest - self.clearance, initial=0.0)))
-            left = self.residual(z)
-            off = overlap + float(np.max(np.abs(left[self.num_products :])))
-            cost = float(np.linalg.norm(left[: self.num_products])) + GAP_WEIGHT / self.length * off
-            if cost < lowest_cost:
-                best, lowest_cost = z, cost
-        return best, iterations
+    def search(self, number: int, best: DesignSearches) -> DesignSearches:
+        """Search once more: at first for the nearest numbers, then from the start of this number.
+
+        The best numbers meet the equations, or have the least products of all searches so far.
+        """
+        if number == 0:
+            minimum = self.nearest()
+            z = self.start
+            if np.all(np.isfinite(minimum.x)):
+                z = self.polish(minimum.x)
+            done = best._replace(num_searches=1, iterations=int(minimum.nit))
+            return done._replace(z=z, cost=0.0, is_met=True) if self.is_met(z) else done
+        draws = np.random.default_rng(0).normal(size=(NUM_STARTS, self.start.size))[number - 1]
+        start = self.start + (number - 1) * START_SPREAD / NUM_STARTS * draws
+        start = np.clip(start, self.limits[:, 0] + 1e-9, self.limits[:, 1] - 1e-9)
+        if not np.all(np.isfinite(self.values(start))):  # no mechanism has these numbers
+            return best._replace(num_searches=number + 1)
+        met = self.meet(start)
+        z = self.polish(met)
+        if self.is_met(z):
+            minimum = self.nearest(z)
+            closer = self.polish(minimum.x) if np.all(np.isfinite(minimum.x)) else z
+            is_closer = self.is_met(closer) and self.distance(closer) < self.distance(z)
+            iterations = best.iterations + int(minimum.nit)
+            return DesignSearches(number + 1, closer if is_closer else z, 0.0, True, iterations)
+        z = self.polish(met, gaps_only=True)
+        rest = self.values(z)[self.num_equations :]
+        overlap = -min(0.0, float(np.min(rest - self.clearance, initial=0.0)))
+        left = self.residual(z)
+        off = overlap + float(np.max(np.abs(left[self.num_products :])))
+        cost = float(np.linalg.norm(left[: self.num_products])) + GAP_WEIGHT / self.length * off
+        better = best._replace(z=z, cost=cost) if cost < best.cost else best
+        return better._replace(num_searches=number + 1)
+
+    def solve(self, file: StateFile, progress: Progress | None) -> DesignSearches:
+        """Search until numbers meet the equations, and store what each search found; resume from the file."""
+        stored, found = file.load(), DesignSearches(0, self.start, math.inf, False, 0)
+        if stored is not None:
+            self.evaluations = int(stored["evaluations"])
+            found = DesignSearches(
+                int(stored["num_searches"]), stored["z"], float(stored["cost"]), bool(stored["is_met"]),
+                int(stored["iterations"]),
+            )  # fmt: skip
+        while not found.is_met and found.num_searches <= NUM_STARTS:
+            found = self.search(found.num_searches, found)
+            rows = {**found._asdict(), "evaluations": self.evaluations}
+            file.save({name: np.asarray(value) for name, value in rows.items()})
+            if progress is not None:
+                progress(found.num_searches, 1 + NUM_STARTS, found.cost)
+        return found
 
     def apply(self, z: np.ndarray) -> tuple[Params, State]:
         """Apply numbers to params and state."""

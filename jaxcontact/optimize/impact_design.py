@@ -6,20 +6,27 @@ products of contacts. Pages: docs/methods/order-and-inertia.md, docs/methods/pro
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_choice, check_number
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import checked
 from jaxcontact.impact.analysis.coupling import coupling
+from jaxcontact.io import fingerprint
+from jaxcontact.io.state_file import StateFile, open_state
 from jaxcontact.mechanics.system import Model, Params, State, check_mechanism
 from jaxcontact.optimize.design_equations import MET, DesignEquations
-from jaxcontact.optimize.design_numbers import DesignTask, find_contacts
+from jaxcontact.optimize.design_numbers import DesignTask, find_contacts, slopes_of
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms, contact_terms
 
 DEFAULT_TASK = DesignTask()
+FORMAT = "jaxcontact design, 1"
 
 
 class DesignReport(Record):
@@ -56,7 +63,7 @@ class DesignReport(Record):
 
 @checked()
 def impact_design(
-    model: Model, state: State, task: DesignTask = DEFAULT_TASK
+    model: Model, state: State, task: DesignTask = DEFAULT_TASK, *, run: Run = DEFAULT_RUN
 ) -> tuple[Params, State, DesignReport]:
     """Find the nearest mechanism and stance whose landing on several contacts has one outcome.
 
@@ -73,6 +80,9 @@ def impact_design(
         model: the mechanism and its numbers.
         state: stance to start from; contacts named in `task` need not touch yet.
         task: contacts, conditions, and the numbers that may change.
+        run: checkpoint, progress, about. The checkpoint is a file, written after every search: an interrupted
+            run, called again alike, resumes and finds the same bits. `progress(searches done, largest number
+            of searches, least products)` is called after each.
 
     Returns:
         params, state (v and t as given), DesignReport.
@@ -81,16 +91,21 @@ def impact_design(
         TypeError, ValueError: arguments in another order; fewer than two contacts; contacts, stages or `hold`
             out of range; a name that is neither in `params.constants` nor a body, or both; empty bounds,
             factors that are not positive, a clearance or numbers that are not finite; sliding in space or
-            at rest.
+            at rest; a checkpoint of another run, with the names of what differs, or a damaged one.
 
     Status: see DesignReport.
     """
     check_mechanism(model, state)
+    check_run(run, unused=("chunk", "devices", "executor"))
     _check(model, state, task)
     equations = DesignEquations(model, state, task)
     before = _touch(contact_terms(model, state), list(equations.contacts))
     cosine_before = _farthest_cosine(before, equations.target)  # raises an error for NaN
-    z, iterations = equations.solve()
+    path = None if run.checkpoint is None else Path(run.checkpoint)
+    with open_state(path):
+        about = {} if path is None else _describe(equations, run)
+        found = equations.solve(StateFile(path, about), run.progress)
+    z = found.z
     params, placed = equations.apply(z)
     contacts, rest = list(equations.contacts), equations.values(z)[equations.num_equations :]
     gaps = np.empty(model.structure.num_contacts)
@@ -114,9 +129,25 @@ def impact_design(
         coupling_before=_largest_coupling(before, equations, task.friction, equations.start),
         coupling=_largest_coupling(after, equations, task.friction, z), gaps=gaps,
         distance=equations.distance(z),
-        iterations=iterations, evaluations=equations.evaluations, status=np.uint32(status),
+        iterations=found.iterations, evaluations=equations.evaluations, status=np.uint32(status),
     )  # fmt: skip
     return params, placed, report
+
+
+def _describe(equations: DesignEquations, run: Run) -> dict[str, object]:
+    """Collect by name what determines the searches: the numbers, and the program of the equations."""
+    model, state, z = equations.model, equations.state, jnp.asarray(equations.start)
+    limits = {"limits": equations.limits, "clearance": equations.clearance, "target": equations.target}
+    return {
+        "format": FORMAT,
+        "about": run.about,
+        **fingerprint.versions(),
+        "platform": jax.default_backend(),
+        "model": fingerprint.of_numbers(model.params),
+        "state": fingerprint.of_numbers(state),
+        "task": fingerprint.of_numbers(limits),
+        "equations": fingerprint.of_program(slopes_of.trace(equations.numbers, model, state, z)),
+    }
 
 
 def _touch(terms: ContactTerms, contacts: list[int]) -> ContactTerms:

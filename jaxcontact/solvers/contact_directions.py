@@ -290,7 +290,8 @@ def _is_folded(delassus: jax.Array, mu: jax.Array, problem: _TangentProblem, max
         zero = jnp.where(is_zero, moves, 0.0).reshape(unit.shape)
         held = zero.T @ jnp.linalg.solve(zero @ zero.T + low**2 * unit, zero @ probes)
         speeds = (moves.reshape(unit.shape) @ (probes - held)).reshape(count, dim, PROBES)
-        reached = jnp.any(jnp.all((speeds > REACHED) | ~is_positive[..., None], axis=(0, 1)))
+        asked = is_positive & (chosen < nc)[:, None]  # the rest of `chosen` are no contacts and do not move
+        reached = jnp.any(jnp.all((speeds > REACHED) | ~asked[..., None], axis=(0, 1)))
         allowed = jnp.where(is_free, mode != 1, mode <= 1)
         return jnp.all(allowed) & reached & (jnp.linalg.det(piece) < -low)
 

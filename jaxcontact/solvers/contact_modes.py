@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from jaxcontact.tolerances import MODE_VIOLATION, rounding
 SEPARATE, REST_STICK, REST_PLUS, REST_MINUS, CAP_STICK, CAP_PLUS, CAP_MINUS = range(7)
 MAX_ENUMERATED = 5  # contacts; 7^5 = 16807 modes
 _TILE = 64  # modes tabulated together
+_FEW = 32  # of them where worlds may differ: a tile of a world then takes half a megabyte
 
 
 class ModeMaps(Record):
@@ -109,9 +111,9 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
         capped: whether x = (u, impulse_max), L = 3m, or x = u, L = 2m.
     """
     rows = 2 * mu.shape[0]
-    matrix = _build_matrices(delassus, mu, capped)
-    inverse, rank = _compute_inverses(matrix)
     codes = jnp.asarray(mode_codes(mu.shape[0], capped))
+    matrix = _build_matrices(delassus, mu, codes)
+    inverse, rank = _compute_inverses(matrix)
     equations = ModeInverses(
         delassus=delassus, mu=mu, active=active, codes=codes, matrix=matrix, inverse=inverse,
         determined=rank == rows,
@@ -125,14 +127,15 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
 def mode_inverses(delassus: jax.Array, mu: jax.Array, active: jax.Array) -> ModeInverses:
     """Compute the inverted equations of all contact modes with a cap, for `modes_at`; see `mode_table`."""
     m = mu.shape[0]
-    matrix = _build_matrices(delassus, mu, capped=True)
+    codes = jnp.asarray(mode_codes(m, True))
+    matrix = _build_matrices(delassus, mu, codes)
     if m == 2:
         inverse, determined = small_dense.inverse_of_four(matrix)
     else:
         inverse, rank = _compute_inverses(matrix)
         determined = rank == 2 * m
     return ModeInverses(
-        delassus=delassus, mu=mu, active=active, codes=jnp.asarray(mode_codes(m, True)), matrix=matrix,
+        delassus=delassus, mu=mu, active=active, codes=codes, matrix=matrix,
         inverse=inverse, determined=determined,
     )  # fmt: skip
 
@@ -145,10 +148,60 @@ def modes_at(equations: ModeInverses, u: jax.Array, cap: jax.Array) -> ModeMaps:
     return _compute_maps(equations, u[:, None], cap[:, None])
 
 
-def _build_matrices(delassus: jax.Array, mu: jax.Array, capped: bool) -> jax.Array:
-    """Build the matrices (2m, 2m, K) of the equations of every mode."""
+class PlanarProblem(NamedTuple):
+    """D (2m, 2m), friction (m,), active (m,), contact velocity (2m,) and cap (m,) of one step."""
+
+    delassus: jax.Array
+    mu: jax.Array
+    active: jax.Array
+    u: jax.Array
+    cap: jax.Array
+
+
+def _tabulate_at(problem: PlanarProblem, codes: jax.Array) -> ModeMaps:
+    """Tabulate modes (m, K) at the u and cap of a problem, as a table of x = (1,)."""
+    delassus, mu, active, u, cap = problem
+    matrix = _build_matrices(delassus, mu, codes)
+    inverse, rank = small_dense.generalized_inverse(matrix)
+    equations = ModeInverses(
+        delassus=delassus, mu=mu, active=active, codes=codes, matrix=matrix, inverse=inverse,
+        determined=rank == matrix.shape[0],
+    )  # fmt: skip
+    identity = jnp.eye(3 * mu.shape[0], dtype=u.dtype)
+    sources = _build_sources(equations, identity[: u.size], identity[u.size :])
+    continuum = free_outcomes(delassus, matrix, sources, inverse, rank) > 0
+    return _compute_maps(equations, u[:, None], cap[:, None]).replace(unresolved=equations.used & continuum)
+
+
+def evaluate_in_tiles(problem: PlanarProblem) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Evaluate all modes with a cap at one u and cap, a tile of modes at a time and without a table.
+
+    Returns:
+        violation and score (K,) as `evaluate` and `ModeMaps.score` of `mode_table`, and its `unresolved`.
+    """
+    codes = mode_codes(problem.mu.shape[0], True)
+    m, number = codes.shape
+    tiles = np.pad(codes, [(0, 0), (0, -number % _FEW)]).reshape(m, -1, _FEW)
+
+    def visit(codes: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        table = _tabulate_at(problem, codes)
+        return evaluate(table, jnp.ones(1, problem.u.dtype)), table.score[0], table.unresolved
+
+    parts = lax.map(visit, jnp.asarray(np.moveaxis(tiles, 1, 0)))
+    violation, score, unresolved = (part.reshape(-1)[:number] for part in parts)
+    return violation, score, unresolved
+
+
+def impulse_of_mode(problem: PlanarProblem, mode: jax.Array) -> jax.Array:
+    """Compute the impulse (2m,) of the mode with this number, as in the table of `mode_table`."""
+    codes = jnp.asarray(mode_codes(problem.mu.shape[0], True))[:, mode][:, None]
+    return _tabulate_at(problem, codes).impulse[:, 0, 0]
+
+
+def _build_matrices(delassus: jax.Array, mu: jax.Array, codes: jax.Array) -> jax.Array:
+    """Build the matrices (2m, 2m, K) of the equations of modes (m, K)."""
     m = mu.shape[0]
-    by_row = jnp.asarray(mode_codes(m, capped))[:, None]  # (m, 1, K)
+    by_row = codes[:, None]  # (m, 1, K)
     identity = jnp.eye(2 * m, dtype=delassus.dtype)[:, :, None]
     unit_n, unit_t = identity[0::2], identity[1::2]  # (m, 2m, 1)
     d_n, d_t = delassus[0::2, :, None], delassus[1::2, :, None]

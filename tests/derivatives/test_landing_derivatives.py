@@ -138,6 +138,7 @@ CASES = {
     "half_cheetah": (end_of_orders, (("selection", "all"),), 4, 1000),
     "half_cheetah-outcomes": (all_solutions, 4, 1, 1000),
     "quadruped": (end_of_orders, SPATIAL, 3, 1000),
+    "quadruped-outcomes": (all_solutions, 4, 1, 100),
     "humanoid": (end_of_orders, SPATIAL, 2, 1000),
     "humanoid-eight-sides": (end_of_orders, (("num_directions", 8), ("selection", "lemke")), 2, 300),
 }

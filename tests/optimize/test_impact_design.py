@@ -1,5 +1,6 @@
 """TREX made such that tail and foot strike with one outcome, and what that does to its motion."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -137,15 +138,46 @@ def test_three_stages_in_a_row_of_balls():
     np.testing.assert_allclose(one, other, atol=1e-12)
 
 
-def test_a_design_that_cannot_be_is_reported():
+def orthogonal_balls(lightest=0.5, run=jc.Run()):
+    """Seek masses of three balls in a row whose normals are orthogonal; the middle one is never heavy enough."""
     params = line_params({"masses": jnp.array([1.0, 2.0, 3.0]), "radius": jnp.array(0.05)})
     state = jc.State(q=jnp.array([0.0, 0.1, 0.2]), v=jnp.zeros(3), t=jnp.array(0.0))
-    *_, report = jc.optimize.impact_design(
-        jc.Model(system=LINE, params=params),
-        state,
-        DesignTask(design=("masses",), rebuild=line_params, bounds={"masses": (0.5, 4.0)}),
-    )
+    task = DesignTask(design=("masses",), rebuild=line_params, bounds={"masses": (lightest, 4.0)})
+    return jc.optimize.impact_design(jc.Model(system=LINE, params=params), state, task, run=run)
+
+
+def test_a_design_that_cannot_be_is_reported():
+    *_, report = orthogonal_balls()
     assert int(report.status) & jc.Status.UNTERMINATED and report.cosine < -0.1
+
+
+def test_a_design_killed_after_every_search_resumes_to_the_same_bits(tmp_path):
+    path, reports = tmp_path / "design.npz", []
+
+    def kill(done, number, least):
+        reports.append((done, number, least))
+        raise KeyboardInterrupt
+
+    for _ in range(13):
+        with pytest.raises(KeyboardInterrupt):
+            orthogonal_balls(run=jc.Run(checkpoint=path, progress=kill))
+    found = orthogonal_balls(run=jc.Run(checkpoint=path, progress=kill))  # a finished one is read
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(orthogonal_balls()), strict=True):
+        np.testing.assert_array_equal(one, other)
+    done, numbers, least = zip(*reports, strict=True)
+    assert done == tuple(range(1, 14)) and set(numbers) == {13} and min(least) > 0.1
+    with pytest.raises(ValueError, match="of another run and was left as it is; these differ: task$"):
+        orthogonal_balls(lightest=0.4, run=jc.Run(checkpoint=path))
+    with pytest.raises(ValueError, match="run.chunk: expected None"):
+        orthogonal_balls(run=jc.Run(chunk=2))
+
+
+@pytest.mark.long
+def test_a_start_without_a_mechanism_ends_its_search_alone():
+    """With every impulse of friction no design is exact; from some starts legs do not join."""
+    model = jc.models.trex()
+    *_, report = jc.optimize.impact_design(model, model.initial_state(), TASK._replace(friction="all"))
+    assert int(report.status) & jc.Status.UNTERMINATED and report.coupling < 1e-9
 
 
 @pytest.mark.long

@@ -104,14 +104,34 @@ def settle_one_sided(
         problem = _add_companions(problem, impulse_min)
         problem = problem._replace(active=problem.active & jnp.append(space.active, has_floor))
         impulse = lax.stop_gradient(_divide_load(impulse, impulse_min))
-    fixed = lax.stop_gradient((problem.active, size, problem.softness))
-    solution = Solution(impulse, *fixed)
-    numbers = problem.W, problem.q, problem.mu
-    jumps = has_jump(*numbers, solution)
-    impulse = one_sided_impulse(*numbers, jumps, solution)
+    impulse, jumps = _follow(problem, impulse, size)
     if impulse_min is not None:
         impulse = impulse[: space.scale.shape[0]] + impulse[space.scale.shape[0] :]
     return v + space.response @ impulse, impulse, worst, status | flag(jumps, Status.JUMP)
+
+
+def outcome_one_sided(
+    space: ContactSpace, v: jax.Array, impulse: jax.Array, size: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return v_plus (nv,) of a solution in the plane with its one-sided derivative, and whether it jumps.
+
+    Args:
+        impulse: (r,) scaled impulse of the solution; it carries no derivative.
+        size: the root of energy with which impulses and velocities are compared.
+    """
+    problem = _FrictionProblem(
+        space.delassus, space.rates(v), space.mu, space.active, lax.stop_gradient(space.scale**2)
+    )
+    impulse, jumps = _follow(problem, lax.stop_gradient(impulse), size)
+    return v + space.response @ impulse, jumps
+
+
+def _follow(problem: _FrictionProblem, impulse: jax.Array, size: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return a solution (r,) with its one-sided derivative, and whether there is none."""
+    solution = Solution(impulse, *lax.stop_gradient((problem.active, size, problem.softness)))
+    numbers = problem.W, problem.q, problem.mu
+    jumps = has_jump(*numbers, solution)
+    return one_sided_impulse(*numbers, jumps, solution), jumps
 
 
 def capped_one_sided(

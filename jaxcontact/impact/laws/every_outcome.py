@@ -15,6 +15,7 @@ from jax import lax
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra
+from jaxcontact.impact.laws.circular_cone import outcome_one_sided
 from jaxcontact.impact.laws.contact_enumeration import (
     check_enumeration,
     mode_table,
@@ -78,9 +79,11 @@ def outcomes(
 
     Status: STALLED if no outcome meets the law within the residual of `anitescu_potra`; MAX_ITERS if
         there are more than k; inside jit NONFINITE, INVALID, PENETRATION for bad numbers. With any of these
-        bits except MAX_ITERS no outcome is valid.
+        bits except MAX_ITERS no outcome is valid. JUMP, a note, with `AnitescuPotra(corner="one_sided")` if a
+        valid outcome ends or branches in some direction.
 
-    Derivative: as that of the law, for each outcome.
+    Derivative: as that of the law, for each outcome; one-sided in the plane alone, NaN for outcomes that
+        jump.
     """
     inputs.check(terms, v)
     if not isinstance(law, AnitescuPotra | RouthStep):
@@ -89,8 +92,11 @@ def outcomes(
             f"law: expected jc.impact.AnitescuPotra() or RouthStep(impulse_max=), got {name}; "
             "`sample` draws from the outcomes of Routh"
         )
-    if isinstance(law, AnitescuPotra) and law.corner == "one_sided":
-        raise ValueError("law: expected AnitescuPotra(corner='smooth') for many outcomes, got 'one_sided'")
+    corner = law.corner if isinstance(law, AnitescuPotra) else "smooth"
+    if corner == "one_sided" and jnp.shape(terms.J_t)[1] == 2:
+        raise ValueError(
+            "law: expected AnitescuPotra(corner='smooth') for all outcomes in space, got 'one_sided'"
+        )
     impulse_max = None
     if isinstance(law, RouthStep):
         impulse_max = law.impulse_max
@@ -101,13 +107,13 @@ def outcomes(
         terms = terms.take(touching)
         impulse_max = None if impulse_max is None else jnp.asarray(impulse_max)[touching]
     check_enumeration(terms, sides, "outcomes")
-    velocities, valid, info = _list_outcomes(terms, v, impulse_max, sides)
+    velocities, valid, info = _list_outcomes(terms, v, impulse_max, sides, corner)
     return (velocities, valid), info
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jit, static_argnums=(3, 4))
 def _list_outcomes(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array | None, num_directions: int
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array | None, num_directions: int, corner: str
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
     terms, v, status = inputs.prepare(terms, v)
     space = contact_space(terms)
@@ -116,7 +122,7 @@ def _list_outcomes(
         status = status | inputs.impulse_status(impulse_max)
         scale = space.scale[:: 1 + space.num_tangents]
         cap = jnp.where(space.active & (status == 0), impulse_max / scale, 0.0)
-    return all_outcomes(space, v, cap, status, num_directions)
+    return all_outcomes(space, v, cap, status, num_directions, corner)
 
 
 def all_outcomes(
@@ -125,6 +131,7 @@ def all_outcomes(
     impulse_max: jax.Array | None,
     status: jax.Array,
     num_directions: int,
+    corner: str = "smooth",
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
     """Find the distinct outcomes (K, nv) of all contact modes, `valid` (K,) ones first; K <= 64 in space."""
     fixed, v_fixed = lax.stop_gradient((space, v))
@@ -143,7 +150,7 @@ def all_outcomes(
         feasible = jnp.arange(max_outcomes) < count
         status = status | flag((status == 0) & (count > max_outcomes), Status.MAX_ITERS)
     impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
-    velocities, _, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
+    velocities, impulses, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
         jnp.where(feasible[:, None], impulses, 0.0)
     )
     feasible &= residual_status(misfit) == 0
@@ -158,10 +165,18 @@ def all_outcomes(
     new = feasible & ~same
     first = jnp.argsort(~new, stable=True)
     good = (status & ~jnp.uint32(int(Status.MAX_ITERS))) == 0
-    valid = new[first] & good
+    valid, velocities = new[first] & good, velocities[first]
+    if corner == "one_sided":
+        velocities, jumps = lax.map(
+            lambda of: lax.cond(
+                of[0], lambda: outcome_one_sided(space, v, of[1], speed), lambda: (of[2], jnp.array(False))
+            ),
+            (valid, impulses[order][first], velocities),
+        )
+        status = status | flag(jnp.any(jumps), Status.JUMP)
     info = OutcomesInfo(
         status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
         residual=jnp.max(jnp.where(feasible & good, misfit[order], 0.0)),
         num_iters=jnp.int32(violation.shape[0]),
     )
-    return velocities[first], valid, info
+    return velocities, valid, info

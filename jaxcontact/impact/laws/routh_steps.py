@@ -38,6 +38,7 @@ from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+MANY_CONTACTS = 3  # 343 modes, of which each takes kilobytes in a table
 Density = Callable[[jax.Array], jax.Array]  # (nc,) uniform numbers -> (nc,) fractions of the largest impulses
 
 
@@ -45,6 +46,7 @@ class StepSettings(NamedTuple):
     """The choices of `resolve`: how a step is solved, and whether steps end when contacts have separated.
 
     With `is_one_sided` contacts at rest take part in further steps, for the sake of directions.
+    Without `until_separated` there is one step, whose modes are not tabulated where there are many.
     Without `tells_complete`, an impact with singular modes counts as not complete, and planar modes are not
     tabulated but solved again in each step.
     """
@@ -133,18 +135,27 @@ def _solve_step(
     v: jax.Array,
     draw: ImpactDraws,
     needed: jax.Array,
-    early_exit: bool,
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Solve one step; return v_next, the scaled impulse (r,), zero if not needed, residual and solver status.
+    settings: StepSettings,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Solve one step of `draw`: v_next, the scaled impulse (r,), zero if not needed, residual, solver status.
 
-    `draw` has the numbers of this step.
+    The last value says whether every solution was a candidate.
     """
+    early_exit, holds_all = settings.early_exit, jnp.array(False)
     impulse_max, pick, solution = draw
     rows = 1 + space.num_tangents
     cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
     fixed, v_fixed, cap_fixed = lax.stop_gradient((space, v, cap))
     if solution is not None:
         guess, status = solution, jnp.uint32(0)
+    elif _takes_tiles(fixed, settings):
+        problem = contact_modes.PlanarProblem(
+            fixed.delassus, fixed.mu, fixed.active, fixed.rates(v_fixed), cap_fixed
+        )
+        violation, score, unresolved = contact_modes.evaluate_in_tiles(problem)
+        mode = _choose_mode(violation, score, pick, mass_norm(space.mass, v), early_exit)
+        guess, status = contact_modes.impulse_of_mode(problem, mode), jnp.uint32(0)
+        holds_all = ~jnp.any(unresolved)
     elif table is None:
         # In the plane "all" provides the variety; "lemke" stays one solver with its bias.
         size = space.mu.shape[0] * (directions.shape[0] + 3)
@@ -155,17 +166,31 @@ def _solve_step(
         x = jnp.concatenate([fixed.rates(v_fixed), cap_fixed])
         if isinstance(table, contact_modes.ModeInverses):
             table, x = contact_modes.modes_at(table, fixed.rates(v_fixed), cap_fixed), jnp.ones(1, v.dtype)
-        speed = mass_norm(space.mass, v)
-        violation = contact_modes.evaluate(table, x)
         score = jnp.sum(table.score * x[:, None], axis=0)
-        valid = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
-        mode, count = mode_choice.choose(valid, score, pick, speed, early_exit)
-        mode = jnp.where(count == 0, jnp.argmin(violation), mode)  # the mode violated least
+        mode = _choose_mode(
+            contact_modes.evaluate(table, x), score, pick, mass_norm(space.mass, v), early_exit
+        )
         guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
+        holds_all = ~jnp.any(table.unresolved)
     # At rest contacts may press against each other with any impulse; zero is chosen.
     guess = jnp.where(needed & (mass_norm(space.mass, v) > 0), guess, 0.0)
     v_next, impulse, worst = outcome(space, v, guess, directions, cap)
-    return v_next, impulse, worst, status
+    return v_next, impulse, worst, status, holds_all
+
+
+def _takes_tiles(space: ContactSpace, settings: StepSettings) -> bool:
+    """Decide whether a step looks at its modes in tiles: alone, in the plane, with many modes."""
+    is_alone = settings.selection == "all" and not settings.until_separated
+    return is_alone and space.num_tangents == 1 and space.mu.shape[0] >= MANY_CONTACTS
+
+
+def _choose_mode(
+    violation: jax.Array, score: jax.Array, pick: jax.Array, speed: jax.Array, early_exit: bool
+) -> jax.Array:
+    """Pick one of the valid modes, the one violated least if none is valid."""
+    valid = violation <= contact_modes.feasibility_tolerance(speed.dtype) * speed
+    mode, count = mode_choice.choose(valid, score, pick, speed, early_exit)
+    return jnp.where(count == 0, jnp.argmin(violation), mode)
 
 
 class _RouthImpact:
@@ -186,7 +211,7 @@ class _RouthImpact:
 
     def _tabulate(self, space: ContactSpace) -> contact_modes.ModeMaps | contact_modes.ModeInverses | None:
         """Tabulate the solutions of all modes, or in the plane their inverses; None without a table."""
-        if not self.tabulated:
+        if not self.tabulated or _takes_tiles(space, self.settings):
             return None
         fixed = lax.stop_gradient(space)
         if space.num_tangents == 1 and not self.settings.tells_complete:
@@ -223,10 +248,11 @@ class _RouthImpact:
             angle = random_angles(draw.pick, space.mu.shape[0])
             space = turned(original, angle)
             table = self._tabulate(space)
-        v_next, change, misfit, solver = _solve_step(
-            space, table, self.directions, v, draw, needed, settings.early_exit
+        v_next, change, misfit, solver, holds_all = _solve_step(
+            space, table, self.directions, v, draw, needed, settings
         )
         solver = solver | residual_status(misfit)
+        so_far = so_far._replace(complete=so_far.complete & (~needed | holds_all))
         if settings.is_one_sided:
             return self._one_sided_step(so_far, draw, change, misfit, solver, needed)
         # If no contact approaches at all, v stays, but contacts at rest stay at rest to first order.
@@ -250,14 +276,13 @@ class _RouthImpact:
             v_next, change = v_next + space.response @ push, change + push
         if angle is not None:
             change = turn_rows(change, -angle)
-        holds_all = jnp.array(False) if table is None else ~jnp.any(table.unresolved)
         return ImpactSteps(
             v=v_next,
             impulse=jnp.where(moved, so_far.impulse + change, so_far.impulse),
             status=so_far.status | jnp.where(needed, solver, jnp.uint32(0)),
             worst=jnp.maximum(so_far.worst, jnp.where(needed, misfit, 0.0)),
             num_steps=so_far.num_steps + moved.astype(jnp.int32),
-            complete=so_far.complete & (~needed | holds_all),
+            complete=so_far.complete,
             stored=stored,
         )
 
@@ -270,14 +295,12 @@ class _RouthImpact:
         cap = jnp.where(space.active, draw.impulse_max / space.scale[:: 1 + space.num_tangents], 0.0)
         change = jnp.where(needed, lax.stop_gradient(change), 0.0)
         change, jumps = capped_one_sided(space, so_far.v, change, cap, self.speed)
-        holds_all = jnp.array(False) if self.table is None else ~jnp.any(self.table.unresolved)
         return so_far._replace(
             v=so_far.v + space.response @ change,
             impulse=so_far.impulse + change,
             status=so_far.status | jumps | jnp.where(needed, solver, jnp.uint32(0)),
             worst=jnp.maximum(so_far.worst, jnp.where(needed, misfit, 0.0)),
             num_steps=so_far.num_steps + needed.astype(jnp.int32),
-            complete=so_far.complete & (~needed | holds_all),
         )
 
     def end(self, so_far: ImpactSteps) -> Resolved:
