@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import ModuleType
 from typing import NamedTuple
 
 import jax
@@ -152,7 +153,7 @@ def run(
     trajectory = _make_trajectory(
         rows_of_all, state, stepper.closed(_place_mocap(model, poses), state), poses
     )
-    return jax.tree.map(jnp.asarray, trajectory)
+    return jax.device_put(trajectory)  # `jnp.asarray` would compile a program for every shape
 
 
 def _pad_block(rows: jax.Array, first: int) -> jax.Array:
@@ -230,14 +231,15 @@ def _set_up(
 
 def _control_rows(nu: int, state: State, controls: PyTree, num_steps: PyTree, exactly: bool) -> jax.Array:
     """Check the controls and return them as an array (T, nu), zeros for None."""
+    xp: ModuleType = np if exactly else jnp  # `run` pads rows in NumPy, which compiles nothing for a size
     if controls is None and num_steps is not None:
         check_count("num_steps", num_steps)
-        return jnp.zeros((num_steps, nu), state.v.dtype)
+        return xp.zeros((num_steps, nu), state.v.dtype)
     check_array("controls", controls)
     shape = jnp.shape(controls)
     if shape != (*((num_steps,) if exactly else shape[:1]), nu):
         raise ValueError(f"controls: expected shape ({num_steps if exactly else 'T'}, {nu}), got {shape}")
-    return jnp.asarray(controls)
+    return xp.asarray(controls)
 
 
 @functools.partial(jit, static_argnums=(5, 6))

@@ -1,5 +1,8 @@
 """`rollout` and `run`: one protocol for every stepper, controls and policies, files."""
 
+import dataclasses
+import logging
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -108,6 +111,43 @@ def test_one_program_of_run_moves_any_number_of_steps():
     runs.append(jc.simulate.run(*ARGS, jc.simulate.MotionSettings(stepper=stepper, dt=DT, duration=3 * DT)))
     assert len(traced) == again and [run.states.q.shape[0] for run in runs] == [3, 6, 4]
     np.testing.assert_array_equal(runs[1].states.q[:4], runs[2].states.q)
+
+
+def rest(model, state, t, memory, key):
+    return jnp.zeros(3), memory
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "stepper",
+    [
+        jc.simulate.Compliant(),
+        jc.simulate.TimeStepping(),
+        jc.simulate.TimeStepping(impact=jc.impact.Newton(restitution=0.5)),
+        jc.simulate.EventDriven(),
+        jc.simulate.Variational(impact=jc.impact.AnitescuPotra()),
+    ],
+    ids=["compliant", "time stepping", "strikes", "events", "variational"],
+)
+def test_another_number_of_steps_compiles_nothing(stepper, caplog):
+    """Of `run`, with controls, none or a policy, and of `rollout` with rows for the longest motion."""
+    model = jc.models.rocking_block()
+    model = model.replace(params=model.params.replace(material=jc.compliant.stiff_material(1.0)))
+    start = model.initial_state().replace(v=jnp.zeros(3))
+
+    def move(count):
+        motion = jc.simulate.MotionSettings(stepper=stepper, dt=1e-3, duration=count * 1e-3)
+        for controls in (None, np.zeros((count, 3)), rest):
+            jc.simulate.run(model, start, dataclasses.replace(motion, controls=controls))
+        rows = np.zeros((8, 3))
+        return jc.simulate.rollout(model, start, rows, stepper=stepper, dt=1e-3, num_steps=count)
+
+    move(5)
+    with jax.log_compiles(), caplog.at_level(logging.WARNING, logger="jax"):
+        for count in (3, 7):
+            move(count)
+    compiled = [record.getMessage() for record in caplog.records if "Compiling" in record.getMessage()]
+    assert not compiled, compiled
 
 
 @pytest.mark.slow
