@@ -55,7 +55,7 @@ class PathRule(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """A point of a displaced path; names with d are changes per h, `second` is the energy in store per h^2."""
+    """A point of a displaced path; names with d are changes per h, `second` is the store per h^2."""
 
     u: jax.Array
     du: jax.Array
