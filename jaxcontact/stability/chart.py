@@ -2,7 +2,7 @@
 
 Owns the loop over a grid, its file to resume from, and the grids of Varkonyi's Figures 2 and 3. A point is
 certified by functions V, then by kinds of impacts or the return map; the motions of a row are one batch. The
-circles of those figures; `certify(method="full")` replaces them. Page: docs/methods/stability.md.
+paper only draws the circles; `certify(method="full")` replaces them. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
