@@ -62,7 +62,14 @@ LEAST_COVERED = 16  # smallest number of samples that `jaxcontact.impact.analysi
 STEPPERS = ("time-stepping", "compliant", "variational", "event-driven")  # of `jaxcontact.simulate`
 LAWS = ("anitescu-potra", "routh", "sequential", "propagative", "plastic")  # of `jaxcontact.impact`
 GAITS = ("hexapod", "hopper")  # of `jaxcontact.optimize.gaits`
-METHODS = ("homogeneous", "full", "printed", "single", "return_map")  # of `jaxcontact.stability.certify`
+METHODS = (
+    "homogeneous",
+    "by_kind",
+    "full",
+    "printed",
+    "single",
+    "return_map",
+)  # of `jaxcontact.stability.certify`
 CHARTS = ("fig2", "fig3")  # of `jaxcontact.stability.chart`
 
 

@@ -15,7 +15,7 @@ from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, Sequential,
 from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import AT_ONCE_LAW, IMPACT_LAW, Body, LocalTerms, as_terms
 from jaxcontact.stability.check import PAPER, Certificate, LyapunovFunction, gaps_hold, proves
-from jaxcontact.stability.impact_conditions import Conditions, conditions
+from jaxcontact.stability.impact_conditions import RECURRING, Conditions, conditions, kinds_apart
 from jaxcontact.stability.lyapunov_basis import ConditionFamily, family, reduced
 from jaxcontact.stability.paper_program import paper_function
 from jaxcontact.stability.program import (
@@ -35,7 +35,7 @@ from jaxcontact.stability.rational_modes import (
     static_forces_exist,
 )
 
-METHODS = ("homogeneous", "full", "printed", "single", "return_map")
+METHODS = ("homogeneous", "by_kind", "full", "printed", "single", "return_map")
 
 
 @checked()
@@ -55,7 +55,9 @@ def certify(
     & Tedrake: s V_0 + V_2 itself must not increase from any velocity, along any mode or in flight.
     "printed" is the program of the paper, "full" the same with two of its conditions weakened at no loss: see
     `paper_program.py`; with restitution both are large (half a minute instead of a second).
-    "return_map" is for two feet without restitution and decides almost all of them: see `chatter_proof.py`.
+    "by_kind" lets V also depend on whether the last impact has stuck or slipped, and how; without restitution
+    it is "homogeneous". "return_map" is for two feet without restitution and decides almost all of them: see
+    `chatter_proof.py`.
     The verdict "stable" or "unstable" has passed `check`.
 
     The paper's (54) asks V_2 alone to be positive with growing velocity. This search only asks the larger of
@@ -64,7 +66,7 @@ def certify(
 
     Args:
         body: a PlanarBiped or LocalTerms at an equilibrium.
-        method: "homogeneous", "full", "printed", "single" or "return_map".
+        method: "homogeneous", "by_kind", "full", "printed", "single" or "return_map".
         degree: of V_2 in the programs of "full" and "printed", 2 or 3.
         solver: of conic programs: "clarabel", or a callable (cost, A, b, cones, tolerance) -> an object with
             x, z, seconds and word, as described at `program.Solver`. No proof rests on it.
@@ -143,11 +145,12 @@ def _search_functions(
     body: Exact, every: Conditions, blank: Certificate, degree: int, solver: Solver
 ) -> Certificate:
     """Search functions V for the geometry of the body, with multipliers; return the checked certificate."""
-    nv, has_one_function = body.nv, blank.method != "homogeneous"
+    nv, has_one_function = body.nv, blank.method not in RECURRING
+    kinds = kinds_apart(blank.method)
     candidates: list[Candidate] = []
     if rank(joined([body.normal, body.force[None]]).num) == nv:
         if not (gaps_hold(body) and rank(body.normal.num) == nv):
-            condition_family = family(body, every, body.force, one_function=has_one_function)
+            condition_family = family(body, every, body.force, one_function=has_one_function, kinds=kinds)
             if blank.method in PAPER:
                 best = _from_paper(body, condition_family, degree, solver, printed=blank.method == "printed")
             else:
@@ -160,7 +163,9 @@ def _search_functions(
         if len(drift) != 1 or not gaps_hold(body):
             return blank.replace(report="the contacts leave the body more freedom than one drift")
         for lead in (Rational(drift[0]), Rational(-drift[0])):
-            condition_family = family(body, every, lead, drift=True, one_function=has_one_function)
+            condition_family = family(
+                body, every, lead, drift=True, one_function=has_one_function, kinds=kinds
+            )
             best = best_function(condition_family, solver, positive_quadratic=False)
             if best is None:
                 return blank.replace(report="no function bounds the drift with a margin")

@@ -1,8 +1,8 @@
 """Charts of stability over two parameters of a body, point by point: entry function `chart`.
 
 Owns the loop over a grid, its file to resume from, and the grids of Varkonyi's Figures 2 and 3. A point is
-certified by functions V, then by the return map; the motions of a row are one batch. The paper only draws the
-circles of those figures; `certify(method="full")` replaces them. Page: docs/methods/stability.md.
+certified by functions V, then by kinds of impacts or the return map; the motions of a row are one batch. The
+paper only draws the circles; `certify(method="full")` replaces them. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
         try:
             certificate = certify(body)
             if certificate.verdict == "undecided":
-                certificate = certify(body, method="return_map")
+                certificate = certify(body, method="by_kind" if np.any(body.e) else "return_map")
         except ValueError as error:
             if "not an equilibrium" not in str(error):
                 raise

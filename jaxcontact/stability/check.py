@@ -17,7 +17,7 @@ from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.front_door import checked
 from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import IMPACT_LAW, LocalTerms
-from jaxcontact.stability.impact_conditions import Conditions, conditions, jump_forms
+from jaxcontact.stability.impact_conditions import Conditions, conditions, jump_forms, kinds_apart
 from jaxcontact.stability.rational import (
     Rational,
     exact,
@@ -49,7 +49,8 @@ class LyapunovFunction(Record):
     Attributes:
         linear: a, (nv,) Fractions.
         quadratic: Q, (nv, nv) Fractions.
-        turns: b_k, (nc, nv) Fractions; after an impact at k, Q + J_k b_k^T + b_k J_k^T replaces Q.
+        turns: b_k, (nc, nv) Fractions; after an impact at k, Q + J_k b_k^T + b_k J_k^T replaces Q. With
+            "by_kind" (3 nc, nv): by contact, for impacts that stick, then slip forward, then back.
         weights: (s, y_1, ...) with a = s f + J_n^T y, for a function that stands alone beside the energy.
     """
 
@@ -70,7 +71,7 @@ class Certificate(Record):
 
     Attributes:
         verdict: "stable", "unstable" or "undecided".
-        method: the conditions that V satisfies: "homogeneous", "single", "full" or "printed"; or
+        method: the conditions that V satisfies: "homogeneous", "by_kind", "single", "full" or "printed"; or
             "return_map".
         V: the functions beside the energy.
         gram: multipliers N >= 0 by (function, jump): minus the change of V minus N is semidefinite.
@@ -134,7 +135,7 @@ def _proved(certificate: Certificate) -> bool:
             return False
         return chatter_proof.proves(body, np.asarray(certificate.levels, float))
     method = "homogeneous" if certificate.method in PAPER else certificate.method
-    if method not in ("homogeneous", "single"):
+    if method not in ("homogeneous", "by_kind", "single"):
         return False
     return proves(body, certificate, conditions(body, method, certificate.law))
 
@@ -164,31 +165,36 @@ def proves(
     f q <= 0 is V_0 >= 0 and f q > 0 makes V_2 = s f q positive. So Q may be indefinite, which certifies more.
     On level ground f is a combination of the gaps alone; then two functions with opposite drifts bound it.
     """
-    candidates = [_read_function(body, V) for V in certificate.V]
+    kinds = kinds_apart(certificate.method)
+    candidates = [_read_function(body, V, kinds) for V in certificate.V]
     if certificate.method == "single" and any(any(map(any, V.turns)) for V in certificate.V):
         return False
     if not _maximum_is_positive(body, candidates, [exact(V.weights) for V in certificate.V]):
         return False
     elastic = any(body.e.num)  # without restitution the energy never rises
-    functions = [energy(body), *candidates] if elastic else candidates
+    functions = [energy(body, kinds), *candidates] if elastic else candidates
     first = 0 if elastic else 1
     return all(_never_rises(every, f, certificate.gram, first + k, supply) for k, f in enumerate(functions))
 
 
-def _read_function(body: Exact, V: LyapunovFunction) -> RationalFunction:
+def _read_function(body: Exact, V: LyapunovFunction, kinds: int) -> RationalFunction:
     """Read the stored function; raise ValueError if it has the wrong size or is not symmetric."""
     linear, quadratic, turns = exact(V.linear), exact(V.quadratic), exact(V.turns)
     nv = body.nv
-    if linear.num.shape != (nv,) or quadratic.num.shape != (nv, nv) or turns.num.shape != (body.nc, nv):
+    if (
+        linear.num.shape != (nv,)
+        or quadratic.num.shape != (nv, nv)
+        or turns.num.shape != (kinds * body.nc, nv)
+    ):
         raise ValueError("wrong size")
     if not quadratic.equals(quadratic.T):
         raise ValueError("not a quadratic function")
     return make_function(body, linear, quadratic, turns)
 
 
-def energy(body: Exact) -> RationalFunction:
+def energy(body: Exact, kinds: int = 1) -> RationalFunction:
     """Make the energy v'Mv/2 - f q as a function V."""
-    return make_function(body, -body.force, body.M, Rational(zeros(body.nc, body.nv)))
+    return make_function(body, -body.force, body.M, Rational(zeros(kinds * body.nc, body.nv)))
 
 
 def _never_rises(

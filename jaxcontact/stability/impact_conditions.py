@@ -20,6 +20,8 @@ from jaxcontact.stability.rational_modes import Exact, Rate, RationalFunction, U
 
 Conditions = tuple[list[Rate], list["Jump"]]
 _After = tuple[str, list[int], int]  # name, gaps closed after the impact, index of Q
+RECURRING = "homogeneous", "by_kind"  # methods that keep to the impacts that recur
+KINDS = "stick", "P", "N"  # of impacts: with "by_kind", Q after each has a number of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Jump:
     name: str
     table: Ints
     num_rays: int  # the generators after them are lines
-    before: int  # index of the quadratic part at the start: 0 in contact, 1 + k after an impact at k
+    before: int  # index of the quadratic part at the start, as `quadratic_after`; 0 in contact
     after: int
 
 
@@ -92,6 +94,33 @@ class _Before:
     function: int = 0
 
 
+def kinds_apart(method: str) -> int:
+    """Count the quadratic parts that a method has after impacts at one contact."""
+    return len(KINDS) if method == "by_kind" else 1
+
+
+def quadratic_after(method: str, contact: int, kind: str) -> int:
+    """Number the quadratic part after an impact: 1 + k, or by contact and kind."""
+    return 1 + contact if kinds_apart(method) == 1 else 1 + len(KINDS) * contact + KINDS.index(kind)
+
+
+def _split_by_slip(body: Exact, before: _Before) -> list[_Before]:
+    """Split a situation after an impact by the kind of that impact, which the slip at its start shows."""
+    contact = before.function - 1
+    slip = before.start.num[:, : body.nv] @ body.tangent.num[contact]
+    rows = {"stick": ([slip], []), "P": ([], [slip]), "N": ([], [-slip])}
+    return [
+        dataclasses.replace(
+            before,
+            name=f"{before.name} {kind}",
+            equal=[*before.equal, *equal],
+            at_least=[*before.at_least, *at_least],
+            function=quadratic_after("by_kind", contact, kind),
+        )
+        for kind, (equal, at_least) in rows.items()
+    ]
+
+
 def _start_matrix(body: Exact, duration: Rational) -> Rational:
     """Compute the matrix `_Before.start` from a row that gives the time of the flight."""
     v = identity(len(duration))[:, : body.nv]
@@ -127,15 +156,17 @@ def _list_befores(body: Exact, i: int, method: str) -> list[_Before]:
                 situations.append(
                     _Before(f"from {k}", [], [*flying, since], _start_matrix(body, Rational(time)), 1 + k)
                 )
-    return situations
+    if kinds_apart(method) == 1:
+        return situations
+    return [part for x in situations for part in (_split_by_slip(body, x) if x.function else [x])]
 
 
-def _list_afters(body: Exact, i: int, method: str) -> list[_After]:
-    """List the forms that V can have after an impact at i."""
-    if method != "homogeneous" or not body.bounces(i):
+def _list_afters(body: Exact, i: int, kind: str, method: str) -> list[_After]:
+    """List the forms that V can have after an impact of a kind at i."""
+    if method not in RECURRING or not body.bounces(i):
         return [("", [], 0)]
     closed = [(f", to {k}", [k], 0) for k in range(body.nc) if k != i]
-    return [("", [], 1 + i), *closed]
+    return [("", [], quadratic_after(method, i, kind)), *closed]
 
 
 def list_jumps(body: Exact, method: str) -> list[Jump]:
@@ -144,17 +175,15 @@ def list_jumps(body: Exact, method: str) -> list[Jump]:
     for i in range(body.nc):
         kinds = list_impacts(body, i)
         ends = [impact_end(body, i, kind) for kind in kinds]
-        afters = _list_afters(body, i, method)
         for before, (kind, end) in itertools.product(
             _list_befores(body, i, method), zip(kinds, ends, strict=True)
         ):
-            conditions += _make_jumps(
-                body, f"impact {i} {kind.kind}, {before.name}", before, kind.valid, end, afters
-            )
+            name, afters = f"impact {i} {kind.kind}, {before.name}", _list_afters(body, i, kind.kind, method)
+            conditions += _make_jumps(body, name, before, kind.valid, end, afters)
         n = body.normal.num[i]
         along, across = n @ body.M_inv.num @ n, n @ body.M_inv.num @ body.tangent.num[i]
         ratio = body.mu[i] * Rational(abs(across) * body.normal.den, along * body.tangent.den)
-        if ratio.num >= ratio.den and method == "homogeneous":  # jamming without approach
+        if ratio.num >= ratio.den and method in RECURRING:  # jamming without approach
             sliding = _Before("sliding", [n], [], _start_matrix(body, Rational(zeros(body.nv))))
             for kind, end in zip(kinds, ends, strict=True):
                 if kind.kind == "stick":
@@ -234,7 +263,7 @@ def _make_joint_jump(body: Exact, struck: tuple[int, ...], word: tuple[str, ...]
 
 
 def conditions(body: Exact, method: str, law: str = IMPACT_LAW) -> Conditions:
-    """List all conditions on V of a method, "homogeneous", "single" or "full", under an impact law.
+    """List all conditions on V of a method, under an impact law.
 
     Method "homogeneous" keeps to the impacts that recur. Before an impact at contact i there was either a
     flight, for a time s >= 0, that an impact at some k with e_k > 0 began: at k = i for s = 2 |gap_i'| / g_i;
@@ -243,7 +272,8 @@ def conditions(body: Exact, method: str, law: str = IMPACT_LAW) -> Conditions:
     perturbation do not recur and only multiply it by a bounded factor. After an impact at k, V counts with
     Q_k = Q + J_k b_k^T + b_k J_k^T instead of Q (J_k the row of the gap); it is V again after k has closed,
     gap_k' = 0. With b_k = 0, a rotation about a foot that bounces must cancel from impact to impact, which
-    leaves V only three coefficients; with b_k it cancels from apex to apex, as in truth. Methods "single" and
+    leaves V only three coefficients; with b_k it cancels from apex to apex, as in truth. "by_kind" has a b_k
+    for each kind of impact, stick or slip either way, which the slip after it shows. Methods "single" and
     "full" keep to all velocities before an impact and to b_k = 0, as their papers do.
 
     With `AT_ONCE_LAW`, for "homogeneous" without restitution, the impacts are those of `list_joint_jumps`.

@@ -39,40 +39,47 @@ class Basis:
         lead: rows c, J_n of the linear parts, (1 + nc, nv).
         pairs: (2, n) the rows and columns of the entries of Q.
         bounces: contacts with a b_k; none if V is one function.
+        kinds: number of b_k of a contact, one for every kind of impact or one for all.
     """
 
     body: Exact
     lead: Rational
     pairs: np.ndarray
     bounces: list[int]
+    kinds: int = 1
+
+    @property
+    def turns(self) -> list[int]:
+        """Numbers of the b_k, by contact and kind."""
+        return [self.kinds * k + kind for k in self.bounces for kind in range(self.kinds)]
 
     def __len__(self) -> int:
-        return len(self.lead) + self.pairs.shape[1] + len(self.bounces) * self.body.nv
+        return len(self.lead) + self.pairs.shape[1] + len(self.turns) * self.body.nv
 
     def function(self, coefficients: Rational) -> tuple[Rational, Rational, Rational]:
         """Combine coefficients into (a, Q, b)."""
         nv, at = self.body.nv, len(self.lead)
-        quadratic, turns = zeros(nv, nv), zeros(self.body.nc, nv)
+        quadratic, turns = zeros(nv, nv), zeros(self.kinds * self.body.nc, nv)
         for i, k, value in zip(*self.pairs, coefficients.num[at:], strict=False):
             quadratic[i, k] = quadratic[k, i] = value
-        for number, contact in enumerate(self.bounces):
+        for number, turn in enumerate(self.turns):
             start = at + self.pairs.shape[1] + number * nv
-            turns[contact] = coefficients.num[start : start + nv]
+            turns[turn] = coefficients.num[start : start + nv]
         den = coefficients.den
         return coefficients[:at] @ self.lead, Rational(quadratic, den), Rational(turns, den)
 
     def functions(self, lead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute every a (n, nv), and every Q in contact and after each impact (1 + nc, n, nv, nv)."""
+        """Compute every a (n, nv), and every Q in contact and after impacts (1 + nc kinds, n, nv, nv)."""
         nv, at = self.body.nv, len(lead)
         linear = np.zeros((len(self), nv), lead.dtype)
-        quadratic = np.zeros((1 + self.body.nc, len(self), nv, nv), lead.dtype)
+        quadratic = np.zeros((1 + self.kinds * self.body.nc, len(self), nv, nv), lead.dtype)
         linear[:at] = lead
         for number, (i, k) in enumerate(self.pairs.T, start=at):
             quadratic[:, number, i, k] = quadratic[:, number, k, i] = 1.0
         at += self.pairs.shape[1]
-        for contact in self.bounces:
-            turn = np.eye(nv)[:, :, None] * linear[1 + contact]
-            quadratic[1 + contact, at : at + nv] = turn + np.swapaxes(turn, 1, 2)
+        for number in self.turns:
+            turn = np.eye(nv)[:, :, None] * linear[1 + number // self.kinds]
+            quadratic[1 + number, at : at + nv] = turn + np.swapaxes(turn, 1, 2)
             at += nv
         return linear, quadratic
 
@@ -82,7 +89,7 @@ class Basis:
         same = np.where(i == k, 0, 1)
         quadratic = generators[:, i] * a.num[k] + same * generators[:, k] * a.num[i]
         linear = generators @ self.lead.num.T
-        none = zeros(len(generators), len(self.bounces) * self.body.nv)
+        none = zeros(len(generators), len(self.turns) * self.body.nv)
         return primitive(np.concatenate([linear * a.den, quadratic * self.lead.den, none], axis=1))
 
     def jump_rows(self, table: PyTree, lead: PyTree, den: int, pairs: Pairs) -> PyTree:
@@ -104,10 +111,10 @@ class Basis:
             x1, x2 = x[first], x[second]
             quadratic = quadratic + sign * (x1[:, i] * x2[:, k] + cross * x1[:, k] * x2[:, i])
         rows.append(quadratic)
-        for contact in self.bounces:
-            turn = 0
+        for number in self.turns:
+            turn, normal = 0, lead[1 + number // self.kinds]
             for sign, x, which in ((2, start, before), (-2, end, after)):
-                gap, signed_share = x @ lead[1 + contact], sign * (which == 1 + contact)
+                gap, signed_share = x @ normal, sign * (which == 1 + number)
                 bounced = gap[first, None] * x[second] + gap[second, None] * x[first]
                 turn = turn + signed_share[:, None] * bounced
             rows.append(turn)
@@ -175,18 +182,24 @@ class ConditionFamily:
         return -self.basis.exact_rows(self.table, pairs)[0]
 
 
-def function_basis(body: Exact, lead: Rational, *, one_function: bool) -> Basis:
+def function_basis(body: Exact, lead: Rational, *, one_function: bool, kinds: int = 1) -> Basis:
     """Make the basis, with the b_k of the contacts that bounce unless V is one function."""
     pairs = np.array(list(itertools.combinations_with_replacement(range(body.nv), 2))).T
     bounces = [k for k in range(body.nc) if body.bounces(k) and not one_function]
-    return Basis(body, joined([lead[None], body.normal]), pairs, bounces)
+    return Basis(body, joined([lead[None], body.normal]), pairs, bounces, kinds)
 
 
 def family(
-    body: Exact, conditions: Conditions, lead: Rational, *, drift: bool = False, one_function: bool = False
+    body: Exact,
+    conditions: Conditions,
+    lead: Rational,
+    *,
+    drift: bool = False,
+    one_function: bool = False,
+    kinds: int = 1,
 ) -> ConditionFamily:
     """Write all conditions as rows over a basis; with `drift`, only the coefficient of `lead` is positive."""
-    basis = function_basis(body, lead, one_function=one_function)
+    basis = function_basis(body, lead, one_function=one_function, kinds=kinds)
     rates, jumps = conditions
     equal = [basis.rate_rows(rate, rate.lines) for rate in rates]
     at_most = [basis.rate_rows(rate, rate.rays) for rate in rates]

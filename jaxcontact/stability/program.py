@@ -308,8 +308,9 @@ def _positive_blocks(
 ) -> None:
     """Require Q + s M - t M, whitened, to be positive semidefinite for every Q of the function."""
     nv = body.nv
-    for number in range(1 + body.nc):
-        if number and not body.bounces(number - 1):
+    kinds = (len(whitened) - 1) // body.nc
+    for number in range(len(whitened)):
+        if number and not body.bounces((number - 1) // kinds):
             continue
         table = np.zeros((nv, nv, cone.size), base.dtype)
         table[:, :, : base.shape[1]] = np.einsum("nij,nk->ijk", whitened[number], base * unit[:, None])

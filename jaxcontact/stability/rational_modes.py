@@ -77,17 +77,17 @@ class Rate:
 
 @dataclasses.dataclass(frozen=True)
 class RationalFunction:
-    """V = a q + v' Q v / 2, with the Q in contact first, then those after an impact at each contact."""
+    """V = a q + v' Q v / 2, with the Q in contact first, then those after impacts, by contact and kind."""
 
     linear: Rational
     quadratics: tuple[Rational, ...]
 
 
 def make_function(body: Exact, linear: Rational, quadratic: Rational, turns: Rational) -> RationalFunction:
-    """Make the function with Q_k = Q + J_k b_k^T + b_k J_k^T, b_k being the rows of `turns`."""
-    after = []
-    for k in range(body.nc):
-        turn = body.normal[k][:, None] * turns[k][None]
+    """Make the function with Q_k = Q + J_k b_k^T + b_k J_k^T, b_k being rows of `turns`, by contact."""
+    after, kinds = [], len(turns) // body.nc
+    for number in range(len(turns)):
+        turn = body.normal[number // kinds][:, None] * turns[number][None]
         after.append(quadratic + turn + turn.T if np.any(turn.num) else quadratic)
     return RationalFunction(linear, (quadratic, *after))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.stability_bodies import fig2
+from helpers.stability_bodies import UNDECIDED_FIG3, fig2
 
 from jaxcontact.stability import chatter_rate, falsify
 from jaxcontact.stability.chart import FIGURES
@@ -98,13 +98,10 @@ def test_a_mode_that_is_kept_for_ever_and_bad_input():
         chatter_rate(fig2(0.3, 0.2), num_events=0)
 
 
-UNDECIDED = {2: range(7), 3: range(6), 4: range(5), 5: range(4), 6: (1, 2)}  # of Fig. 3: columns by row
-
-
 @pytest.mark.long
-def test_no_motion_grows_at_the_undecided_points_of_fig_3():
+def test_no_motion_grows_at_points_of_fig_3_that_one_form_leaves():
     make_body, ranges = FIGURES["fig3"]
     d, mu = (np.linspace(*ends, 30) for ends in ranges.values())
-    points = [(d[column], mu[row]) for row, columns in UNDECIDED.items() for column in columns]
+    points = [(d[column], mu[row]) for row, columns in UNDECIDED_FIG3.items() for column in columns]
     rates = [chatter_rate(make_body(*at), num_samples=128, num_events=256) for at in points]
     assert len(rates) == 24 and max(rates) < 0.0

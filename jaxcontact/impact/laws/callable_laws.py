@@ -25,6 +25,7 @@ from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
 from jaxcontact.impact.laws.chain import chain
 from jaxcontact.impact.laws.contact_space import ImpactInfo
+from jaxcontact.impact.laws.paths_one_sided import follow_path
 from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
 from jaxcontact.impact.laws.reflections import Order, check_order_word
 from jaxcontact.impact.laws.routh import resolve, routh_step
@@ -138,7 +139,7 @@ class Poisson(Record):
         return poisson(terms, v, restitution=e, num_directions=sides, corner=self.corner)
 
 
-@checked(restitution=check_fraction, rates=check_not_negative, max_events=check_rows)
+@checked(restitution=check_fraction, rates=check_not_negative, max_events=check_rows, corner=check_corner)
 class Energetic(Record):
     """Stronge's energetic restitution along Routh's path in the plane, exact; see `routh_path`.
 
@@ -147,17 +148,22 @@ class Energetic(Record):
         rates: (nc,) relative rates of normal impulse, in a chain its impulse correlation ratios (Ceanga &
             Hurmuzlu 2001); None is 1 for all.
         max_events: largest number of pieces of the path.
+        corner: derivative where contacts reach events together, "smooth" or "one_sided": `jax.jvp` is that of
+            the path in the direction, not linear in it; JUMP and NaN if paths end elsewhere.
     """
 
     restitution: float | jax.Array
     rates: float | jax.Array | None = None
     max_events: int = static(default=100)
+    corner: str = static(default="smooth")
 
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, RouthPathInfo]:
         """Resolve the impact; return v_plus (nv,) and RouthPathInfo. `key` is not used."""
         rates = jnp.ones_like(terms.phi) if self.rates is None else jnp.asarray(self.rates, v.dtype)
+        if self.corner == "one_sided":
+            return follow_path(terms, v, rates, self.max_events, jnp.asarray(self.restitution, v.dtype))
         return routh_path(terms, v, rates, max_events=self.max_events, restitution=self.restitution)
 
 

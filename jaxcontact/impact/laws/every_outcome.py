@@ -15,7 +15,7 @@ from jax import lax
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra
-from jaxcontact.impact.laws.circular_cone import outcome_one_sided
+from jaxcontact.impact.laws.circular_cone import capped_one_sided, outcome_one_sided
 from jaxcontact.impact.laws.contact_enumeration import (
     check_enumeration,
     mode_table,
@@ -79,7 +79,7 @@ def outcomes(
 
     Status: STALLED if no outcome meets the law within the residual of `anitescu_potra`; MAX_ITERS if
         there are more than k; inside jit NONFINITE, INVALID, PENETRATION for bad numbers. With any of these
-        bits except MAX_ITERS no outcome is valid. JUMP, a note, with `AnitescuPotra(corner="one_sided")` if a
+        bits except MAX_ITERS no outcome is valid. JUMP, a note, with `corner="one_sided"` of the law if a
         valid outcome ends or branches in some direction.
 
     Derivative: as that of the law, for each outcome; one-sided in the plane alone, NaN for outcomes that
@@ -92,11 +92,8 @@ def outcomes(
             f"law: expected jc.impact.AnitescuPotra() or RouthStep(impulse_max=), got {name}; "
             "`sample` draws from the outcomes of Routh"
         )
-    corner = law.corner if isinstance(law, AnitescuPotra) else "smooth"
-    if corner == "one_sided" and jnp.shape(terms.J_t)[1] == 2:
-        raise ValueError(
-            "law: expected AnitescuPotra(corner='smooth') for all outcomes in space, got 'one_sided'"
-        )
+    if law.corner == "one_sided" and jnp.shape(terms.J_t)[1] == 2:
+        raise ValueError("law: expected corner='smooth' for all outcomes in space, got 'one_sided'")
     impulse_max = None
     if isinstance(law, RouthStep):
         impulse_max = law.impulse_max
@@ -107,7 +104,7 @@ def outcomes(
         terms = terms.take(touching)
         impulse_max = None if impulse_max is None else jnp.asarray(impulse_max)[touching]
     check_enumeration(terms, sides, "outcomes")
-    velocities, valid, info = _list_outcomes(terms, v, impulse_max, sides, corner)
+    velocities, valid, info = _list_outcomes(terms, v, impulse_max, sides, law.corner)
     return (velocities, valid), info
 
 
@@ -167,10 +164,15 @@ def all_outcomes(
     good = (status & ~jnp.uint32(int(Status.MAX_ITERS))) == 0
     valid, velocities = new[first] & good, velocities[first]
     if corner == "one_sided":
+
+        def follow(impulse: jax.Array) -> tuple[jax.Array, jax.Array]:
+            if impulse_max is None:
+                return outcome_one_sided(space, v, impulse, speed)
+            impulse, jumps = capped_one_sided(space, v, impulse, impulse_max, speed)
+            return v + space.response @ impulse, jumps != 0
+
         velocities, jumps = lax.map(
-            lambda of: lax.cond(
-                of[0], lambda: outcome_one_sided(space, v, of[1], speed), lambda: (of[2], jnp.array(False))
-            ),
+            lambda of: lax.cond(of[0], follow, lambda _: (of[2], jnp.array(False)), of[1]),
             (valid, impulses[order][first], velocities),
         )
         status = status | flag(jnp.any(jumps), Status.JUMP)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.arguments import check_number, check_sides
+from jaxcontact.arguments import check_corner, check_number, check_sides
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
@@ -52,7 +52,7 @@ def check_selection(
         check_enumeration(terms, num_directions, f'selection="{selection}"')
 
 
-@checked(num_directions=check_sides)
+@checked(num_directions=check_sides, corner=check_corner)
 def routh_step(
     terms: ContactTerms,
     v: Float[jax.Array, " nv"],
@@ -61,6 +61,7 @@ def routh_step(
     pick: jax.Array | float = 0.0,
     selection: str = "all",
     num_directions: int = 8,
+    corner: str = "smooth",
 ) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
     """Take one step of the set-valued impact law, with normal impulses of at most `impulse_max`.
 
@@ -76,26 +77,32 @@ def routh_step(
             candidate; "lemke" takes the solution that pivoting finds. For spatial contacts `pick` then seeds
             the covering vector of Lemke's method (0: all ones), and so finds others in part of the steps.
         num_directions: sides of the friction cone in space; no effect in the plane.
+        corner: as `anitescu_potra`, in the plane.
 
     Returns:
         v_next (nv,) and ImpactInfo; info.complete says whether the choice was exhaustive.
 
     Raises:
         ValueError, TypeError: as `anitescu_potra`; impulse_max of the wrong shape or negative; "all" for
-            more contacts than enumeration allows.
+            more contacts than enumeration allows; `corner="one_sided"` in space.
 
     Status: STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE, INVALID, PENETRATION for
         bad numbers, with v returned unchanged.
 
     Derivative: of the contact modes of the chosen solution, by v, impulse_max and all terms, any
-        order. At a kink that of the mode taken: stick before slide, rest before separation.
+        order. At a kink that of the mode taken: stick before slide, rest before separation. With
+        `corner="one_sided"` that of the direction, forward only, NaN with JUMP.
     """
     inputs.check(terms, v)
+    if corner == "one_sided" and jnp.shape(terms.J_t)[1] == 2:
+        raise ValueError("corner: expected 'smooth' for contacts in space, got 'one_sided'")
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
     check_selection(terms, selection, SELECTIONS, num_directions)
     inputs.check_pick(pick, ())
     picks = jnp.reshape(jnp.asarray(pick, v.dtype), (1,))
-    settings = StepSettings(selection, num_directions, until_separated=False)
+    settings = StepSettings(
+        selection, num_directions, until_separated=False, is_one_sided=corner == "one_sided"
+    )
     v_next, info, _ = _resolve(terms, v, ImpactDraws(impulse_max[None], picks), None, settings)
     return v_next, info
 

@@ -207,7 +207,12 @@ class Routh(Record):
         return resolve_draws(terms, v, draws, steps, restitution=self.restitution, clearance=clearance)
 
 
-@checked(impulse_max=check_not_negative, selection=check_choice("all", "lemke"), num_directions=check_sides)
+@checked(
+    impulse_max=check_not_negative,
+    selection=check_choice("all", "lemke"),
+    num_directions=check_sides,
+    corner=check_corner,
+)
 class RouthStep(Record):
     """One step of Routh's impact with given largest normal impulses; see `routh_step`.
 
@@ -215,11 +220,13 @@ class RouthStep(Record):
         impulse_max: (nc,) largest normal impulses, N s.
         selection: "all" or "lemke", as in `routh_step`.
         num_directions: sides of the friction cone in space.
+        corner: derivative between two modes, "smooth" or "one_sided", in the plane.
     """
 
     impulse_max: jax.Array
     selection: str = static(default="all")
     num_directions: int = static(default=8)
+    corner: str = static(default="smooth")
 
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
@@ -228,7 +235,7 @@ class RouthStep(Record):
         pick = 0.0 if key is None else jax.random.uniform(key, (), v.dtype)
         return routh_step(
             terms, v, self.impulse_max, pick=pick, selection=self.selection,
-            num_directions=self.num_directions,
+            num_directions=self.num_directions, corner=self.corner,
         )  # fmt: skip
 
 

@@ -97,7 +97,7 @@ def routh_path(
 
     Derivative: forward and reverse by v, rates, until, restitution and terms along the sequence of events
         found; event times move with their arguments. At a kink that of the sequence taken; if two contacts
-        reach an event together (a block landing flat) there is no derivative, and AD gives neither side.
+        reach an event together AD gives neither side: `Energetic(corner="one_sided")` follows the direction.
     """
     inputs.check(terms, v)
     inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED)
@@ -219,13 +219,13 @@ def _add_piece(path_data: _PathData, carry: _PathCarry, _: None) -> tuple[_PathC
     cap = jnp.where(cap > tolerance**0.75, cap, 0.0)  # below it modes are not distinguishable
     needed = jnp.any((u_fixed[0::2] < -slowest) | pushes)
     x = jnp.concatenate([jnp.zeros_like(u_fixed), lax.stop_gradient(cap)])
-    mode, violation = _next_mode(table, u_fixed, x, near, tolerance, pushes)
+    mode, violation = next_mode(table, u_fixed, x, near, tolerance, pushes)
     stuck = violation > tolerance
-    rate, hold = _impulse_rates(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
+    rate, hold = impulse_rates(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
     u = u + space.delassus @ hold
     slope = space.delassus @ rate
     u_next, length, never = _next_event(u, slope, near, tolerance)
-    spent, empties = _spent(u, slope, rate, stored, pushes, near)
+    spent, empties = find_spent(u, slope, rate, stored, pushes, near)
     first = jnp.argmin(lax.stop_gradient(spent))
     sooner = spent[first] < jnp.where(never, jnp.inf, length)
     length = jnp.where(sooner, spent[first], length)
@@ -257,7 +257,7 @@ def _add_piece(path_data: _PathData, carry: _PathCarry, _: None) -> tuple[_PathC
     ), impulse
 
 
-def _spent(
+def find_spent(
     u: jax.Array, slope: jax.Array, rate: jax.Array, stored: jax.Array, pushes: jax.Array, near: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the length (nc,) after which each push empties its store, else inf, and a mask of finite ones.
@@ -273,7 +273,7 @@ def _spent(
     return jnp.where(empties, 2.0 * store / jnp.where(empties, bottom, 1.0), jnp.inf), empties
 
 
-def _next_mode(
+def next_mode(
     table: contact_modes.ModeMaps,
     u: jax.Array,
     x: jax.Array,
@@ -330,7 +330,7 @@ def _slides(codes: jax.Array, sign: int) -> jax.Array:
     return (codes == names[0]) | (codes == names[1])
 
 
-def _impulse_rates(
+def impulse_rates(
     space: ContactSpace,
     table: contact_modes.ModeMaps,
     mode: jax.Array,

@@ -306,7 +306,7 @@ class _RouthImpact:
     def end(self, so_far: ImpactSteps) -> Resolved:
         """Convert the state after the last step to the result of the impact."""
         left = self.unfinished(so_far) & self.settings.until_separated
-        if self.settings.is_one_sided:
+        if self.settings.is_one_sided and self.settings.until_separated:
             rates = self.space.normal_rates(so_far.v)
             rests = self.space.active & (jnp.abs(rates) <= border_size(rates.dtype, self.speed))
             v = without_rate(end_turns(so_far.v, self.rates, rates, rests), left)

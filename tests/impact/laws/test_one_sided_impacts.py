@@ -194,10 +194,8 @@ def test_sides_other_words_and_laws_without_the_keyword_are_refused_by_name():
     with pytest.raises(ValueError, match="corner: expected 'smooth' with unilateral=False"):
         jc.impact.Plastic(unilateral=False, corner="one_sided")(terms, v)
     with pytest.raises(TypeError, match="corner"):
-        jc.impact.Energetic(corner="one_sided")
-    with pytest.raises(
-        ValueError, match="law: expected AnitescuPotra\\(corner='smooth'\\) for all outcomes in space"
-    ):
+        jc.simulate.Variational(corner="one_sided")
+    with pytest.raises(ValueError, match="law: expected corner='smooth' for all outcomes in space"):
         jc.impact.outcomes(terms, v, SIDED)
     key, routh = jax.random.key(0), jc.impact.Routh(impulse_step=1.0, corner="one_sided")
     with pytest.raises(ValueError, match="corner: expected 'smooth' with restitution"):

@@ -9,19 +9,19 @@ import jaxcontact as jc
 from tests.impact.laws.test_one_sided_impacts import SIDED, make_impact
 
 NUMBER = 100
-SMOOTH = jc.impact.AnitescuPotra()
 
 
 @jax.jit
-def outcomes_nearby(terms, v, directions, h):
+def outcomes_nearby(terms, v, directions, h, law=SIDED):
     """Outcomes, their rates along directions, and those of two displaced velocities."""
-    (base, valid), info = jc.impact.outcomes(terms, v, SIDED)
+    (base, valid), info = jc.impact.outcomes(terms, v, law)
+    smooth = law.replace(corner="smooth")
 
     def rates(d):
-        return jax.jvp(lambda v: jc.impact.outcomes(terms, v, SIDED)[0][0], (v,), (d,))[1]
+        return jax.jvp(lambda v: jc.impact.outcomes(terms, v, law)[0][0], (v,), (d,))[1]
 
     def displaced(h):
-        return jax.vmap(lambda d: jc.impact.outcomes(terms, v + h * d, SMOOTH)[0])(directions)
+        return jax.vmap(lambda d: jc.impact.outcomes(terms, v + h * d, smooth)[0])(directions)
 
     return base, valid, info.status, jax.vmap(rates)(directions), displaced(h), displaced(0.5 * h)
 
@@ -34,10 +34,10 @@ def nearest_slope(base, displaced, h):
     return apart[np.arange(len(best)), best] / h
 
 
-def errors_and_reach(terms, v, rng, h=1e-5):
+def errors_and_reach(terms, v, rng, h=1e-5, law=SIDED):
     """For each outcome the errors of its rates (n,) and the speeds (n,) with which it moves; the status."""
     directions = jnp.asarray(rng.normal(size=(NUMBER, v.shape[0])), v.dtype)
-    found = jax.tree.map(np.asarray, outcomes_nearby(terms, v, directions, h))
+    found = jax.tree.map(np.asarray, outcomes_nearby(terms, v, directions, h, law))
     base, valid, status, exact, coarse, fine = found
     errors, reach = [], []
     for k in np.flatnonzero(valid):
@@ -89,6 +89,31 @@ def test_where_an_outcome_ends_or_branches_it_has_a_note_and_no_number(kinds, se
     assert len(set(counts)) > 1  # their number differs from side to side
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("factors", [(1.0, 1.0), (1.0, 2.0)], ids=str)
+def test_a_step_whose_largest_impulses_just_suffice(factors, rng):
+    """Contacts between rest and an approach that is left; as one of all outcomes, alone, and by the impulses."""
+    terms, v, _ = make_impact(("sticks or slides", "slides"), 1)
+    caps = jnp.array(factors) * SIDED(terms, v)[1].impulse[:, 0]
+    law = jc.impact.RouthStep(impulse_max=caps, corner="one_sided")
+    errors, _, status = errors_and_reach(terms, v, rng, law=law)
+    assert status == 0 and errors.shape == (1, NUMBER) and np.max(errors) < 1e-8
+
+    def step(caps, v, corner="one_sided"):
+        return law.replace(impulse_max=caps, corner=corner)(terms, v)
+
+    @jax.jit
+    def rates_and_slopes(by_caps, by_v, h=1e-5):
+        (base, info), (rate, _) = jax.jvp(step, (caps, v), (by_caps, by_v))
+        ends = [step(caps + size * by_caps, v + size * by_v, "smooth")[0] for size in (0.5 * h, h)]
+        return rate, (4.0 * ends[0] - ends[1] - 3.0 * base) / h, info.status
+
+    by_caps, by_v = (jnp.asarray(rng.normal(size=(NUMBER, x.size))) for x in (caps, v))
+    rates, slopes, status = jax.vmap(rates_and_slopes)(by_caps, by_v)
+    assert not np.any(status)
+    np.testing.assert_allclose(rates, slopes, rtol=0, atol=1e-8)
+
+
 @pytest.mark.long
 def test_the_law_itself_says_so_although_its_other_contact_is_at_no_border():
     terms, v, v_plus = make_impact(("at rest", "slides"), 1, seed=3, mu=1.5)
@@ -100,10 +125,10 @@ def test_the_law_itself_says_so_although_its_other_contact_is_at_no_border():
 @pytest.mark.long
 def test_space_reverse_mode_and_a_poisoned_lane():
     terms, v, _ = make_impact(("at rest",), 2)
-    with pytest.raises(
-        ValueError, match="law: expected AnitescuPotra\\(corner='smooth'\\) for all outcomes in space"
-    ):
+    with pytest.raises(ValueError, match="law: expected corner='smooth' for all outcomes in space"):
         jc.impact.outcomes(terms, v, SIDED)
+    with pytest.raises(ValueError, match="corner: expected 'smooth' for contacts in space"):
+        jc.impact.RouthStep(impulse_max=jnp.ones(1), corner="one_sided")(terms, v)
     terms, v, _ = make_impact(("at rest",), 1)
 
     def first(v):
