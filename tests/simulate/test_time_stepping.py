@@ -171,17 +171,16 @@ def slid(dt):
 
 
 @pytest.mark.slow
-def test_depth_falls_with_the_square_of_dt_and_is_removed():
-    """In a bowl y >= x^2 / 2 a step of dt v ends (dt v)^2 / 2 deep, exactly; it is a limit, without friction."""
+def test_a_step_in_a_bowl_has_no_depth_and_gains_no_energy_after_the_first():
+    """In a bowl y >= x^2 / 2, a limit without friction, the path bends with it; velocities are half a step late."""
     for dt in DTS:
         found = slid(dt)
         assert not np.any(jc.Status.failed(found.status))
-        depth = np.asarray(found.info.details.depth)
-        np.testing.assert_allclose(depth, 0.5 * (dt * np.asarray(found.states.v)[1:, 0]) ** 2, rtol=1e-9)
-        gap = found.states.q[:, 1] - 0.5 * found.states.q[:, 0] ** 2
-        np.testing.assert_allclose(gap, 0.0, atol=1e-13)
-        kinetic = np.sum(np.asarray(found.states.v)[:, :2] ** 2, axis=1)
-        assert np.all(np.diff(kinetic) <= 1e-15)  # and its removal is no work without gravity
+        np.testing.assert_array_equal(found.info.details.depth, 0.0)
+        gap = np.asarray(found.states.q)[:, 1] - 0.5 * np.asarray(found.states.q)[:, 0] ** 2
+        assert np.all(gap >= -1e-13) and np.max(gap) < 0.3 * dt**3
+        gain = np.diff(np.sum(np.asarray(found.states.v)[:, :2] ** 2, axis=1))
+        assert gain[0] == pytest.approx(0.25 * dt**2, rel=1e-3) and np.all(gain[1:] <= 1e-15)
 
 
 @pytest.mark.slow
