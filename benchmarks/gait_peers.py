@@ -1,7 +1,7 @@
-"""The gait of a hopper by gradient beside CMA-ES (pip package `cma`) and beside plain differences.
+"""Gaits of planar robots by gradient beside CMA-ES (pip package `cma`) and beside plain differences.
 
 CMA-ES varies the start, controls and duration of one stride, from the same guess, with motions in one piece;
-`FAIR` times as many as the gradient's, whose motions carry that many derivatives each.
+as many motions as the gradient's, then as many as differences take for it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from jaxcontact.optimize import stride_guess
 from jaxcontact.optimize.multiple_shooting import SIZES, Pieces, control_sizes
 from jaxcontact.optimize.robot_gait import BENDS, NUM_STEPS, WORK
 
-ROBOT, NUM_PIECES = "hopper", 12
-FAIR = 17  # motions that differences take where the exact derivative takes one: states, controls, duration
+NAMES, NUM_PIECES = ("hopper", "walker2d", "half_cheetah"), 12
 SEEDS, SPREAD = (1, 2, 3), 0.1  # of CMA-ES; its first standard deviation, scaled
 PENALTY = 100.0  # of the square of the largest scaled error of a stride that should repeat
 DIFFERENCES = (1e-3, 1e-5, 1e-7)  # scaled steps
@@ -79,15 +78,16 @@ def _by_cma(motions: int, seed: int, model: Any, guess: Pieces, speed: float) ->
     return best[1]
 
 
-def _cma(seed: int) -> Callable[[], dict[str, Any]]:
-    model, (_, speed, duration) = load(ROBOT), ROBOTS[ROBOT]
+def _cma(robot: str, seed: int) -> Callable[[], dict[str, Any]]:
+    model, (_, speed, duration) = load(robot), ROBOTS[robot]
+    directions = 2 * model.structure.num_velocities + model.num_controls + 1  # of start, control and duration
 
     def run() -> dict[str, Any]:
         legs = stride_guess.find_legs(model)
         schedule = stride_guess.plan_stances(legs, NUM_PIECES)
         guess = stride_guess.guess_stride(model, legs, schedule, speed, duration, BENDS[0])
         figures: dict[str, Any] = {}
-        for motions in (300, 300 * FAIR):
+        for motions in (300, 300 * (1 + directions)):
             begin = time.process_time()
             miss, effort, transport = _by_cma(motions, seed, model, guess, speed)
             figures |= {
@@ -127,17 +127,22 @@ def difference_errors(model: Any, pieces: Pieces) -> dict[str, Any]:
     return figures
 
 
-def _differences() -> Callable[[], dict[str, Any]]:
-    model, (_, speed, duration) = load(ROBOT), ROBOTS[ROBOT]
+def _differences(robot: str) -> Callable[[], dict[str, Any]]:
+    model, (_, speed, duration) = load(robot), ROBOTS[robot]
     return lambda: difference_errors(model, jc.optimize.robot_gait(model, speed=speed, duration=duration)[0])
 
 
 CASES = [
-    *(
-        Case(
-            name=f"robot gait by CMA-ES, seed {seed}", items=1, setup=lambda seed=seed: _cma(seed), repeats=1
-        )
-        for seed in SEEDS
-    ),
-    Case(name="robot gait, differences", items=1, setup=_differences, repeats=1),
-]
+    Case(
+        name=f"robot gait by CMA-ES, {robot}, seed {seed}", items=1, repeats=1,
+        setup=lambda robot=robot, seed=seed: _cma(robot, seed),
+    )
+    for robot in NAMES
+    for seed in SEEDS
+] + [
+    Case(
+        name=f"robot gait, differences, {robot}", items=1, repeats=1,
+        setup=lambda robot=robot: _differences(robot),
+    )
+    for robot in NAMES
+]  # fmt: skip

@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 from jaxcontact import ess
 from jaxcontact._pytree import PyTree
-from jaxcontact.arguments import check_choice, check_number, check_number_leaves, check_rows, check_whole
+from jaxcontact.arguments import (
+    check_choice,
+    check_not_negative,
+    check_number,
+    check_number_leaves,
+    check_rows,
+    check_whole,
+)
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
@@ -75,13 +83,19 @@ class GaitProblem:
         return jnp.array(self.crossed0)
 
 
-@checked(outcomes=check_rows, risk=check_choice(*RISKS), share=SHARE, seed=check_whole)
+@checked(
+    outcomes=check_rows,
+    risk=check_choice(*RISKS),
+    share=SHARE,
+    seed=check_whole,
+    spread=check_not_negative,
+)
 @dataclasses.dataclass(frozen=True)
 class RandomStride:
     """A stride whose impacts draw their impulse orders: a `problem` of `gait` that holds for all outcomes.
 
-    The draws are the same throughout a search. The gradient is that of each outcome: it misses how the
-    probabilities of outcomes change with the free numbers (docs/methods/planning.md has the size of that).
+    The draws are the same throughout a search. Without a spread the gradient is that of each outcome: it
+    misses how the probabilities of outcomes change with the free numbers (docs/methods/planning.md, (5)).
 
     Attributes:
         stride: (free, params, speed, key) -> (cost (), residuals (k,)) of the outcome that a key draws; the
@@ -89,6 +103,8 @@ class RandomStride:
         outcomes: number of draws.
         risk, share: of their costs, as `risk_of`.
         seed: of the draws.
+        spread: s, in the unit of the free numbers, over which jumps of outcomes are seen; four motions an
+            outcome. Not of "worst".
     """
 
     stride: Callable[[PyTree, PyTree, jax.typing.ArrayLike, jax.Array], tuple[jax.Array, jax.Array]]
@@ -96,13 +112,54 @@ class RandomStride:
     risk: str = "mean"
     share: float = 0.1
     seed: int = 0
+    spread: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a spread of the worst outcome, which is a single one."""
+        if self.spread and self.risk == "worst":
+            raise ValueError('spread: expected 0 with risk="worst", which is one outcome')
 
     def all_outcomes(
         self, params: PyTree, free: PyTree, speed: jax.typing.ArrayLike
     ) -> tuple[jax.Array, jax.Array]:
         """Compute the costs (outcomes,) and residuals (outcomes, k) of all draws."""
-        keys = jax.random.split(jax.random.key(self.seed), self.outcomes)
-        return jax.vmap(lambda key: self.stride(free, params, speed, key))(keys)
+        return jax.vmap(lambda key: self.stride(free, params, speed, key))(self._keys())
+
+    def _keys(self) -> jax.Array:
+        return jax.random.split(jax.random.key(self.seed), self.outcomes)
+
+    def risk_and_errors(
+        self, params: PyTree, free: PyTree, speed: jax.typing.ArrayLike
+    ) -> tuple[jax.Array, jax.Array]:
+        """Compute the risk () of the costs and the mean (k,) of the residuals.
+
+        Derivative: that of each outcome; with a spread that by `free` has the jumps of outcomes, too,
+        d E y = E y' + E [((y(x + s z) - y(x - s z)) / (2 s) - y' z) z] with z normal, y cost and residuals;
+        for "cvar" the cost is max(c - t, 0) / share with t fixed.
+        """
+        costs, residuals = self.all_outcomes(params, free, speed)
+        risk, errors = risk_of(costs, self.risk, share=self.share), jnp.mean(residuals, axis=0)
+        if not self.spread:
+            return risk, errors
+        x, unravel = ravel_pytree(free)
+        fixed = jax.lax.stop_gradient(x)
+        limit = jax.lax.stop_gradient(jnp.quantile(costs, 1.0 - self.share))
+        normal = jax.random.normal(jax.random.key(self.seed + 1), (self.outcomes, x.shape[0]), x.dtype)
+
+        def outcome(x: jax.Array, key: jax.Array) -> jax.Array:
+            cost, errors = self.stride(unravel(x), params, speed, key)
+            cost = jnp.maximum(cost - limit, 0.0) / self.share if self.risk == "cvar" else cost
+            return jnp.concatenate([cost[None], errors])
+
+        def jump(z: jax.Array, key: jax.Array) -> jax.Array:
+            right, left = (outcome(fixed + step * z, key) for step in (self.spread, -self.spread))
+            return (right - left) / (2.0 * self.spread) - jax.jvp(lambda x: outcome(x, key), (fixed,), (z,))[
+                1
+            ]
+
+        jumps = jax.lax.stop_gradient(jax.vmap(jump)(normal, self._keys()))
+        missing = (jumps.T @ normal / self.outcomes) @ (x - fixed)  # zero, with a slope
+        return risk + missing[0], errors + missing[1:]
 
 
 def _launch(problem: GaitProblem, free: PyTree, params: PyTree) -> Launch:
@@ -124,11 +181,10 @@ def gait_outcome(
 
     Of a `RandomStride` they are the risk and the mean over its outcomes.
 
-    Derivative: that of `ess.flow`, by free, params and speed; of a `RandomStride` that of its outcomes.
+    Derivative: that of `ess.flow`, by free, params and speed; of a `RandomStride` as it says.
     """
     if isinstance(problem, RandomStride):
-        costs, residuals = problem.all_outcomes(params, free, speed)
-        return risk_of(costs, problem.risk, share=problem.share), jnp.mean(residuals, axis=0)
+        return problem.risk_and_errors(params, free, speed)
     launch = _launch(problem, free, params)
     x1, info = ess.flow(
         Model(system=problem.es, params=launch.params), launch.x0, 0.0, launch.duration,

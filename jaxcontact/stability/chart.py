@@ -28,7 +28,7 @@ from jaxcontact.stability.certify import certify
 from jaxcontact.stability.falsify import check_starts, run_many
 from jaxcontact.stability.motion import DIVERGED
 
-FORMAT = "jaxcontact stability chart, 2"
+FORMAT = "jaxcontact stability chart, 3"
 THREADS = 2  # rows at a time, so that certificates of one row and motions of another overlap
 
 

@@ -69,6 +69,39 @@ def test_what_is_no_risk_is_named():
         jc.optimize.RandomStride(thrown, outcomes=8, share=0.0)
 
 
+def stumble(free, params, speed, key):
+    """Two outcomes, of cost and error x^2 + y or x^2 + y + 1 by the sign of x + n, n normal."""
+    stumbles = free["x"] + jax.random.normal(key) > 0.0
+    cost = free["x"] ** 2 + free["y"] + stumbles
+    return cost, (cost - speed)[None]
+
+
+def test_a_spread_gives_the_gradient_of_the_mean_with_its_jumps():
+    """E = x^2 + y + P(x + n > 0), whose slope by x is 2 x + exp(-x^2 / 2) / sqrt(2 pi)."""
+    free = {"x": jnp.array(0.3), "y": jnp.array(0.2)}
+    density = np.exp(-(0.3**2) / 2) / np.sqrt(2 * np.pi)
+    found = {}
+    for spread in (0.0, 0.1):
+        problem = jc.optimize.RandomStride(stumble, outcomes=200_000, spread=spread)
+        value, error = jc.optimize.gait_outcome(problem, None, free, 0.5)
+        slopes = jax.jit(jax.jacrev(lambda f, p=problem: jc.optimize.gait_outcome(p, None, f, 0.5)))(free)
+        np.testing.assert_allclose(error, value - 0.5, atol=1e-12)
+        np.testing.assert_allclose(slopes[1]["x"], slopes[0]["x"][None], atol=1e-12)
+        found[spread] = float(slopes[0]["x"]), float(slopes[0]["y"])
+    assert found[0.0] == pytest.approx((0.6, 1.0), abs=1e-12)
+    assert found[0.1] == pytest.approx((0.6 + density, 1.0), abs=0.02)
+
+
+def test_a_spread_gives_the_gradient_of_the_tail_with_its_jumps():
+    """The worst three quarters: with p = P(x + n > 0) their mean is x^2 + y + p / 0.75."""
+    problem = jc.optimize.RandomStride(stumble, outcomes=200_000, risk="cvar", share=0.75, spread=0.1)
+    free = {"x": jnp.array(0.3), "y": jnp.array(0.2)}
+    slope = jax.jit(jax.grad(lambda free: jc.optimize.gait_outcome(problem, None, free, 0.5)[0]))(free)
+    assert float(slope["x"]) == pytest.approx(0.6 + 0.5084, abs=0.03)  # density of n at 0.3 over 0.75
+    with pytest.raises(ValueError, match='spread: expected 0 with risk="worst"'):
+        jc.optimize.RandomStride(stumble, outcomes=8, risk="worst", spread=0.1)
+
+
 @pytest.mark.slow
 def test_a_robust_compass_gait_has_one_outcome_of_its_double_support():
     """A push between the legs takes a twentieth of the nominal tail, on orders drawn anew."""
