@@ -278,7 +278,7 @@ def _one_sided_jvp(
     return one_sided_end(es, max_events, *primals), dx
 
 
-@functools.partial(jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnames=("es", "max_events"))
 def _b_derivative(
     es: EventSystem, max_events: int, planned: PlannedRun, direction: InputDisplacement, dx: jax.Array
 ) -> tuple[jax.Array, BDerivativeInfo]:

@@ -172,7 +172,7 @@ def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> Flo
     return info.replace(band_error=error, status=info.status | bad)
 
 
-@functools.partial(jit, static_argnums=(0, 4))
+@functools.partial(jit, static_argnames=("es", "max_events"))
 def _trajectory(
     es: EventSystem, inputs: RunInputs, crossed0: jax.Array, plan: Plan, max_events: int
 ) -> EventTrajectory:

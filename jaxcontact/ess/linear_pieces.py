@@ -158,7 +158,7 @@ def _can_hold(conditions: np.ndarray) -> bool:
     return has_interior(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-@functools.partial(jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnames=("es", "max_events"))
 def _propagate_in_order(
     es: EventSystem,
     max_events: int,

@@ -79,7 +79,7 @@ def _repeat(es: EventSystem, inputs: RunInputs, carry: PyTree, row: PyTree) -> P
     return one_step(es, inputs.params, inputs.control, t, x, crossed, row)
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jit, static_argnames="es")
 def replay(
     es: EventSystem, inputs: RunInputs, crossed0: jax.Array, plan: Plan
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:

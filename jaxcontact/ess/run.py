@@ -69,7 +69,7 @@ def list_events(plan: Plan, max_events: int) -> tuple[jax.Array, jax.Array, jax.
     return order, times, at
 
 
-@functools.partial(jit, static_argnums=(0, 5, 6))
+@functools.partial(jit, static_argnames=("es", "max_steps", "max_events"))
 def _planned(
     es: EventSystem,
     inputs: RunInputs,

@@ -66,7 +66,7 @@ def saltation_matrix(
     return jnp.where(bad, jnp.nan, matrix)
 
 
-@functools.partial(jit, static_argnums=0, inline=True)
+@functools.partial(jit, static_argnames="es", inline=True)
 def _saltation(
     es: EventSystem,
     params: PyTree,
@@ -137,7 +137,7 @@ def ordering_map(
     return jnp.where(bad | repeated, jnp.nan, product)
 
 
-@functools.partial(jit, static_argnums=0, inline=True)
+@functools.partial(jit, static_argnames="es", inline=True)
 def _saltation_product(
     es: EventSystem,
     params: PyTree,

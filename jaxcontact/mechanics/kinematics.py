@@ -132,7 +132,9 @@ def compute_kinematics(structure: Structure, q: jax.Array, params: Params) -> Ki
     return kinematics
 
 
-@functools.partial(jit, static_argnums=0)  # a program that calls `compute_kinematics` twice compiles it once
+@functools.partial(
+    jit, static_argnames="tree"
+)  # a program that calls `compute_kinematics` twice compiles it once
 def _compute_kinematics(
     tree: Tree, numbers: TreeParams, mass: jax.Array, inertia: jax.Array, q: jax.Array
 ) -> Kinematics:

@@ -214,4 +214,4 @@ def _measure(
     return values, values
 
 
-slopes_of = functools.partial(jit, static_argnums=0)(jax.jacfwd(_measure, argnums=3, has_aux=True))
+slopes_of = functools.partial(jit, static_argnames="numbers")(jax.jacfwd(_measure, argnums=3, has_aux=True))

@@ -154,7 +154,7 @@ def identify_motions(
     )  # fmt: skip
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jit, static_argnames="residuals")
 def _with_derivatives(
     residuals: Residuals, params: PyTree, per_motion: PyTree, data: PyTree, along: PyTree
 ) -> PyTree:

@@ -38,7 +38,7 @@ class SearchRound(NamedTuple):
     point: quasi_newton.SearchPoint
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jit, static_argnames="score")
 def scores_of(score: Score, params: PyTree, data: PyTree) -> tuple[jax.Array, PyTree]:
     """Compute scores (m,) and their derivatives by each leaf of the parameters, forward."""
 

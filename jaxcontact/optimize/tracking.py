@@ -138,7 +138,7 @@ class _Motion(NamedTuple):
     mocap: MocapPoses | None
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jit, static_argnames="max_periods")
 def _compute_regulator(
     max_periods: int, model: Model, motion: _Motion, stepper: Stepper,
     costs: tuple[jax.Array, jax.Array], tol: float | jax.Array,

@@ -91,7 +91,7 @@ def linearize(
     )
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jit, static_argnames="order")
 def _linearize(
     order: int, model: Model, stepper: Stepper, state: State, u: jax.Array, dt: jax.typing.ArrayLike
 ) -> tuple[Linearization, StepperInfo]:

@@ -163,7 +163,7 @@ def _apply_inverse_slope(
     return inverse @ residual
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@functools.partial(jit, static_argnames=("groups", "along_gravity"))
 def _place_on_ground(
     model: Model, groups: Groups, along_gravity: bool, state: State
 ) -> tuple[State, PlacementInfo]:

@@ -242,7 +242,7 @@ def _control_rows(nu: int, state: State, controls: PyTree, num_steps: PyTree, ex
     return xp.asarray(controls)
 
 
-@functools.partial(jit, static_argnums=(5, 6))
+@functools.partial(jit, static_argnames=("num_steps", "checkpoint_every"))
 def _scan_steps(
     model: Model, setup: _Setup, stepper: Stepper, dt: float | jax.Array, first: jax.Array, num_steps: int,
     checkpoint_every: int | None = None,

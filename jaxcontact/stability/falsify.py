@@ -136,7 +136,7 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
     return starts, ends
 
 
-@functools.partial(jit, static_argnums=4)
+@functools.partial(jit, static_argnames="num_samples")
 def _run_motions(
     terms: LocalTerms,
     key: jax.Array,

@@ -65,7 +65,7 @@ def chatter_rate(
     return float(np.max(np.where(outcome == DIVERGED, math.inf, rates)))
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@functools.partial(jit, static_argnames=("num_samples", "num_events"))
 def _iterated(
     terms: LocalTerms,
     key: jax.Array,

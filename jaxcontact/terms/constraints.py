@@ -105,7 +105,7 @@ def contact_terms(model: Model, state: State, *, limits: bool = False) -> Contac
     return _contact_terms(model.replace(initial=None), state, bool(limits))
 
 
-@functools.partial(jit, static_argnums=2)
+@functools.partial(jit, static_argnames="limits")
 def _contact_terms(model: Model, state: State, limits: bool) -> ContactTerms:
     if model.structure.num_contacts == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
@@ -177,7 +177,7 @@ def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[Constr
     return terms, nearest
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jit, static_argnames="max_contacts")
 def constraint_terms_at(
     model: Model,
     state: State,

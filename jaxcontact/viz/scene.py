@@ -109,7 +109,7 @@ def scene_frames(
     return Frames(*(np.asarray(x).reshape(*shape, *x.shape[1:]) for x in flat))
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@functools.partial(jax.jit, static_argnames="contacts")
 def _compute_places(
     model: Model, contacts: bool, q: jax.Array, poses: MocapPoses | None
 ) -> tuple[jax.Array, ...]:

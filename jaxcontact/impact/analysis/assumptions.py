@@ -205,7 +205,7 @@ def _count_by_search(
     return np.concatenate(counts).astype(np.int32)
 
 
-@functools.partial(jit, static_argnums=4)
+@functools.partial(jit, static_argnames="num_directions")
 def _solve_from_covers(
     terms: ContactTerms, v: jax.Array, caps: jax.Array, picks: jax.Array, num_directions: int
 ) -> tuple[jax.Array, jax.Array]:

@@ -146,7 +146,7 @@ def bounds(
     )
 
 
-@functools.partial(jit, static_argnums=5)
+@functools.partial(jit, static_argnames="num_iters")
 def _search_farthest(
     terms: ContactTerms, v: jax.Array, direction: jax.Array, law: FittedRouth, starts: Starts, num_iters: int
 ) -> tuple[jax.Array, jax.Array]:

@@ -142,7 +142,7 @@ class _GroupSearch:
         return result
 
 
-@functools.partial(jit, static_argnums=5)
+@functools.partial(jit, static_argnames="num_iters")
 def _search_starts(
     terms: ContactTerms,
     v: jax.Array,

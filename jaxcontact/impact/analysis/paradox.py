@@ -114,7 +114,7 @@ def paradox(
     return _paradox(terms, v, f, drift, num_directions)
 
 
-@functools.partial(jit, static_argnums=4)
+@functools.partial(jit, static_argnames="num_directions")
 def _paradox(
     terms: ContactTerms, v: jax.Array, f: jax.Array, drift: jax.Array, num_directions: int
 ) -> tuple[jax.Array, ParadoxInfo]:

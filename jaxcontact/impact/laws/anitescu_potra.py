@@ -91,7 +91,7 @@ def anitescu_potra(
     return _anitescu_potra(terms, v, num_directions, solver, clearance, corner)
 
 
-@functools.partial(jit, static_argnums=(2, 5))
+@functools.partial(jit, static_argnames=("num_directions", "corner"))
 def _anitescu_potra(
     terms: ContactTerms,
     v: jax.Array,
@@ -167,7 +167,7 @@ def sequential(
     return _sequential(terms, v, cycle, int(max_impacts), num_directions, clearance)
 
 
-@functools.partial(jit, static_argnums=(2, 3, 4))
+@functools.partial(jit, static_argnames=("order", "max_impacts", "num_directions"))
 def _sequential(
     terms: ContactTerms,
     v: jax.Array,
@@ -236,7 +236,7 @@ class _Blows(NamedTuple):
     worst: jax.Array
 
 
-@functools.partial(jit, static_argnums=(2, 3, 4))
+@functools.partial(jit, static_argnames=("order", "max_impacts", "num_directions"))
 def _sequential_one_sided(
     terms: ContactTerms,
     v: jax.Array,

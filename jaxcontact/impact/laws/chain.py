@@ -130,7 +130,7 @@ def chain(
     return _chain(terms, v, k, e, int(max_steps), corner == "one_sided")
 
 
-@functools.partial(jit, static_argnums=(4, 5))
+@functools.partial(jit, static_argnames=("max_steps", "is_one_sided"))
 def _chain(
     terms: ContactTerms, v: jax.Array, stiffness: jax.Array, restitution: jax.Array, max_steps: int,
     is_one_sided: bool,

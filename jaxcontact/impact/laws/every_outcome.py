@@ -108,7 +108,7 @@ def outcomes(
     return (velocities, valid), info
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@functools.partial(jit, static_argnames=("num_directions", "corner"))
 def _list_outcomes(
     terms: ContactTerms, v: jax.Array, impulse_max: jax.Array | None, num_directions: int, corner: str
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:

@@ -104,7 +104,7 @@ def propagate_all(
     return _propagate_all(terms, v, int(max_outcomes), int(max_reflections))
 
 
-@functools.partial(jit, static_argnums=(2, 3))
+@functools.partial(jit, static_argnames=("k", "length"))
 def _propagate_all(
     terms: ContactTerms, v: jax.Array, k: int, length: int
 ) -> tuple[jax.Array, Sequences, jax.Array]:
@@ -284,7 +284,7 @@ def indeterminacy(
     return _indeterminacy(terms, v, jnp.asarray(cycles, jnp.int32), int(max_reflections))
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jit, static_argnames="length")
 def _indeterminacy(terms: ContactTerms, v: jax.Array, orders: jax.Array, length: int) -> jax.Array:
     terms, v, status = inputs.prepare(terms, v)
     unit_normals, speed = normals(terms, v), mass_norm(terms.M, v)

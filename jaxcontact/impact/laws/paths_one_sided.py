@@ -94,7 +94,7 @@ def follow_path(
     return jnp.where(failed, v_smooth, v_plus), info.replace(status=status)
 
 
-@functools.partial(jit, static_argnums=5)
+@functools.partial(jit, static_argnames="max_events")
 def _follow(
     terms: ContactTerms, v: jax.Array, rates: jax.Array, restitution: jax.Array, impulse: jax.Array,
     max_events: int,

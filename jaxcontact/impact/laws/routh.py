@@ -236,7 +236,7 @@ def resolve_unchecked(
     return v_plus, info
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@functools.partial(jit, static_argnames=("settings", "keep_path"))
 def resolve_many(
     terms: ContactTerms,
     v: jax.Array,
@@ -257,7 +257,7 @@ def resolve_many(
     return jax.vmap(one)(v, draws)
 
 
-@functools.partial(jit, static_argnums=(3,))
+@functools.partial(jit, static_argnames="settings")
 def resolve_until_all_end(
     terms: ContactTerms,
     v: jax.Array,
@@ -287,7 +287,7 @@ def resolve_until_all_end(
     return jax.vmap(one)(v, draws)
 
 
-@functools.partial(jit, static_argnums=(4,))
+@functools.partial(jit, static_argnames="settings")
 def _resolve(
     terms: ContactTerms,
     v: jax.Array,
@@ -302,7 +302,7 @@ def _resolve(
     return *_resolve_question(terms, v, question, resolved), path
 
 
-@functools.partial(jit, static_argnums=(4,))
+@functools.partial(jit, static_argnames="settings")
 def _resolve_order(
     terms: ContactTerms,
     v: jax.Array,

@@ -62,7 +62,7 @@ def stopping_impulse(
     return impulse
 
 
-@functools.partial(jit, static_argnums=(3,))
+@functools.partial(jit, static_argnames="early_exit")
 def _find_stopping_impulse(
     terms: ContactTerms, v: jax.Array, clearance: jax.Array | None, early_exit: bool
 ) -> jax.Array:
@@ -80,7 +80,9 @@ def _find_stopping_impulse(
 
 # A run asks once: compiling takes all the time, half of it without optimisation.
 _compute_once = jit(
-    _find_stopping_impulse, static_argnums=(3,), compiler_options={"xla_backend_optimization_level": 0}
+    _find_stopping_impulse,
+    static_argnames="early_exit",
+    compiler_options={"xla_backend_optimization_level": 0},
 )
 
 

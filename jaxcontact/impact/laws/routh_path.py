@@ -149,7 +149,7 @@ class _PathData(NamedTuple):
 _PathCarry = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
-@functools.partial(jit, static_argnums=4)
+@functools.partial(jit, static_argnames="max_events")
 def _routh_path(
     terms: ContactTerms,
     v: jax.Array,

@@ -104,7 +104,7 @@ def _prepare(
     return terms, v, e, status | flag(~valid, Status.INVALID)
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@functools.partial(jit, static_argnames=("num_directions", "corner"))
 def _resolve_by_newton(
     terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None, corner: str
 ) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:
@@ -125,7 +125,7 @@ def _at_border(terms: ContactTerms, rate: jax.Array, v: jax.Array) -> jax.Array:
     return jnp.abs(unit * rate) <= border_size(v.dtype, mass_norm(terms.M, v))
 
 
-@functools.partial(jit, static_argnums=(3, 4))
+@functools.partial(jit, static_argnames=("num_directions", "corner"))
 def _poisson(
     terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int | None, corner: str
 ) -> tuple[Float[jax.Array, " nv"], ImpactInfo]:

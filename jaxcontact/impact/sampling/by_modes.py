@@ -187,7 +187,7 @@ def _drop_padding(leaf: jax.Array, size: int) -> np.ndarray:
     return np.array(np.asarray(leaf)[..., :size])
 
 
-@functools.partial(jit, static_argnums=1, compiler_options=all_cores.WIDE_VECTORS)
+@functools.partial(jit, static_argnames="num_directions", compiler_options=all_cores.WIDE_VECTORS)
 def tabulate(terms: ContactTerms, num_directions: int = 8) -> tuple[ContactSpace, contact_modes.ModeMaps]:
     """Compute the scaled contact matrices, and tabulate all contact modes of a step."""
     space = contact_space(terms)

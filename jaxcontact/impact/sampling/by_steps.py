@@ -161,7 +161,7 @@ def _lemke_lanes(terms: ContactTerms, law: FittedRouth) -> int:
     return int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, LEMKE_LANES[nt]))
 
 
-@functools.partial(jit, static_argnums=(3,))
+@functools.partial(jit, static_argnames="max_steps")
 def _orders(draws: Sobol | Iid | Shaped, numbers: jax.Array, step: jax.Array, max_steps: int) -> ImpactDraws:
     """Draw the random numbers of all steps of samples; `step` (nc,) bounds their impulses."""
     nc = step.shape[0]

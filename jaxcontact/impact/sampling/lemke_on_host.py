@@ -114,7 +114,7 @@ class LemkeOnHost:
         return v_plus, info, paths, searched
 
 
-@functools.partial(jit, static_argnums=(2,))
+@functools.partial(jit, static_argnames="num_directions")
 def _shared(
     terms: ContactTerms, v: jax.Array, num_directions: int
 ) -> tuple[ContactSpace, jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -126,7 +126,7 @@ def _shared(
     return space, slowest_approach(space, v), matrix, *scales(matrix, Lemke().scaling_sweeps)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@functools.partial(jit, static_argnames=("num_contacts", "num_directions"))
 def _covers(pick: jax.Array, num_contacts: int, num_directions: int) -> jax.Array:
     """Draw covering vectors (samples, steps, n) from picks; in the plane, with two directions, ones."""
     size = num_contacts * (num_directions + 3)

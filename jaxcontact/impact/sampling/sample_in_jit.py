@@ -132,7 +132,7 @@ def random_draws(key: jax.Array, law: FittedRouth) -> Iid | Sobol | Shaped:
     return shaped(Iid(key=key), law.density, law.impulse_step.shape[0])
 
 
-@functools.partial(jit, static_argnums=4)
+@functools.partial(jit, static_argnames="num_samples")
 def _sample(
     terms: ContactTerms, v: jax.Array, key: jax.Array, law: FittedRouth, num_samples: int
 ) -> tuple[jax.Array, ImpactInfo]:

@@ -117,7 +117,7 @@ def augmented_motion(
     return _motion(model.system, int(max_pieces), rows, inputs, length, key)
 
 
-@functools.partial(jit, static_argnums=(0, 1, 2))
+@functools.partial(jit, static_argnames=("system", "max_pieces", "rows"))
 def _motion(
     system: System, max_pieces: int, rows: int, inputs: StepInputs, length: jax.Array, key: jax.Array | None
 ) -> tuple[AugmentedPath, AugmentedInfo]:

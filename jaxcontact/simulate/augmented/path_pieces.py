@@ -68,7 +68,7 @@ class _Row(NamedTuple):
     collision: jax.Array
 
 
-@functools.partial(jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnames=("system", "max_pieces"))
 def run_pieces(system: System, max_pieces: int, numbers: PathNumbers) -> tuple[AugmentedPath, AugmentedInfo]:
     """Follow the motion piece by piece, to its length or to `max_pieces`; return the path and its info."""
     state = jax.tree.map(lambda x: jnp.asarray(x, numbers.state.q.dtype), numbers.state)

@@ -73,7 +73,7 @@ def series_limit(rows: jax.Array, ratio: jax.Array, turns: jax.Array) -> jax.Arr
     return end + left * (first + left * (rows[0] - end - first))
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jit, static_argnames="system")
 def extrapolate_chatter(system: System, chatter: Chatter, turns: jax.Array) -> State:
     """Extrapolate the state to after 2 `turns` further impacts; inf is the end of the chatter.
 

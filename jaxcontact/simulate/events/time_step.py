@@ -102,7 +102,7 @@ class _StepContext(NamedTuple):
     corner: str
 
 
-@functools.partial(jit, static_argnums=(0, 1, 4))
+@functools.partial(jit, static_argnames=("system", "max_events", "corner"))
 def run_time_step(
     system: System, max_events: int, inputs: StepInputs, memory: EventMemory, corner: str = "smooth"
 ) -> EventRun:

@@ -111,7 +111,7 @@ def start_node(model: Model, state: State) -> Node:
     return make_node(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype), joints)
 
 
-@functools.partial(jit, static_argnums=(0, 1, 2))
+@functools.partial(jit, static_argnames=("system", "choice", "max_pieces"))
 def run_motion(
     system: System, choice: MotionChoice, max_pieces: int, numbers: MotionNumbers, memory: MotionMemory
 ) -> RecordedMotion:
