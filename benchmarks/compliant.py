@@ -212,7 +212,7 @@ def _foundation(load: float, steps: int) -> Run:
 def _foundation_scipy(load: float, method: str, rtol: float) -> Run:
     from scipy.integrate import solve_ivp
 
-    from tests.helpers.compliant_reference import foundation_rate
+    from tests.oracles.compliant_reference import foundation_rate
 
     rate, start = foundation_rate(900, 1e7, load)
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference
+from oracles import reference
 from test_system import box, box_params, random_pose, state
 from test_terms import sphere_params, spheres
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import reference as ref
+from oracles import reference as ref
 
 NAMES = sorted(ref.MODELS)
 EPS = 1e-30  # complex step

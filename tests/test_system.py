@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference
+from oracles import reference
 
 import jaxcontact as jc
 

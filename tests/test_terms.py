@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference
 from jax.flatten_util import ravel_pytree
+from oracles import reference
 from test_system import (
     GROUND,
     SIZE,

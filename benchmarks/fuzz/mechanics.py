@@ -58,14 +58,14 @@ def _tree_text(rng: np.random.Generator, bodies: tuple[tuple[str, ...], ...]) ->
 
 @functools.cache
 def _everything() -> Callable[..., Any]:
-    return jax.jit(from_tests("helpers.mujoco_mechanics").everything)
+    return jax.jit(from_tests("oracles.mujoco_mechanics").everything)
 
 
 def trees(seed: int) -> Tally:
     """Poses, mass matrix, bias, point Jacobians and energies of a chain, against MuJoCo."""
     import mujoco
 
-    oracle = from_tests("helpers.mujoco_mechanics")
+    oracle = from_tests("oracles.mujoco_mechanics")
     rng = np.random.default_rng(seed)
     text = _tree_text(rng, TREES[seed % len(TREES)])
     model, mj = jc.load_mjcf(text), mujoco.MjModel.from_xml_string(text)

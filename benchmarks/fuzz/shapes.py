@@ -16,7 +16,7 @@ OVERLAP = 1e-3  # m, by which a depth may fall short of what the search finds
 
 def shapes(seed: int) -> Tally:
     """One pair of kinds at some poses; the search finds no more than the signed distance."""
-    cases = from_tests("helpers.shape_cases")
+    cases = from_tests("oracles.shape_cases")
     kinds = PAIRS[seed % len(PAIRS)]
     a, b = (cases.make(kind, 3, name) for kind, name in zip(kinds, "ab"))
     tally = Tally(problems=2 * COUNT)

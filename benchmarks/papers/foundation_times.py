@@ -58,7 +58,7 @@ def peer(method: str, number: int, modulus: float, load: float) -> tuple[float, 
     """Processor time of SciPy's method at 1e-3 of the deflection, and the end; or the time t it came to."""
     from scipy.integrate import solve_ivp
 
-    from tests.helpers.compliant_reference import foundation_rate
+    from tests.oracles.compliant_reference import foundation_rate
 
     rate, start = foundation_rate(number, modulus, load)
     begin = time.process_time()
@@ -80,7 +80,7 @@ def peer(method: str, number: int, modulus: float, load: float) -> tuple[float, 
 
 def truth(number: int, modulus: float, load: float) -> np.ndarray:
     """Depth and quaternion x, y after 1 s: of the motion on rubber, of the balance on steel."""
-    from tests.helpers.compliant_reference import foundation_at_rest, foundation_ode
+    from tests.oracles.compliant_reference import foundation_at_rest, foundation_ode
 
     if modulus > 1e9:
         return np.asarray(foundation_at_rest(number, modulus, load, 1.0))

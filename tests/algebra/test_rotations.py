@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference
+from oracles import reference
 
 from jaxcontact.algebra import rotations as rot
 from jaxcontact.mechanics import spatial

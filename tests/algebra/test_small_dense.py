@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.problems import random_spd
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.problems import random_spd
 
 from jaxcontact.algebra import small_dense
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.compliant_reference import implicit_euler
+from oracles.compliant_reference import implicit_euler
 from scipy.optimize import brentq
 
 import jaxcontact as jc

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import shape_cases as cases
+from oracles import shape_cases as cases
 
 import jaxcontact as jc
 from jaxcontact import geometry

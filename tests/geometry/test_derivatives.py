@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import shape_cases as cases
+from oracles import shape_cases as cases
 
 from jaxcontact import geometry
 from jaxcontact.algebra import rotations

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import shape_cases as cases
+from oracles import shape_cases as cases
 
 from jaxcontact import geometry
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.pair_judge import judge, rates
 from helpers.pair_poses import nearly_round_in_mesh, poses, shape_of, tilted
+from oracles.pair_judge import judge, rates
 
 from jaxcontact import geometry
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers import shape_cases as cases
+from oracles import shape_cases as cases
 
 from jaxcontact import geometry
 

@@ -1,1 +1,1 @@
-"""What several tests share: reference solutions, random problems, mechanisms."""
+"""What several tests share: mechanisms, files, calls of the sampler; independent answers are in `oracles`."""

@@ -7,8 +7,8 @@ axes, sizes of 1 mm and 100 m, and bodies of unequal sizes.
 from typing import Any, NamedTuple
 
 import numpy as np
+from oracles.pair_judge import LATTICE, Solid, judge, normalised
 
-from helpers.pair_judge import LATTICE, Solid, judge, normalised
 from jaxcontact import geometry
 
 COUNT = 16  # vertices of a mesh, some of them repeated

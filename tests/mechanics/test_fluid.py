@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from tests.helpers.mujoco_mechanics import worst_errors
+from tests.oracles.mujoco_mechanics import worst_errors
 
 SWIMMER = """
 <mujoco>

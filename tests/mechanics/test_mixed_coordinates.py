@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.mujoco_mechanics import worst_errors
+from oracles.mujoco_mechanics import worst_errors
 
 import jaxcontact as jc
 from jaxcontact.mechanics.configuration import difference, position_rate

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 from helpers import package_robots
-from helpers.mujoco_mechanics import worst_errors
 from helpers.package_robots import REFUSED, WHOLE
+from oracles.mujoco_mechanics import worst_errors
 
 import jaxcontact as jc
 from jaxcontact.io.mjcf import IgnoredOptionWarning

@@ -7,7 +7,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.mechanics import tendons
-from tests.helpers.mujoco_mechanics import random_data, worst_errors
+from tests.oracles.mujoco_mechanics import random_data, worst_errors
 
 INERTIA = '<inertial mass="0.7" pos="0.1 0 0.03" quat="1 0 -0.3 0" diaginertia="0.02 0.03 0.04"/>'
 ROPES = f"""

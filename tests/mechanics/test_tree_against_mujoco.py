@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from helpers.mujoco_mechanics import mujoco_everything, random_data, relative_error, state_of, worst_errors
 from helpers.robot_files import ZOO, chain
+from oracles.mujoco_mechanics import mujoco_everything, random_data, relative_error, state_of, worst_errors
 
 import jaxcontact as jc
 from jaxcontact.io.mjcf_source import compile_source

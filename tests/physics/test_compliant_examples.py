@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import compliant_reference as reference
+from oracles import compliant_reference as reference
 from scipy.linalg import expm
 
 import jaxcontact as jc

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import compliant_reference as reference
+from oracles import compliant_reference as reference
 
 import jaxcontact as jc
 

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import drawing
-from helpers import reference as ref
+from oracles import reference as ref
 from scipy.optimize import nnls
 
 import jaxcontact as jc
 from jaxcontact.impact.sampling import stream
 from jaxcontact.impact.sampling.draws import sobol
-from tests.helpers import problems
+from tests.oracles import problems
 
 TWO_CONTACTS = ("rocking_block", "compass_gait", "box_and_wall", "ramone")
 NAMES = (*TWO_CONTACTS, "disk_stack")

@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 from helpers import sliding_disc
-from helpers.mujoco_mechanics import random_data, state_of
+from oracles.mujoco_mechanics import random_data, state_of
 
 import jaxcontact as jc
 from jaxcontact.mechanics.motion_equations import applied_forces, kinematics_of

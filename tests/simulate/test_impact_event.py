@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.problems import random_spd
+from oracles.problems import random_spd
 
 import jaxcontact as jc
 from jaxcontact.impact.laws.callable_laws import law_as_pytree

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from jaxcontact.solvers.lcp import Lemke, solve_lcp
 from jaxcontact.status import Status
-from tests.helpers import problems
+from tests.oracles import problems
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MURTY = np.tril(np.full((6, 6), 2.0), -1).T + np.eye(6)  # Lemke visits many bases of this family
@@ -333,7 +333,7 @@ def test_large_batch_does_not_hang():
 import jax, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jaxcontact.solvers.lcp import solve_lcp
-from tests.helpers import problems
+from tests.oracles import problems
 rng = np.random.default_rng(0)
 c = problems.stack([problems.random_contacts(rng, 2, mu=0.5) for _ in range(512)])
 W, w = problems.impact_step_lcp(c, np.ones(2))

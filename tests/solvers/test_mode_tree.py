@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.problems import random_contacts
+from oracles.problems import random_contacts
 
 import jaxcontact as jc
 from jaxcontact.impact.sampling.by_modes import tabulate

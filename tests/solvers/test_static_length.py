@@ -12,7 +12,7 @@ from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers import mode_choice
 from jaxcontact.solvers.cone_newton import solve_cone_program
 from jaxcontact.solvers.cone_program import ConeProgram
-from tests.helpers import problems
+from tests.oracles import problems
 
 
 def same(found, want):

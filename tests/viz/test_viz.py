@@ -6,9 +6,9 @@ import io
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import problems
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from oracles import problems
 
 import jaxcontact as jc
 from jaxcontact.viz.scene import scene_frames

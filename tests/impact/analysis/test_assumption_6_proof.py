@@ -15,7 +15,7 @@ from fractions import Fraction
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference
+from oracles import reference
 from scipy.optimize import linprog
 
 import jaxcontact as jc

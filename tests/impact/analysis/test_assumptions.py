@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference
 from helpers.drawing import with_law
+from oracles import reference
 from scipy.stats import beta
 
 import jaxcontact as jc

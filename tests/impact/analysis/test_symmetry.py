@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference
+from oracles import reference
 from scipy.stats import ks_2samp
 
 import jaxcontact as jc

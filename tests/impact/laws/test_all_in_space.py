@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import lcp_bases
+from oracles import lcp_bases
 
 import jaxcontact as jc
 from jaxcontact.impact import anitescu_potra, routh_step

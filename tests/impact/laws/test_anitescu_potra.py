@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference as ref
+from oracles import reference as ref
 
 import jaxcontact as jc
 from jaxcontact.impact import anitescu_potra, sequential
-from tests.helpers import problems
+from tests.oracles import problems
 
 MASS, RADIUS = 2.0, 0.5
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference
 from helpers.drawing import draw, with_law
+from oracles import reference
 
 import jaxcontact as jc
 from jaxcontact import Status, impact

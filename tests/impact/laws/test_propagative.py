@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.problems import random_spd
+from oracles.problems import random_spd
 from scipy.optimize import nnls
 
 import jaxcontact as jc

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference as ref
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import reference as ref
 
 import jaxcontact as jc
 from jaxcontact.impact import RouthStep, anitescu_potra, outcomes, resolve, routh_step
-from tests.helpers import problems
+from tests.oracles import problems
 
 NV = 9  # of all padded systems
 LAW = 1e-6  # largest residual of a success

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import lcp_bases, mode_programs
+from oracles import lcp_bases, mode_programs
 from scipy.optimize import nnls
 
 import jaxcontact as jc

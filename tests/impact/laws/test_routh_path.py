@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference as ref
+from oracles import reference as ref
 
 import jaxcontact as jc
 from jaxcontact.impact import resolve, routh_path, sample

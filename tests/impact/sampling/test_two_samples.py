@@ -10,7 +10,7 @@ import functools
 import jax
 import numpy as np
 import pytest
-from helpers import reference
+from oracles import reference
 from scipy.spatial.distance import cdist
 from scipy.stats import chi2_contingency, ks_2samp
 

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 from scipy.optimize import linprog
 
-from helpers.lcp_bases import polygon
+from oracles.lcp_bases import polygon
 
 
 def kinds(k, capped):
