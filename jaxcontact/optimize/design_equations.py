@@ -36,6 +36,7 @@ MAX_EVALUATIONS = 300  # of the search from one start; where products cannot van
 GAP_WEIGHT = 100.0  # of gaps beside products of contacts, where not all can vanish
 NEAR_WEIGHT = 1e-6  # of the change beside the products: numbers that do not matter stay
 DEPENDENT = 1e-10  # singular value relative to the largest; below it equations say the same
+NARROW = 4e-9  # of sizes of numbers; least distance of two bounds, of which equal ones hold a number
 MET = 1e-12  # largest product, and gap in m, that count as zero
 
 
@@ -82,11 +83,12 @@ class DesignEquations:
         self.start = np.concatenate([*values, np.zeros(len(bodies) + len(free))]) / self.size
         self.limits = np.array(list(list_bounds(model, state, task, self.numbers))).reshape(-1, 2)
         self.limits /= self.size[:, None]
+        self.limits[:, 1] = np.maximum(self.limits[:, 1], self.limits[:, 0] + NARROW)
         self.evaluations = 0
         self._at, self._linear = np.empty(0), (np.empty(0), np.empty((0, 0)))
 
     def _linearize(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute values and their derivative, once at each point."""
+        """Compute values and their derivative, once as long as the point stays."""
         if not np.array_equal(z, self._at):
             self.evaluations += 1
             slope, values = slopes_of(self.numbers, self.model, self.state, jnp.asarray(z * self.size))
@@ -103,7 +105,7 @@ class DesignEquations:
 
     @property
     def num_equations(self) -> int:
-        """Number of products and gaps that have to vanish."""
+        """Count the products and gaps that are given a value."""
         return self.num_products + len(self.contacts)
 
     def residual(self, z: np.ndarray) -> np.ndarray:
@@ -125,7 +127,7 @@ class DesignEquations:
         return float(np.linalg.norm(z - self.start))
 
     def meet(self, start: np.ndarray) -> np.ndarray:
-        """Search for numbers of least squared products by a trust region (Levenberg), from inside the bounds.
+        """Search for numbers of least squared products by a trust region, from inside the bounds.
 
         Gaps, and the overlap of other contacts, have a larger weight.
         """
@@ -151,7 +153,10 @@ class DesignEquations:
     def nearest(
         self, start: np.ndarray | None = None, *, differences: bool = False
     ) -> Any:  # SciPy's result has no types
-        """Search by SciPy's SLSQP and return its result; `differences` asks for finite differences."""
+        """Search for the numbers nearest to the given ones that meet the equations; return SLSQP's result.
+
+        `start` is where the search starts; `differences` asks for finite differences.
+        """
         from scipy.optimize import minimize  # inside the function, because the import takes long
 
         num, start = self.num_equations, self.start if start is None else start
@@ -211,7 +216,7 @@ class DesignEquations:
     def search(self, number: int, best: DesignSearches) -> DesignSearches:
         """Search once more: at first for the nearest numbers, then from the start of this number.
 
-        The best numbers meet the equations, or have the least products of all searches so far.
+        The best numbers meet the equations, or have the least products and overlaps of all starts so far.
         """
         if number == 0:
             minimum = self.nearest()
@@ -243,7 +248,7 @@ class DesignEquations:
         return better._replace(num_searches=number + 1)
 
     def solve(self, file: StateFile, progress: Progress | None) -> DesignSearches:
-        """Search until numbers meet the equations, and store what each search found; resume from the file."""
+        """Search until numbers meet the equations or no start is left; store each search, and resume."""
         stored, found = file.load(), DesignSearches(0, self.start, math.inf, False, 0)
         if stored is not None:
             self.evaluations = int(stored["evaluations"])

@@ -1,4 +1,4 @@
-"""The task of a design, the numbers that may change, and the products that have to vanish: `DesignTask`.
+"""The task of a design, the numbers that may change, and the products to be given values: `DesignTask`.
 
 Owns what `design_equations` solves: rows of contacts that count, sizes and bounds of numbers, and their
 effect on params, state, products and gaps. Page: docs/methods/order-and-inertia.md.
@@ -195,7 +195,7 @@ def apply_numbers(
 def _measure(
     numbers: DesignNumbers, model: Model, state: State, flat: jax.Array
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
-    """Measure products of unit rows of different contacts, their gaps, and the gaps of the others; twice."""
+    """Measure cosines of rows, gaps of the contacts, gaps of the others; return them as value and as aux."""
     built, placed = apply_numbers(numbers, model, state, flat)
     terms = contact_terms(model.replace(params=built), placed)
     every = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)

@@ -23,13 +23,13 @@ class MotionPoint:
 
     @property
     def cost(self) -> float:
-        """Half the sum of squares; infinite if a number is not finite."""
+        """Compute half the sum of squares; infinite if a number is not finite."""
         numbers = (self.values, self.by_params, self.by_motion)
         return 0.5 * float(np.sum(self.values**2)) if all(np.all(np.isfinite(n)) for n in numbers) else np.inf
 
 
 def covariance_of(point: MotionPoint, free: np.ndarray) -> np.ndarray:
-    """Return Huber's covariance (p, p) of the free parameters by motion, 0 for the others."""
+    """Return Huber's covariance (p, p) of the free parameters, 0 for the others; NaN if there is none."""
     if not np.isfinite(point.cost):
         return np.full((point.x.size, point.x.size), np.nan)
     schur, _, mixed, per_motion = eliminate_motions(point, 0.0)
@@ -47,7 +47,7 @@ def covariance_of(point: MotionPoint, free: np.ndarray) -> np.ndarray:
 
 
 def mark_used(point: MotionPoint) -> np.ndarray:
-    """Mark the residuals (m, r) that have a weight."""
+    """Mark the residuals (m, r) that are not zero or depend on the numbers of their motion."""
     return np.asarray(np.any(point.by_motion != 0.0, axis=-1) | (point.values != 0.0))
 
 
@@ -60,7 +60,7 @@ def gradient_of(point: MotionPoint) -> tuple[np.ndarray, np.ndarray]:
 def eliminate_motions(
     point: MotionPoint, damping: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Eliminate the numbers of motions; return normal equations (p, p), (p,), mixed block, per motion."""
+    """Eliminate numbers of motions; return matrix (p, p), gradient (p,), blocks (m, p, k) and (m, k, k)."""
     shared = np.einsum("mrp,mrq->pq", point.by_params, point.by_params)
     mixed = np.einsum("mrp,mrk->mpk", point.by_params, point.by_motion)
     per_motion = np.einsum("mrk,mrl->mkl", point.by_motion, point.by_motion)

@@ -203,10 +203,15 @@ def gait_outcome_rate(
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the one-sided derivative of `gait_outcome` along a direction of `free`.
 
-    It is exact even if feet land together.
+    It is exact even if feet land together, and NaN if the motion failed.
+
+    Raises:
+        TypeError: a `RandomStride`, whose outcomes jump.
 
     Derivative: by `direction`, that of the linear piece it lies in, forward only.
     """
+    if not isinstance(problem, GaitProblem):
+        raise TypeError(f"problem: expected a GaitProblem, got {type(problem).__name__}")
     launch, rates = jax.jvp(lambda z: _launch(problem, z, params), (free,), (direction,))
     direction = ess.Direction(x=rates.x0, params=rates.params, control=rates.control)
     dx1, info = ess.b_derivative(
@@ -214,7 +219,8 @@ def gait_outcome_rate(
         settings=problem.settings(), control=launch.control, crossed0=problem.starts_crossed(),
     )  # fmt: skip
     f = problem.es.xdot(launch.duration, info.x1, info.crossed, launch.control, launch.params)
-    dx1 = dx1 + f * rates.duration
+    failed = (info.status & jnp.uint32(int(Status.FAILURES))) != 0
+    dx1 = jnp.where(failed, jnp.nan, dx1 + f * rates.duration)
     return jax.jvp(lambda a, x: problem.measure(a, x, speed), (launch, info.x1), (rates, dx1))[1]
 
 
@@ -251,7 +257,6 @@ def gait(
     Derivative: none; a host driver. Its steps use the derivative of `ess.flow`, which is exact along
     directions that leave feet landing together, as those of `jaxcontact.optimize.gaits.hexapod` do.
     """
-    check_number("speed", speed)
     if isinstance(optimizer, AugmentedLagrangian) and optimizer.smoothing:
         raise ValueError(
             f"optimizer.smoothing: expected none, for a stride has none, got {optimizer.smoothing}"

@@ -15,7 +15,7 @@ from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, Sequential,
 from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import AT_ONCE_LAW, IMPACT_LAW, Body, LocalTerms, as_terms
 from jaxcontact.stability.check import PAPER, Certificate, LyapunovFunction, gaps_hold, proves
-from jaxcontact.stability.impact_conditions import RECURRING, Conditions, conditions, kinds_apart
+from jaxcontact.stability.impact_conditions import RECURRING, Conditions, conditions, count_kinds_of_impact
 from jaxcontact.stability.lyapunov_basis import ConditionFamily, family, reduced
 from jaxcontact.stability.paper_program import paper_function
 from jaxcontact.stability.program import (
@@ -146,7 +146,7 @@ def _search_functions(
 ) -> Certificate:
     """Search functions V for the geometry of the body, with multipliers; return the checked certificate."""
     nv, has_one_function = body.nv, blank.method not in RECURRING
-    kinds = kinds_apart(blank.method)
+    kinds = count_kinds_of_impact(blank.method)
     candidates: list[Candidate] = []
     if rank(joined([body.normal, body.force[None]]).num) == nv:
         if not (gaps_hold(body) and rank(body.normal.num) == nv):

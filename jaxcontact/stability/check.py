@@ -17,7 +17,7 @@ from jaxcontact._pytree import PyTree, Record, static
 from jaxcontact.front_door import checked
 from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import IMPACT_LAW, LocalTerms
-from jaxcontact.stability.impact_conditions import Conditions, conditions, jump_forms, kinds_apart
+from jaxcontact.stability.impact_conditions import Conditions, conditions, count_kinds_of_impact, jump_forms
 from jaxcontact.stability.rational import (
     Rational,
     exact,
@@ -165,7 +165,7 @@ def proves(
     f q <= 0 is V_0 >= 0 and f q > 0 makes V_2 = s f q positive. So Q may be indefinite, which certifies more.
     On level ground f is a combination of the gaps alone; then two functions with opposite drifts bound it.
     """
-    kinds = kinds_apart(certificate.method)
+    kinds = count_kinds_of_impact(certificate.method)
     candidates = [_read_function(body, V, kinds) for V in certificate.V]
     if certificate.method == "single" and any(any(map(any, V.turns)) for V in certificate.V):
         return False

@@ -16,7 +16,7 @@ from jaxcontact.arguments import check_positive
 from jaxcontact.front_door import checked
 from jaxcontact.stability.body import LocalTerms
 from jaxcontact.stability.check import Certificate, check
-from jaxcontact.stability.impact_conditions import kinds_apart
+from jaxcontact.stability.impact_conditions import count_kinds_of_impact
 from jaxcontact.stability.modes import mode_words
 from jaxcontact.stability.rational_modes import Exact, exact_terms, mode_accelerations, mode_cone
 
@@ -167,7 +167,7 @@ def excursion_bounds(certificate: Certificate) -> ExcursionBounds:
 def _functions(certificate: Certificate, terms: LocalTerms) -> tuple[np.ndarray, np.ndarray]:
     """Stack the energy and the V: linear parts (n, nv), quadratic parts (n, 1 + nc kinds, nv, nv)."""
     normal, mass = np.asarray(terms.J_n), np.asarray(terms.M)
-    kinds = kinds_apart(certificate.method)
+    kinds = count_kinds_of_impact(certificate.method)
     normal = np.repeat(normal, kinds, axis=0)
     linear, quadratic = [-np.asarray(terms.force)], [np.repeat(mass[None], 1 + len(normal), axis=0)]
     for V in certificate.V:

@@ -94,14 +94,14 @@ class _Before:
     function: int = 0
 
 
-def kinds_apart(method: str) -> int:
+def count_kinds_of_impact(method: str) -> int:
     """Count the quadratic parts that a method has after impacts at one contact."""
     return len(KINDS) if method == "by_kind" else 1
 
 
 def quadratic_after(method: str, contact: int, kind: str) -> int:
     """Number the quadratic part after an impact: 1 + k, or by contact and kind."""
-    return 1 + contact if kinds_apart(method) == 1 else 1 + len(KINDS) * contact + KINDS.index(kind)
+    return 1 + contact if count_kinds_of_impact(method) == 1 else 1 + len(KINDS) * contact + KINDS.index(kind)
 
 
 def _split_by_slip(body: Exact, before: _Before) -> list[_Before]:
@@ -129,7 +129,7 @@ def _start_matrix(body: Exact, duration: Rational) -> Rational:
 
 
 def _row_with_time(v: Rational, time: Rational) -> Ints:
-    """Append the time of a flight to a row over v; return it up to a positive factor."""
+    """Append the coefficient of the time of a flight to a row over v; return it up to a positive factor."""
     return joined([v, Rational(np.array([time.num], dtype=object), time.den)]).num
 
 
@@ -156,7 +156,7 @@ def _list_befores(body: Exact, i: int, method: str) -> list[_Before]:
                 situations.append(
                     _Before(f"from {k}", [], [*flying, since], _start_matrix(body, Rational(time)), 1 + k)
                 )
-    if kinds_apart(method) == 1:
+    if count_kinds_of_impact(method) == 1:
         return situations
     return [part for x in situations for part in (_split_by_slip(body, x) if x.function else [x])]
 

@@ -138,17 +138,20 @@ def test_three_stages_in_a_row_of_balls():
     np.testing.assert_allclose(one, other, atol=1e-12)
 
 
-def orthogonal_balls(lightest=0.5, run=jc.Run()):
+def orthogonal_balls(lightest=0.5, run=jc.Run(), heaviest=4.0):
     """Seek masses of three balls in a row whose normals are orthogonal; the middle one is never heavy enough."""
     params = line_params({"masses": jnp.array([1.0, 2.0, 3.0]), "radius": jnp.array(0.05)})
     state = jc.State(q=jnp.array([0.0, 0.1, 0.2]), v=jnp.zeros(3), t=jnp.array(0.0))
-    task = DesignTask(design=("masses",), rebuild=line_params, bounds={"masses": (lightest, 4.0)})
+    task = DesignTask(design=("masses",), rebuild=line_params, bounds={"masses": (lightest, heaviest)})
     return jc.optimize.impact_design(jc.Model(system=LINE, params=params), state, task, run=run)
 
 
 def test_a_design_that_cannot_be_is_reported():
     *_, report = orthogonal_balls()
     assert int(report.status) & jc.Status.UNTERMINATED and report.cosine < -0.1
+    params, _, report = orthogonal_balls(lightest=2.0, heaviest=2.0)  # equal bounds hold a number
+    assert int(report.status) & jc.Status.UNTERMINATED
+    np.testing.assert_allclose(params.mass, 2.0, rtol=1e-8)
 
 
 def test_a_design_killed_after_every_search_resumes_to_the_same_bits(tmp_path):

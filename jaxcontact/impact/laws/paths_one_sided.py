@@ -44,7 +44,7 @@ class ScaledNumbers(NamedTuple):
 
 
 class PathRule(NamedTuple):
-    """What carries no derivative: modes, tolerances as in `routh_path`, and the impulse (r,) of the path."""
+    """What carries no derivative: modes, tolerances, impulse (r,) of the path, and whether orders matter."""
 
     space: ContactSpace
     table: contact_modes.ModeMaps
@@ -68,7 +68,7 @@ class _Point(NamedTuple):
 
 
 class _Contacts(NamedTuple):
-    """What contacts do at a point: masks (r,) or (nc,)."""
+    """What contacts do at a point: masks (r,) or (nc,), and velocities."""
 
     faint: jax.Array  # (r,) velocities that are zero and change
     seen: jax.Array  # (r,) velocities, with the sign of the change where they are zero
@@ -152,7 +152,7 @@ def _order_matters(length: int, numbers: ScaledNumbers, rule: PathRule) -> jax.A
 def _displace(
     length: int, numbers: ScaledNumbers, changes: ScaledNumbers, rule: PathRule
 ) -> tuple[_Point, jax.Array]:
-    """Follow a path of at most `length` pieces; return its end, and whether it is the same at h = 0."""
+    """Follow a displaced path, at most `length` pieces; return its end, and whether it tends to the path."""
     none, zero = jnp.zeros_like(numbers.u), jnp.zeros_like(numbers.mu)
     start = _Point(numbers.u, changes.u, none, none, zero, zero, zero, jnp.array(False))
     size = jnp.max(jnp.abs(changes.u))
@@ -172,7 +172,7 @@ def _tolerance(dtype: jnp.dtype) -> float:
 
 
 def _small(numbers: ScaledNumbers, at: _Point, size: jax.Array) -> jax.Array:
-    """Compute the change of a velocity per h that is round-off."""
+    """Compute the change of a velocity per h below which it is round-off."""
     moved = jnp.max(jnp.abs(numbers.delassus @ at.dimpulse))
     return rounding(at.u.dtype, BORDER_DIGITS) * jnp.maximum(
         jnp.maximum(size, moved), jnp.max(jnp.abs(at.du))
@@ -240,7 +240,7 @@ def _add_piece(
 def _next_event(
     rule: PathRule, at: _Point, contacts: _Contacts, pieces: tuple[_Piece, _Piece]
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Find the number of the next event, whether it is as near as h, and the length until then.
+    """Find the next event: its number, whether it is as near as h, the length to it, and its change per h.
 
     Events 0..r-1 are zeros of velocities, the others are stores that are empty.
     """
@@ -299,7 +299,7 @@ def _move(elastic: jax.Array, delastic: jax.Array, at: _Point, piece: _Piece, dp
 def _end_at_event(
     rule: PathRule, at: _Point, moved: _Point, event: jax.Array, is_short: jax.Array, never: jax.Array
 ) -> _Point:
-    """Set what the event of a piece makes zero; only contacts at rest keep energy per h^2."""
+    """Set what the event of a piece makes zero, all stores if none comes; only rest keeps energy per h^2."""
     rows = at.u.shape[0]
     at_event = (jnp.arange(rows) == event) & ~never
     empties = (jnp.arange(rows // 2) + rows == event) | never

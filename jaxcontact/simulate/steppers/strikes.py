@@ -87,17 +87,17 @@ class Laws(NamedTuple):
 
 
 def no_answer(v: jax.Array, impulse: jax.Array) -> Answer:
-    """Return the answer v without impulses."""
+    """Return the answer of a step without contacts: v, and `impulse`, which is zero."""
     return Answer(v, impulse, jnp.uint32(0), jnp.zeros((), v.dtype), jnp.int32(0))
 
 
 def start_of_constraints(free: FreeStep) -> jax.Array:
-    """Compute the velocity (nv,) that impulses of contacts and limits start from."""
+    """Compute the velocity (nv,) at the end of a free step, before impulses of contacts and limits."""
     return free.ahead + implicit.solve_spd(free.M, free.push[:, None])[:, 0]
 
 
 def within_reach(terms: ContactTerms, drift: jax.Array, v: jax.Array, dt: jax.Array) -> jax.Array:
-    """Find the contacts (nu,) that can close within the step.
+    """Mark the contacts (nu,) that can close within the step.
 
     No law adds energy, so |J v+| <= |J|_g |v|_M.
     """
@@ -124,7 +124,7 @@ def press(
     Loops hold at the velocity that the law starts from, and its impulses do not change that: contacts and dry
     joints act through P, the projection on G v = 0 in the metric of M.
 
-    Returns the answer, and the velocities (nv,) on which contacts, dry joints or loops act.
+    Returns the answer, and a mask (nv,) of the velocities on which contacts, dry joints or loops act.
     """
     ahead, dry, held = start_of_constraints(free), dry_rows(model), held_rows(model, state.q)
     terms, drift, beside = contacts
@@ -162,7 +162,7 @@ def press(
 
 
 def touched_velocities(terms: ContactTerms, impulse: jax.Array) -> jax.Array:
-    """Find the velocities (nv,) that pushing contacts move, some by friction alone (a braked wheel)."""
+    """Mark the velocities (nv,) that pushing contacts move, some by friction alone (a braked wheel)."""
     pushed = (impulse[:, :1] > 0) & (terms.J_n != 0)
     rubbed = jnp.any(impulse[:, 1:] != 0, axis=1)[:, None] & jnp.any(terms.J_t != 0, axis=1)
     return jnp.any(pushed | rubbed, axis=0)
@@ -176,7 +176,7 @@ def step_at_once(
     controls: jax.Array,
     dt: jax.Array,
 ) -> tuple[State, Answer]:
-    """Make a step in which contacts press and none strikes; return the end, with depth, and the answer."""
+    """Make a step in which contacts press and none strikes; return the end, still deep, and the answer."""
     free = free_step(model, state, controls, dt, contacts[0].M, kinematics_of(model, state.q))
     answer, touched = press(laws, model, state, contacts, free, True, dt)
     v, rate = take_free_step(model, state.q, free, answer.v, touched, dt)
@@ -339,7 +339,7 @@ def _gap_of(system: System, data: tuple[_Path, jax.Array], share: jax.Array) -> 
 def _divide_by_slope(
     system: System, data: tuple[_Path, jax.Array], share: jax.Array, residual: jax.Array
 ) -> jax.Array:
-    """Divide a gap by its derivative along the path."""
+    """Divide a gap by its derivative along the path; return 0 where the gap does not fall."""
     slope = lax.stop_gradient(jax.grad(functools.partial(_gap_of, system, data))(share))
     return residual / jnp.where(slope < 0, slope, -jnp.inf)
 
@@ -356,8 +356,8 @@ def _first_time(system: System, path: _Path, closes: jax.Array) -> tuple[jax.Arr
 
     zero, unit = jnp.zeros((), path.q.dtype), jnp.ones((), path.q.dtype)
     begin, end = smallest(zero), smallest(unit)
-    rounding = float(jnp.finfo(zero.dtype).eps)
-    enough = rounding * (begin - end)
+    epsilon = float(jnp.finfo(zero.dtype).eps)
+    enough = epsilon * (begin - end)
 
     def searching(carry: PyTree) -> jax.Array:
         count, _, bracket, _, size = carry
