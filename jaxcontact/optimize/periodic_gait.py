@@ -210,8 +210,6 @@ def gait_outcome_rate(
 
     Derivative: by `direction`, that of the linear piece it lies in, forward only.
     """
-    if not isinstance(problem, GaitProblem):
-        raise TypeError(f"problem: expected a GaitProblem, got {type(problem).__name__}")
     launch, rates = jax.jvp(lambda z: _launch(problem, z, params), (free,), (direction,))
     direction = ess.Direction(x=rates.x0, params=rates.params, control=rates.control)
     dx1, info = ess.b_derivative(

@@ -100,7 +100,7 @@ def test_a_spread_gives_the_gradient_of_the_tail_with_its_jumps():
     assert float(slope["x"]) == pytest.approx(0.6 + 0.5084, abs=0.03)  # density of n at 0.3 over 0.75
     with pytest.raises(ValueError, match='spread: expected 0 with risk="worst"'):
         jc.optimize.RandomStride(stumble, outcomes=8, risk="worst", spread=0.1)
-    with pytest.raises(TypeError, match="problem: expected a GaitProblem, got RandomStride"):
+    with pytest.raises(TypeError, match="problem: expected GaitProblem, got RandomStride"):
         jc.optimize.gait_outcome_rate(problem, None, free, free, 0.5)
 
 
