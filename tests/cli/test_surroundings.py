@@ -154,6 +154,7 @@ def test_a_cost_without_bounds_is_refused_before_the_work(command, tmp_path):
         ("", " --xla_cpu_use_fusion_emitters=false"),
         ("--xla_cpu_max_isa=AVX2", "--xla_cpu_max_isa=AVX2 --xla_cpu_use_fusion_emitters=false"),
         ("--xla_cpu_use_fusion_emitters=true", "--xla_cpu_use_fusion_emitters=true"),
+        ("flags.txt", "flags.txt"),
     ],
 )
 def test_a_command_compiles_quickly_unless_the_flags_say_how(given, then, monkeypatch):

@@ -86,3 +86,13 @@ def energy_and_function_along(body, certificate, samples=32, events=60):
             shrink = np.exp(path.log_size[lane, k + 1] - path.log_size[lane, k])
             q, last = q / shrink**2, None if last is None else last / shrink**2
     return worst, compared
+
+
+def random_biped(rng, restitutions):
+    """A body on two inclined grounds, of any friction; the first foot has one of the restitutions."""
+    return PlanarBiped(
+        alpha=rng.uniform(-0.6, 0.6), h=rng.uniform(0.3, 1.5), L1=rng.uniform(-1.5, -0.1),
+        L2=rng.uniform(0.1, 1.5), phi1=rng.uniform(-0.5, 0.5), phi2=rng.uniform(-0.5, 0.5),
+        mu1=rng.uniform(0.1, 1.5), mu2=rng.uniform(0.1, 1.5), e1=rng.choice(restitutions),
+        e2=rng.choice([0, 0.1, 0.4]),
+    )  # fmt: skip

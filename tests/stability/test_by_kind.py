@@ -2,9 +2,15 @@
 
 import numpy as np
 import pytest
-from helpers.stability_bodies import UNDECIDED_FIG3, energy_and_function_along, fig3, three_feet
+from helpers.stability_bodies import (
+    UNDECIDED_FIG3,
+    energy_and_function_along,
+    fig3,
+    random_biped,
+    three_feet,
+)
 
-from jaxcontact.stability import PlanarBiped, certify, check, excursion_bounds, falsify, is_equilibrium
+from jaxcontact.stability import certify, check, excursion_bounds, falsify, is_equilibrium
 from jaxcontact.stability.body import as_terms
 from jaxcontact.stability.chart import FIGURES
 
@@ -72,12 +78,7 @@ def test_no_motion_grows_where_the_kinds_prove_more():
     """Bodies that one form does not prove, with restitution: no proof meets a motion that grows."""
     rng, more = np.random.default_rng(7), 0
     for _ in range(400):
-        body = PlanarBiped(
-            alpha=rng.uniform(-0.6, 0.6), h=rng.uniform(0.3, 1.5), L1=rng.uniform(-1.5, -0.1),
-            L2=rng.uniform(0.1, 1.5), phi1=rng.uniform(-0.5, 0.5), phi2=rng.uniform(-0.5, 0.5),
-            mu1=rng.uniform(0.1, 1.5), mu2=rng.uniform(0.1, 1.5), e1=rng.choice([0.05, 0.1, 0.4]),
-            e2=rng.choice([0, 0.1, 0.4]),
-        )  # fmt: skip
+        body = random_biped(rng, [0.05, 0.1, 0.4])
         if not is_equilibrium(body) or certify(body).verdict != "undecided":
             continue
         proof = certify(body, method="by_kind")

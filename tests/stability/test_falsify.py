@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.stability_bodies import fig2, fig3, three_feet
+from helpers.stability_bodies import fig2, fig3, random_biped, three_feet
 from jax import lax
 
 import jaxcontact as jc
@@ -18,7 +18,6 @@ from jaxcontact import viz
 from jaxcontact.cli.main import main
 from jaxcontact.io.sealed_arrays import read_arrays, write_arrays
 from jaxcontact.stability import (
-    PlanarBiped,
     Region,
     certify,
     chart,
@@ -288,12 +287,7 @@ def test_no_contradiction_among_random_bodies():
     """Inclined grounds, any friction and restitution; most of those in equilibrium are certified."""
     rng, verdicts = np.random.default_rng(3), []
     for _ in range(150):
-        body = PlanarBiped(
-            alpha=rng.uniform(-0.6, 0.6), h=rng.uniform(0.3, 1.5), L1=rng.uniform(-1.5, -0.1),
-            L2=rng.uniform(0.1, 1.5), phi1=rng.uniform(-0.5, 0.5), phi2=rng.uniform(-0.5, 0.5),
-            mu1=rng.uniform(0.1, 1.5), mu2=rng.uniform(0.1, 1.5), e1=rng.choice([0, 0.1, 0.4]),
-            e2=rng.choice([0, 0.1, 0.4]),
-        )  # fmt: skip
+        body = random_biped(rng, [0, 0.1, 0.4])
         if is_equilibrium(body):
             certificate = certify(body)
             assert check(certificate) is (certificate.verdict != "undecided")

@@ -314,7 +314,7 @@ class UniqueOrder(Record):
 
     @property
     def theorem(self) -> str | None:
-        """The theorem that guarantees one outcome for all orders; None if no theorem does."""
+        """Name the theorem that guarantees one outcome for all orders; None if no theorem does."""
         if not bool(self.unique):
             return None
         pair_stages = set(np.asarray(self.stages).ravel().tolist()) - {0}

@@ -9,6 +9,7 @@ import jaxcontact as jc
 from tests.impact.laws.test_one_sided_impacts import make_terms, zero_change
 
 NUMBER = 100
+STEPS = 1e-5, 1e-4, 1e-3  # of differences; in a short one a contact may approach too slowly to strike
 
 
 def law(restitution, **more):
@@ -41,7 +42,7 @@ def rates_and_differences(law, terms, v, changes, directions, h):
 
 
 def compare(law, terms, v, rng, changes=(), speed=1.0):
-    """Return errors (n,) of the rates, and the status."""
+    """Return errors (n,) of the rates beside the best of the differences, and the status."""
     law = law.replace(restitution=jnp.asarray(law.restitution, v.dtype))
     directions = jnp.asarray(speed * rng.normal(size=(NUMBER, v.shape[0])))
     moves = {}
@@ -50,9 +51,12 @@ def compare(law, terms, v, rng, changes=(), speed=1.0):
         moves[name] = 0.1 * jnp.max(jnp.abs(x)) * jnp.asarray(rng.normal(size=(NUMBER, *x.shape)))
     if "M" in moves:
         moves["M"] = moves["M"] + jnp.swapaxes(moves["M"], 1, 2)
-    base, smooth, status, exact, difference = rates_and_differences(law, terms, v, moves, directions, 1e-5)
-    np.testing.assert_allclose(base, smooth, rtol=0, atol=1e-12 * speed)
-    return np.max(np.abs(exact - difference), axis=1) / speed, int(status)
+    errors = []
+    for h in STEPS:
+        base, smooth, status, exact, difference = rates_and_differences(law, terms, v, moves, directions, h)
+        np.testing.assert_allclose(base, smooth, rtol=0, atol=1e-12 * speed)
+        errors.append(np.max(np.abs(exact - difference), axis=1) / speed)
+    return np.min(errors, axis=0), int(status)
 
 
 def copies(number, mu, mass=1.0, seed=1):
@@ -81,7 +85,7 @@ def test_bodies_that_do_all_at_once_have_the_derivative_of_the_direction(restitu
     """Compression, sliding and expansion end together; also by masses, normals, friction and restitution."""
     terms, v = copies(2, 0.4), jnp.tile(jnp.array([-1.0, slip]), 2)
     errors, status = compare(law(restitution), terms, v, rng, ("M", "J_n", "J_t", "mu"))
-    assert status == 0 and np.quantile(errors, 0.95) < 1e-8 and np.max(errors) < 5e-3  # by slow approaches
+    assert status == 0 and np.quantile(errors, 0.95) < 1e-8 and np.max(errors) < 1e-6
 
 
 @pytest.mark.slow
@@ -109,7 +113,7 @@ def test_a_block_that_falls_flat(restitution, inertia, rng):
 def test_contacts_at_rest_may_begin_to_strike_or_slide(speeds, rng):
     for mu, restitution in ((0.4, 0.6), (1.0, 0.0)):
         errors, status = compare(law(restitution), *coupled(speeds, mu), rng)
-        assert status == 0 and np.quantile(errors, 0.95) < 1e-8 and np.max(errors) < 5e-3
+        assert status == 0 and np.quantile(errors, 0.95) < 1e-8 and np.max(errors) < 1e-6
 
 
 @pytest.mark.long
