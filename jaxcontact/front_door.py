@@ -227,7 +227,7 @@ def _is_number(value: Value) -> bool:
 
 
 SIMPLE: dict[object, tuple[str, Callable[[Value], bool]]] = {
-    Any: ("anything", lambda value: True),
+    Any: ("anything", lambda value: True),  # an annotation that allows all
     jax.Array: ("an array", lambda value: is_array(value) and not isinstance(value, np.generic)),
     np.ndarray: ("an array", lambda value: is_array(value) and not isinstance(value, np.generic)),
     float: ("a number", _is_number),
@@ -259,7 +259,7 @@ class _Kind:
         elif origin in (tuple, Sequence, list):
             self.expected, self.fits = _sequence(origin, self.parts)
         elif isinstance(origin, TypeVar) or not isinstance(origin, type):
-            self.expected, self.fits = SIMPLE[Any]
+            self.expected, self.fits = SIMPLE[Any]  # as for no annotation
         elif issubclass(origin, ShapedArray):
             self.shape = origin.rule
             self.expected, self.fits = SIMPLE[jax.Array]

@@ -75,7 +75,7 @@ class FailureError(RuntimeError):
 
 
 @checked()
-def raise_if_failed(info: Any, what: str = "result") -> None:
+def raise_if_failed(info: Any, what: str = "result") -> None:  # any record with a status
     """Raise if any status has a bit of `Status.FAILURES`; for drivers on the host.
 
     Args:

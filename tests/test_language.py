@@ -234,6 +234,22 @@ def test_few_annotations_say_nothing():
     assert 1000 * len(vague) <= VAGUE_PER_1000 * len(lines), f"Any in {len(vague)} of {len(lines)} lines"
 
 
+def test_an_annotation_that_says_nothing_has_a_reason():
+    """On its line, or for a file where it is imported."""
+    bare = []
+    for path, tree in sources():
+        lines = path.read_text().splitlines()
+        if any(re.search(r"import .*\bAny\b.*# Any: ", line) for line in lines):
+            continue
+        numbers = {n.lineno for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "Any"}
+        bare += [
+            f"{path.relative_to(ROOT)}:{n}: {lines[n - 1].strip()}"
+            for n in sorted(numbers)
+            if "#" not in lines[n - 1]
+        ]
+    assert not bare, "\n".join(bare)
+
+
 @pytest.mark.parametrize(
     ("rule", "source", "broken"),
     [

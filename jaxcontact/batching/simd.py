@@ -112,7 +112,10 @@ class _Batched:
             return None
 
     def _inside_a_trace(
-        self, trace: Any, leaves: list[jax.Array], structure: jax.tree_util.PyTreeDef
+        self,
+        trace: Any,  # JAX's, not public
+        leaves: list[jax.Array],
+        structure: jax.tree_util.PyTreeDef,
     ) -> list[jax.Array]:
         """Run a batch as one operation of the program that is being traced; return its results."""
         arrays = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in leaves]

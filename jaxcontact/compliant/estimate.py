@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any  # Any: `reach` may be an array or a float of any dtype
 
 import jax
 import jax.numpy as jnp

@@ -331,7 +331,7 @@ def convex_program(
     product = lax.stop_gradient(stiff * mobility)
     cap = slope_cap(terms.phi.dtype) if cap is None else cap
     share = jnp.where(product > cap, cap / jnp.where(product > cap, product, 1.0), 1.0)
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = {}  # fields of a record
     if problem.material.potential is not None:
         future = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[nb : nb + nl + nc]
         extra = {"potential": problem.material.potential, "depth": -future, "dt": h}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any  # Any: MuJoCo is optional
 
 import jax
 import jax.numpy as jnp

@@ -104,7 +104,7 @@ TREX = System(
 
 
 @checked(constants=check_names("front_radius", "rear_radius", "thigh", "shank", "friction"))
-def trex_params(constants: Any) -> Params:
+def trex_params(constants: Any) -> Params:  # a mapping of arrays
     """Make params of TREX from constants; masses, inertias and end points follow from the lengths.
 
     Args:

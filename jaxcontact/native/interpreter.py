@@ -6,7 +6,7 @@ The entry function is `Interpreter.run`. An array is a NumPy array of numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any  # Any: constants of JAX's programs
 
 import jax
 import numpy as np

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any  # Any: a bool, an int or a float, by kind
 
 import jax
 import numpy as np

@@ -6,7 +6,7 @@ The entry function is `PieceWriter.write_piece`.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any  # Any: constants of each kind
 
 from jaxcontact.native.control import Assign, Fill, Largest, Put, Return, WriteRow
 from jaxcontact.native.kinds import BOOL

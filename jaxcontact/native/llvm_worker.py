@@ -7,7 +7,7 @@ This file is run by its path and imports nothing of the package: it starts in a 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any  # Any: llvmlite has no types
 
 
 def target_machine(level: int) -> Any:

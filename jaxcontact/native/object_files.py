@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any  # Any: a setting of JAX
 
 import jax
 

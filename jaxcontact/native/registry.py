@@ -7,7 +7,7 @@ its output, or a list of them. A module elsewhere that defines a primitive regis
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any  # Any: parameters of JAX's operations
 
 import numpy as np
 

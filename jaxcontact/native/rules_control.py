@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any  # Any: payloads of loops and branches differ
 
 import numpy as np
 

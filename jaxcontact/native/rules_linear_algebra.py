@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any  # Any: results of a rule have the shapes of a program
 
 import numpy as np
 

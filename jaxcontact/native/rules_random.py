@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any  # Any: JAX's generators
 
 import jax
 import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any  # Any: parameters of JAX's operations
 
 import numpy as np
 

@@ -7,7 +7,7 @@ straight code a number is computed just before the first that needs it, so that 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any  # Any: payloads of blocks differ by kind
 
 from jaxcontact.native.control import Assign, Branch, Fill, Item, Largest, Put, Return, Scan, While, WriteRow
 from jaxcontact.native.needed import Needed, read_by

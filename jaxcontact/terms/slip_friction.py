@@ -32,7 +32,7 @@ def slip_speeds(model: Model, state: State) -> jax.Array:
 
 
 def apply_friction(model: Model, state: State, friction: Friction | None) -> Model:
-    """Give a model the friction of its slip speeds at a state; None leaves it. Negative ones become NaN.
+    """Give a model the friction of its slip speeds at a state; None leaves it.
 
     Raises:
         ValueError: the function returns something else than nc numbers or one.
@@ -43,5 +43,4 @@ def apply_friction(model: Model, state: State, friction: Friction | None) -> Mod
     mu = jnp.asarray(friction(slip_speeds(model, state), state.t), state.q.dtype)
     if mu.shape not in ((), (count,)):
         raise ValueError(f"friction: expected a function that returns ({count},) or (), got {mu.shape}")
-    mu = jnp.where(mu >= 0, jnp.broadcast_to(mu, (count,)), jnp.nan)
-    return model.replace(params=model.params.replace(mu=mu))
+    return model.replace(params=model.params.replace(mu=jnp.broadcast_to(mu, (count,))))

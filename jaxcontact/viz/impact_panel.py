@@ -179,7 +179,7 @@ def legend_entries(curves: Curves) -> list[Artist]:
     """List a legend entry for every kind of curve that is drawn."""
     from matplotlib.lines import Line2D
 
-    def entry(label: str, **style: Any) -> Line2D:
+    def entry(label: str, **style: Any) -> Line2D:  # matplotlib's styles
         return Line2D([], [], label=label, **style)
 
     count = curves.ends.shape[0]

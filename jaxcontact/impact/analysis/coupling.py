@@ -117,8 +117,8 @@ def _check_outcomes(name: str, value: object) -> None:
 
 @checked(samples=_check_outcomes, tolerance=POSITIVE)
 def invariant_subspace(
-    terms: ContactTerms | ImpactSamples | Any,
-    samples: ImpactSamples | Any = None,
+    terms: ContactTerms | ImpactSamples | Any,  # or an array of samples
+    samples: ImpactSamples | Any = None,  # or an array (n, nv)
     *,
     friction: bool = True,
     tolerance: float = 1e-6,
