@@ -29,8 +29,10 @@ def _check_terms(name: str, value: object) -> None:
 
 @checked(terms=_check_terms, num_directions=check_rows)
 def pointed_cone(
-    terms: Any, *, num_directions: int = 16
-) -> tuple[np.ndarray, float]:  # any record of matrices
+    terms: Any,  # any record of matrices
+    *,
+    num_directions: int = 16,
+) -> tuple[np.ndarray, float]:
     """Find a direction r in which every admissible impulse of the active contacts pushes.
 
     Equation (77) of Halm & Posa (Set-valued rigid body dynamics for simultaneous, inelastic, frictional
