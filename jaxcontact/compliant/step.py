@@ -159,7 +159,7 @@ def step(
     memory = start_memory(model, state, memory)
     model = apply_wrenches(model, applied_rows(model, applied))
     moving = mocap_rows(model, mocap, dt, 1)
-    model = apply_mocap(model, jax.tree.map(lambda rows: rows[0], moving))
+    model = apply_mocap(model, jax.tree.map(lambda rows: rows[0], moving), state.t)
     return _step(model, state, controls, dt, settings, memory)
 
 
@@ -345,7 +345,7 @@ def _rollout(
     memory: StepMemory,
 ) -> tuple[State, StepInfo]:
     def advance(carry: tuple[State, StepMemory], row: _Inputs) -> tuple:
-        moved = apply_mocap(apply_wrenches(model, row.wrenches), row.mocap)
+        moved = apply_mocap(apply_wrenches(model, row.wrenches), row.mocap, carry[0].t)
         then, info = step(moved, carry[0], row.controls, dt=dt, settings=settings, memory=carry[1])
         return (then, info.memory), (then, info)
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_array, check_type
+from jaxcontact.mechanics.mocap_path import paths_of_poses, rotation_vector, spin_of
 from jaxcontact.mechanics.system import Model
 from jaxcontact.mechanics.tree import Tree, lineage
 
@@ -38,11 +39,14 @@ class MocapRows(NamedTuple):
         position: (T, nm, 3) at the start of the step, m.
         orientation: (T, nm, 4) quaternion there.
         velocity: (T, 2, nm, 6), in the plane (T, 2, nm, 3): twists before the step and in it.
+        path: (T, 6, nm, 6), in the plane (T, 6, nm, 3): smooth motion in it, as `paths_of_poses`; None of a
+            single step.
     """
 
     position: jax.Array
     orientation: jax.Array
     velocity: jax.Array
+    path: jax.Array | None
 
 
 def mocap_rows(
@@ -103,25 +107,25 @@ def rows_of_poses(poses: MocapPoses, dt: jax.typing.ArrayLike, dim: int) -> Moca
     """Compute the motion in each step between poses."""
     position, orientation = poses.position, poses.orientation
     linear = jnp.diff(position, axis=0) / dt
-    turned = jax.vmap(jax.vmap(_rotation_vector))(orientation[:-1], orientation[1:]) / dt
+    turned = jax.vmap(jax.vmap(rotation_vector))(orientation[:-1], orientation[1:]) / dt
     twist = jnp.concatenate([linear, turned], axis=2)
     if dim == 2:
         twist = jnp.stack([twist[..., 0], twist[..., 2], -twist[..., 4]], axis=-1)
     before = jnp.concatenate([twist[:1], twist[:-1]])
-    return MocapRows(position[:-1], orientation[:-1], jnp.stack([before, twist], axis=1))
+    path = paths_of_poses(position, orientation, dt, dim) if position.shape[0] > 2 else None
+    return MocapRows(position[:-1], orientation[:-1], jnp.stack([before, twist], axis=1), path)
 
 
-def _rotation_vector(start: jax.Array, end: jax.Array) -> jax.Array:
-    """Compute the rotation vector (3,) in world axes from one quaternion (4,) to another."""
-    return rotations.quaternion_log(rotations.quaternion_product(end, rotations.quaternion_conjugate(start)))
+def apply_mocap(model: Model, row: MocapRows | None, start: jax.typing.ArrayLike) -> Model:
+    """Put the mocap bodies of a model at the poses of a step, with its motion; None changes nothing.
 
-
-def apply_mocap(model: Model, row: MocapRows | None) -> Model:
-    """Put the mocap bodies of a model at the poses of one step, with their velocities; None changes none."""
+    `start` is the time at the start of the step.
+    """
     if row is None:
         return model
     moved = at_poses(model, MocapPoses(position=row.position, orientation=row.orientation))
-    return moved.replace(params=moved.params.replace(mocap_velocity=row.velocity))
+    params = moved.params.replace(mocap_velocity=row.velocity, mocap_path=row.path)
+    return moved.replace(params=params.replace(mocap_start=jnp.asarray(start, row.position.dtype)))
 
 
 def at_poses(model: Model, poses: MocapPoses) -> Model:
@@ -136,11 +140,36 @@ def at_poses(model: Model, poses: MocapPoses) -> Model:
 
 def carry_mocap(model: Model, time: jax.Array) -> Model:
     """Move the mocap bodies of a model on for a time at the velocities that they have in a step."""
-    velocity, tree = model.params.mocap_velocity, model.structure.tree
-    if velocity is None:
+    velocity = model.params.mocap_velocity
+    return model if velocity is None else _shift_mocap(model, time * velocity[1])
+
+
+def at_time(model: Model, t: jax.Array) -> Model:
+    """Put the mocap bodies of a model where their path in a step has them at a time, with rates."""
+    params = model.params
+    if params.mocap_path is None:
         return model
-    places, numbers, dim = np.array(tree.mocap, int), model.params.tree, model.structure.dim
-    shift = time * velocity[1]
+    path, count = params.mocap_path, params.mocap_path.shape[0]
+
+    def evaluate(time: jax.Array) -> tuple[jax.Array, jax.Array]:
+        shift = slope = jnp.zeros_like(path[0])
+        for k in range(count - 1, -1, -1):  # Horner's rule
+            shift, slope = path[k] + time * shift, shift + time * slope
+        if path.shape[2] == 6:
+            slope = slope.at[:, 3:].set(jax.vmap(spin_of)(shift[:, 3:], slope[:, 3:]))
+        return shift, slope
+
+    time = jnp.asarray(t, path.dtype) - params.mocap_start
+    (shift, twist), (_, rate) = jax.jvp(evaluate, (time,), (jnp.ones_like(time),))
+    moved = _shift_mocap(model, shift)
+    velocity = jnp.stack([twist, twist, rate])
+    return moved.replace(params=moved.params.replace(mocap_velocity=velocity, mocap_path=None))
+
+
+def _shift_mocap(model: Model, shift: jax.Array) -> Model:
+    """Move the mocap bodies of a model by shifts and rotation vectors (nm, 6), in the plane (nm, 3)."""
+    tree, dim = model.structure.tree, model.structure.dim
+    places, numbers = np.array(tree.mocap, int), model.params.tree
     if dim == 2:
         zero = jnp.zeros_like(shift[:, 0])
         shift = jnp.stack([shift[:, 0], zero, shift[:, 1], zero, -shift[:, 2], zero], axis=1)

@@ -17,7 +17,7 @@ def move_surfaces(model: Model, velocities: Mapping[str, jax.Array]) -> Model:
     """Let the surfaces of named shapes run, as belts and rollers do; the shapes themselves stay as they are.
 
     A contact then slides at the velocity of the material points plus that of the first surface minus that of
-    the second, along the tangents, in `Compliant` and `TimeStepping`.
+    the second, along the tangents, in `Compliant`, `TimeStepping` and `EventDriven`.
     `model.params.surface_velocity` holds the numbers of all shapes.
 
     Args:
@@ -53,15 +53,20 @@ def move_surfaces(model: Model, velocities: Mapping[str, jax.Array]) -> Model:
     return model.replace(params=params.replace(surface_velocity=rows))
 
 
+def has_moving_surfaces(params: Params) -> bool:
+    """Decide whether surfaces run or mocap bodies move."""
+    return params.surface_velocity is not None or params.mocap_velocity is not None
+
+
 def refuse_surfaces(params: Params) -> None:
-    """Raise ValueError if surfaces run or mocap bodies move, which only steps of fixed length know."""
+    """Raise ValueError if surfaces run or mocap bodies move, for a method that does not know them."""
     if params.mocap_velocity is not None:
         raise ValueError(
-            "mocap: expected None, for mocap bodies move in steps of fixed length alone; take `Compliant` or "
-            "`TimeStepping`, or a heavy body that moves in place of the mocap body"
+            "mocap: expected None, for mocap bodies move in `Compliant`, `TimeStepping` and `EventDriven` "
+            "alone; take one of these, or a heavy body that moves in place of the mocap body"
         )
     if params.surface_velocity is not None:
         raise ValueError(
-            "params.surface_velocity: expected None, for surfaces run in steps of fixed length alone; "
-            "take `Compliant` or `TimeStepping`, or a heavy body that moves in place of a belt"
+            "params.surface_velocity: expected None, for surfaces run in `Compliant`, `TimeStepping` and "
+            "`EventDriven` alone; take one of these, or a heavy body that moves in place of a belt"
         )

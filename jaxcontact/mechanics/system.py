@@ -128,6 +128,8 @@ class Structure:
     margin=check_leaf,
     surface_velocity=check_leaf,
     mocap_velocity=check_leaf,
+    mocap_path=check_leaf,
+    mocap_start=check_leaf,
     constants=check_mapping,
 )
 class Params(Record):
@@ -148,12 +150,17 @@ class Params(Record):
         surface_velocity: (ns, 6), in the plane (ns, 3): twist of each shape's surface relative to its body,
             in the axes of the body at its origin, m/s and rad/s; see `move_surfaces`. None is zero.
         mocap_velocity: (2, nm, 6), in the plane (2, nm, 3): twist of each mocap body at its origin in world
-            axes, before a step and in it; steps set it from given poses. None is zero.
+            axes, before a step and in it, and (3, nm, ...) with its rate; steps set it from given poses. None
+            is zero.
+        mocap_path: (6, nm, 6), in the plane (6, nm, 3): coefficients of the powers of t - `mocap_start` of
+            the shift and the rotation vector of each mocap body in a step, in the world. None is no motion.
+        mocap_start: s, the time at the start of that step.
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
         "mass": "nb", "mu": " | nc", "gravity": "dim", "margin": "nc", "spin_friction": "nc 1 | nc 3",
-        "surface_velocity": "ns 6 | ns 3", "mocap_velocity": "2 nm 6 | 2 nm 3",
+        "surface_velocity": "ns 6 | ns 3", "mocap_velocity": "2 nm 6 | 2 nm 3 | 3 nm 6 | 3 nm 3",
+        "mocap_path": "6 nm 6 | 6 nm 3", "mocap_start": "",
     }  # fmt: skip
 
     mass: jax.Array
@@ -168,6 +175,8 @@ class Params(Record):
     spin_friction: jax.Array | None = None
     surface_velocity: jax.Array | None = None
     mocap_velocity: jax.Array | None = None
+    mocap_path: jax.Array | None = None
+    mocap_start: jax.Array | None = None
 
 
 class State(Record):

@@ -189,7 +189,7 @@ def _linear_steps(model: Model, motion: _Motion, stepper: Stepper) -> tuple[jax.
     rows = None if poses is None else rows_of_poses(poses, dt, model.structure.dim)
 
     def at_step(state: State, u: jax.Array, row: MocapRows | None) -> tuple[jax.Array, jax.Array, jax.Array]:
-        linear, info = linearize(apply_mocap(model, row), state, u, stepper=stepper, dt=dt)
+        linear, info = linearize(apply_mocap(model, row, state.t), state, u, stepper=stepper, dt=dt)
         return linear.A, linear.B, info.status
 
     A, B, statuses = jax.vmap(at_step)(jax.tree.map(lambda x: x[:-1], states), inputs, rows)

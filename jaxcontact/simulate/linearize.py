@@ -87,7 +87,7 @@ def linearize(
         check_number("dt", dt)
     rows = mocap_rows(model, mocap, dt, 1)
     return _linearize(
-        order, apply_mocap(model, jax.tree.map(lambda x: x[0], rows)), stepper, state, controls, dt
+        order, apply_mocap(model, jax.tree.map(lambda x: x[0], rows), state.t), stepper, state, controls, dt
     )
 
 

@@ -32,7 +32,6 @@ from jaxcontact.mechanics.mocap import (
     MocapPoses,
     MocapRows,
     apply_mocap,
-    at_poses,
     mocap_poses,
     rows_of_poses,
 )
@@ -89,16 +88,15 @@ def rollout(
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
     inputs = as_inputs(controls)
-    setup, steps = _set_up(model, state, stepper, inputs, num_steps, key)
+    setup, steps, poses = _set_up(model, state, stepper, inputs, num_steps, dt, key)
     if checkpoint_every is not None:
         check_rows("checkpoint_every", checkpoint_every)
-    pushes, poses = _collect_pushes(model, inputs, dt, steps)
     end = _steps_to_make(inputs.controls, num_steps, steps)
-    setup = setup._replace(pushes=pushes, end=end)
+    setup = setup._replace(end=end)
     rows, _ = _scan_steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     if poses is not None and end is not None:
         poses = jax.tree.map(lambda x: x[jnp.minimum(jnp.arange(steps + 1), end)], poses)
-    return _make_trajectory(rows, state, stepper.closed(_place_mocap(model, poses), state), poses)
+    return _make_trajectory(rows, state, setup.closed, poses)
 
 
 @checked()
@@ -134,13 +132,12 @@ def run(
     check_run(run, unused=("chunk", "devices", "checkpoint", "about", "executor"))
     stepper, dt, acting = motion.stepper, motion.dt, as_inputs(motion.controls)
     steps = count_steps(motion.duration, dt, num_bytes=bytes_of(state))
-    setup, _ = _set_up(model, state, stepper, acting, steps, key, exactly=True)
+    setup, _, poses = _set_up(model, state, stepper, acting, steps, dt, key, exactly=True)
     setup = setup._replace(end=jnp.int32(steps))
-    pushes, poses = _collect_pushes(model, acting, dt, steps)
-    parts = []
+    rows_of_inputs, parts = (setup.inputs, setup.pushes), []
     for first in range(0, steps, CHUNK):
         size = min(CHUNK, steps - first)
-        inputs, pushed = jax.tree.map(lambda x, first=first: _pad_block(x, first), (setup.inputs, pushes))
+        inputs, pushed = jax.tree.map(lambda x, first=first: _pad_block(x, first), rows_of_inputs)
         part = setup._replace(inputs=inputs, pushes=pushed)
         rows, carry = _scan_steps(model, part, stepper, dt, jnp.int32(first), CHUNK)
         setup = setup._replace(carry=carry)
@@ -150,9 +147,7 @@ def run(
         if run.progress is not None:
             run.progress(first + size, steps)
     rows_of_all = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    trajectory = _make_trajectory(
-        rows_of_all, state, stepper.closed(_place_mocap(model, poses), state), poses
-    )
+    trajectory = _make_trajectory(rows_of_all, state, setup.closed, poses)
     return jax.device_put(trajectory)  # `jnp.asarray` would compile a program for every shape
 
 
@@ -178,20 +173,6 @@ class _Pushes(NamedTuple):
     mocap: MocapRows | None
 
 
-def _collect_pushes(
-    model: Model, inputs: Inputs, dt: float | jax.Array, steps: int
-) -> tuple[_Pushes, MocapPoses | None]:
-    """Check wrenches and poses; return them by step, and the poses of all mocap bodies at T + 1 times."""
-    poses = mocap_poses(model, inputs.mocap, steps)
-    moving = None if poses is None else rows_of_poses(poses, dt, model.structure.dim)
-    return _Pushes(applied_rows(model, inputs.applied, steps), moving), poses
-
-
-def _place_mocap(model: Model, poses: MocapPoses | None) -> Model:
-    """Put the mocap bodies of a model at their first poses."""
-    return model if poses is None else at_poses(model, jax.tree.map(lambda rows: rows[0], poses))
-
-
 class _Setup(NamedTuple):
     """The start of the steps of a motion, and their controls or policy."""
 
@@ -199,16 +180,17 @@ class _Setup(NamedTuple):
     inputs: jax.Array | None  # (T, nu), or None with a policy
     policy: PyTree
     key: jax.Array | None  # of the policy
-    pushes: _Pushes = _Pushes(None, None)
+    closed: jax.Array  # (nc,) bool, contacts at the start
+    pushes: _Pushes
     friction: PyTree = None  # function of slip and time, or None
     end: jax.Array | None = None  # number of steps of the whole motion, None for that of the rows
 
 
 def _set_up(
-    model: Model, state: State, stepper: Stepper, inputs: Inputs, num_steps: PyTree, key: jax.Array | None,
-    *, exactly: bool = False,
-) -> tuple[_Setup, int]:  # fmt: skip
-    """Check the arguments of a motion; return its setup, and T, `exactly` that of the controls."""
+    model: Model, state: State, stepper: Stepper, inputs: Inputs, num_steps: PyTree, dt: float | jax.Array,
+    key: jax.Array | None, *, exactly: bool = False,
+) -> tuple[_Setup, int, MocapPoses | None]:  # fmt: skip
+    """Check the arguments of a motion; return its setup, T, `exactly` that of the controls, and all poses."""
     check_mechanism(model, state)
     check_stepper(stepper)
     if callable(inputs.controls):
@@ -220,13 +202,18 @@ def _set_up(
     stepper_key = policy_key = None
     if key is not None:
         stepper_key, policy_key = jax.random.split(key)
-    carry = state, stepper.init(model, state, stepper_key), inputs.memory
+    poses = mocap_poses(model, inputs.mocap, num_steps)
+    moving = None if poses is None else rows_of_poses(poses, dt, model.structure.dim)
+    pushes = _Pushes(applied_rows(model, inputs.applied, num_steps), moving)
+    begin = apply_mocap(model, jax.tree.map(lambda rows: rows[0], moving), state.t) if num_steps else model
+    carry = state, stepper.init(begin, state, stepper_key), inputs.memory
     friction = inputs.friction
     if friction is not None:
         if not callable(friction):
             raise TypeError(f"friction: expected a function of slip and t, got {type(friction).__name__}")
         friction = callable_as_pytree(friction)
-    return _Setup(carry, rows, policy, policy_key, friction=friction), num_steps
+    closed = stepper.closed(begin, state)
+    return _Setup(carry, rows, policy, policy_key, closed, pushes, friction), num_steps, poses
 
 
 def _control_rows(nu: int, state: State, controls: PyTree, num_steps: PyTree, exactly: bool) -> jax.Array:
@@ -256,7 +243,7 @@ def _scan_steps(
         if setup.policy is not None:
             key = None if setup.key is None else jax.random.fold_in(setup.key, number)
             u, policy_memory = setup.policy(model, state, state.t, policy_memory, key)
-        moved = apply_mocap(apply_wrenches(model, pushes.wrenches), pushes.mocap)
+        moved = apply_mocap(apply_wrenches(model, pushes.wrenches), pushes.mocap, state.t)
         moved = apply_friction(moved, state, setup.friction)
         then, memory, info = stepper.step(moved, state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)

@@ -46,6 +46,7 @@ from jaxcontact.terms.records import (
     ContactTerms,
     touch_tolerance,
 )
+from jaxcontact.terms.surfaces import surface_drift
 
 
 class Nearest(Record):
@@ -192,6 +193,7 @@ def constraint_terms_at(
     structure, dtype = model.structure, state.q.dtype
     (G, phi, gdot_v), kind, dry = joint_rows(model, state, kinematics)
     nearest, mu, found_by, num_joint_rows = None, jnp.zeros(0, dtype), None, phi.shape[0]
+    index: jax.Array | None = None
     if structure.num_contacts:
         moving_contacts, found = contacts_in_motion(model, state, kinematics, max_contacts, coming)
         mu = contacts.friction(model, dtype)
@@ -209,7 +211,8 @@ def constraint_terms_at(
             tree_rows = contacts.tree_rows_of(model, bodies, places, kinematics, lever)
             nearest = nearest.replace(tree_rows=tree_rows)
         found_by = bodies, places, moving_contacts.motion
-        columns = _contact_columns(rows.shape[1], moving_contacts)
+        index = None if nearest is None else nearest.index
+        columns = _contact_columns(model, rows.shape[1], moving_contacts, index)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi = jnp.concatenate([phi, columns["phi"]])
         gdot_v = jnp.concatenate([gdot_v, columns["gdot_v"]])
@@ -217,7 +220,6 @@ def constraint_terms_at(
     # A mechanism may have other constraints than those of its tree.
     uses_tree_rows = structure.tree is not None and model.system.constraints is tree_constraints.constraints
     apart = uses_tree_rows and structure.tree.limits_apart
-    index = None if nearest is None else nearest.index
     before, surface = rates_beside(model, state.q, num_joint_rows, found_by, index)
     terms = ConstraintTerms(
         G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, surface=surface, surface_before=before,
@@ -319,9 +321,20 @@ def _select_nearest(
     return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 
 
-def _contact_columns(axes: int, moving_contacts: _Moving) -> dict[str, PyTree]:
+def drift_of(model: Model, moving_contacts: _Moving, index: jax.Array | None = None) -> jax.Array:
+    """Compute the rates (nc, dim) of contact velocities at constant v, with surfaces that run."""
+    drift: jax.Array = computed_once(contacts.slip_rate(*moving_contacts))
+    if model.params.surface_velocity is None:
+        return drift
+    bodies, *places, frames, rates = moving_contacts
+    return drift + surface_drift(model, bodies, tuple(places), (frames, rates), index)[:, : drift.shape[1]]
+
+
+def _contact_columns(
+    model: Model, axes: int, moving_contacts: _Moving, index: jax.Array | None = None
+) -> dict[str, PyTree]:
     """Compute the columns phi, gdot_v and kind of the rows of contacts, `axes` each, without G and mu."""
-    gap, drift = moving_contacts.places.phi, computed_once(contacts.slip_rate(*moving_contacts))
+    gap, drift = moving_contacts.places.phi, drift_of(model, moving_contacts, index)
     spins = axes - drift.shape[1]  # rows of spins have none: their slip is known to first order in the step
     return {
         "phi": jnp.zeros((*gap.shape, axes), gap.dtype).at[:, 0].set(gap).ravel(),
@@ -346,7 +359,7 @@ def rows_by_body(model: Model, state: State) -> ConstraintTerms:
     return ConstraintTerms(
         G=BodyRows(values=blocks, first=bodies[0], second=bodies[1], count=len(structure.bodies)),
         mu=contacts.friction(model, places.phi.dtype),
-        **_contact_columns(structure.dim, moving_contacts),
+        **_contact_columns(model, structure.dim, moving_contacts),
     )
 
 

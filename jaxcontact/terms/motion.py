@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.batching.once import computed_once
 from jaxcontact.front_door import checked
+from jaxcontact.mechanics.mocap import at_time
 from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import Model, State
@@ -27,6 +27,7 @@ from jaxcontact.terms.constraints import (
     check_sizes,
     constraint_terms_at,
     contacts_in_motion,
+    drift_of,
 )
 from jaxcontact.terms.joints import count_constraints
 from jaxcontact.terms.mocap import rates_beside
@@ -84,14 +85,11 @@ def has_loops(model: Model, q: jax.Array) -> bool:
 def moving_terms(model: Model, state: State) -> MovingTerms:
     """Compute contacts, limits and dry joints with (dJ/dt) v, from kinematics and a geometry evaluated once.
 
-    Derivative: exact by q, v and params, any order; `active` is piecewise constant.
+    Mocap bodies with a path are where it has them at the time of the state.
+
+    Derivative: exact by q, v, t and params, any order; `active` is piecewise constant.
     """
-    refuse_surfaces(model.params)
-    return _carried_motion(model, state)[0]
-
-
-def _carried_motion(model: Model, state: State) -> tuple[MovingTerms, jax.Array | None]:
-    """Compute `moving_terms`, and what surfaces and mocap bodies add to J v (n, dim); None if none does."""
+    model = at_time(model, state.t)
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
     M = mass_matrix_at(model, state.q, kinematics)
@@ -101,11 +99,14 @@ def _carried_motion(model: Model, state: State) -> tuple[MovingTerms, jax.Array 
         loops = Loops(rows.G[held], rows.phi[held], rows.gdot_v[held]) if np.any(held) else None
         bound = jnp.zeros(0, rows.phi.dtype) if rows.dry is None else rows.dry
         terms, drift = _as_contacts(model, state, M, rows)
-        beside = None if rows.surface is None else _by_contact(model, rows, rows.surface)
-        return MovingTerms(terms, drift, kinematics, bound, loops), beside
+        surface = None if rows.surface is None else _by_contact(model, rows, rows.surface)
+        return MovingTerms(terms.replace(surface=surface), drift, kinematics, bound, loops)
     found, _ = contacts_in_motion(model, state, kinematics)
     J = contacts.rows_of(model, state.q, found.bodies, found.places, kinematics)
     phi = found.places.phi
+    _, surface = rates_beside(model, state.q, 0, (found.bodies, found.places, found.motion))
+    if surface is not None:
+        surface = surface.reshape(phi.shape[0], -1)[:, : model.structure.dim]
     terms = ContactTerms(
         M=M,
         J_n=J[:, 0],
@@ -113,12 +114,9 @@ def _carried_motion(model: Model, state: State) -> tuple[MovingTerms, jax.Array 
         phi=phi,
         mu=contacts.friction(model, phi.dtype),
         active=phi <= touch_tolerance(found.places.point),
+        surface=surface,
     )
-    drift = computed_once(contacts.slip_rate(*found))
-    _, beside = rates_beside(model, state.q, 0, (found.bodies, found.places, found.motion))
-    if beside is not None:
-        beside = beside.reshape(phi.shape[0], -1)[:, : model.structure.dim]
-    return MovingTerms(terms, drift, kinematics, jnp.zeros(0, phi.dtype), None), beside
+    return MovingTerms(terms, drift_of(model, found), kinematics, jnp.zeros(0, phi.dtype), None)
 
 
 @checked()
@@ -142,12 +140,12 @@ def unilateral_terms(model: Model, state: State) -> tuple[ContactTerms, jax.Arra
 @jit
 def carried_terms(model: Model, state: State) -> tuple[ContactTerms, jax.Array, jax.Array | None]:
     """Compute `unilateral_terms` and the velocities (n, dim) that surfaces and mocap bodies add to J v."""
-    moving, beside = _carried_motion(model, state)
+    moving = moving_terms(model, state)
     terms, drift = moving.terms, moving.drift
     if moving.bound.shape[0]:
         count = terms.phi.shape[0] - moving.bound.shape[0]
         terms, drift = terms.take(np.arange(count)), drift[:count]
-        beside = None if beside is None else beside[:count]
+    beside, terms = terms.surface, terms.replace(surface=None)
     return (terms if moving.loops is None else project_terms(terms, moving.loops.rows)), drift, beside
 
 

@@ -18,6 +18,10 @@ def add_mocap_motion(model: Model, motions: Motions) -> Motions:
     if velocity is None:
         return motions
     moved, moved_rate = carried_frames(model, motions[0], velocity[1])
+    if velocity.shape[0] == 3:
+        gains, _ = carried_frames(model, motions[0], velocity[2])
+        linear, turning = moved_rate.velocity + gains.velocity, moved_rate.turning + gains.turning
+        moved_rate = moved_rate._replace(velocity=linear, turning=turning)
     frames, rates = motions
     return (
         frames._replace(velocity=frames.velocity + moved.velocity, turning=frames.turning + moved.turning),

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import PyTree, Record, static
+from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import is_concrete
 from jaxcontact.geometry import num_contacts
 
@@ -37,6 +38,8 @@ class ContactTerms(Record):
         phi: (nc,) gap, m.
         mu: (nc,) friction coefficient.
         active: (nc,) bool, True if a contact touches.
+        surface: (nc, 1 + nt) what running surfaces and moving mocap bodies add to J v, in motion from event
+            to event; None if none does. Laws of impacts take none.
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
@@ -46,6 +49,7 @@ class ContactTerms(Record):
         "phi": "nc",
         "mu": "nc",
         "active": "bool nc",
+        "surface": "nc axes",
     }
     ARGUMENT_HINT: ClassVar[str] = "; make them with contact_terms(model, state)"
 
@@ -55,6 +59,17 @@ class ContactTerms(Record):
     phi: jax.Array
     mu: jax.Array
     active: jax.Array
+    surface: jax.Array | None = None
+
+    def normal_rates(self, v: jax.Array) -> jax.Array:
+        """Compute the rates of the gaps (nc,), m/s."""
+        rate = small_dense.apply_matrix(self.J_n, v)
+        return rate if self.surface is None else rate + self.surface[:, 0]
+
+    def slips(self, v: jax.Array) -> jax.Array:
+        """Compute the sliding velocities (nc, nt), m/s."""
+        slip = small_dense.apply_matrix(self.J_t, v)
+        return slip if self.surface is None else slip + self.surface[:, 1:]
 
     def touching(self, contacts: PyTree, system: PyTree = None) -> ContactTerms:
         """Return the terms with only these contacts active, at any gap; name them as for `take`."""
@@ -74,7 +89,8 @@ class ContactTerms(Record):
             ValueError: numbers or names of no contact, names without a system.
         """
         index = contacts if not is_concrete(contacts) else _number_contacts(contacts, self, system)
-        rows = {name: getattr(self, name) for name in ("J_n", "J_t", "phi", "mu", "active")}
+        rows = {name: getattr(self, name) for name in ("J_n", "J_t", "phi", "mu", "active", "surface")}
+        rows = {name: row for name, row in rows.items() if row is not None}
         if is_concrete((rows, index)):  # one by one, JAX would compile a program for each row
             return self.replace(
                 **jax.device_put({name: np.asarray(row)[index] for name, row in rows.items()})

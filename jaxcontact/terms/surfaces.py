@@ -1,6 +1,8 @@
-"""Velocities of surfaces that run over their shapes, at contacts: `surface_rows`."""
+"""Velocities of surfaces that run over their shapes, at contacts: `surface_rows`, `shared_velocity`."""
 
 from __future__ import annotations
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +10,12 @@ import numpy as np
 
 from jaxcontact import geometry
 from jaxcontact._pytree import PyTree
+from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.system import Model
 from jaxcontact.terms.owners import Bodies, none_moves, of_bodies, on_bodies
+from jaxcontact.terms.records import ContactTerms
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 
 def shapes_of(model: Model) -> np.ndarray:
@@ -80,3 +85,33 @@ def surface_rows(
     lever = lever if index is None else lever[index]
     spins = jnp.einsum("nak,nk->na", places.axes, spin)[:, : lever.shape[1]]
     return jnp.concatenate([rows, lever * spins], axis=1)
+
+
+def surface_drift(
+    model: Model,
+    bodies: tuple[Bodies, Bodies],
+    places: tuple[PyTree, PyTree],
+    motion: tuple[FrameMotion, FrameMotion],
+    index: jax.Array | None = None,
+) -> jax.Array:
+    """Compute the rates of `surface_rows` from places and frames with their rates."""
+    rows = functools.partial(surface_rows, model, bodies, index=index)
+    return jax.jvp(rows, (places[0], motion[0]), (places[1], motion[1]))[1]
+
+
+def shared_velocity(terms: ContactTerms, surface: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Find the velocity (nv,) whose active contacts have the velocities `surface`; say whether there is none.
+
+    A law sees J v alone, so that it may take v with this velocity added where surfaces move. Rows that
+    nothing moves do not count.
+
+    Derivative: of the velocities that exist.
+    """
+    rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
+    rows = jnp.where(terms.active[:, None, None], rows, 0.0).reshape(-1, rows.shape[2])
+    moves = jnp.any(rows != 0.0, axis=1)
+    wanted = jnp.where(moves, surface.ravel(), 0.0)
+    response = implicit.solve_spd(terms.M, rows.T)
+    shift = response @ implicit.refine(rows @ response, wanted, jnp.zeros_like(wanted))
+    miss = jnp.max(jnp.abs(rows @ shift - wanted), initial=0.0)
+    return shift, miss > rounding(shift.dtype, HALF_DIGITS) * jnp.max(jnp.abs(wanted), initial=0.0)

@@ -73,6 +73,8 @@ def choose_modes(
     nc = near.shape[0]
     u = small_dense.apply_matrix(rates.space.jacobian, state.v).reshape(nc, -1)
     rate, scale = rates.rate.reshape(nc, -1), rates.space.scale.reshape(nc, -1)
+    if rates.terms.surface is not None:
+        u = u + scale * jnp.where(closed[:, None], rates.terms.surface, 0.0)
     speed = jnp.sqrt(jnp.sum(u[:, 1:] ** 2, axis=1))
     slides = closed & (speed > near * scale[:, 1])
     way = u[:, 1:] / jnp.where(speed > 0, speed, 1.0)[:, None]

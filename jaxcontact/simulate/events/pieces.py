@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.algebra import small_dense
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Model, State
@@ -24,6 +23,7 @@ from jaxcontact.simulate.variational.contact_state import terms_at, touching_gap
 from jaxcontact.simulate.variational.impact_event import apply_law, one_by_one, stop_contacts
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
+from jaxcontact.terms.surfaces import shared_velocity
 
 
 class EventContacts(NamedTuple):
@@ -47,7 +47,7 @@ def classify_contacts(terms: ContactTerms, state: State) -> EventContacts:
     touches = terms.phi <= touching_gap(state.q.dtype)
     near = touches & jnp.any(terms.J_n != 0.0, axis=1)
     at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))
-    rate = small_dense.apply_matrix(terms.J_n, state.v)
+    rate = terms.normal_rates(state.v)
     return EventContacts(terms, near, at_zero, at_zero & (rate < -slow), touches & (jnp.abs(rate) <= slow))
 
 
@@ -66,7 +66,7 @@ def apply_impact(
     """Compute the impact of the contacts `near` by the law, or by that of pressing contacts if `dead`.
 
     For `AnitescuPotra()` this is `stop_contacts`, the same law by the search of closed contacts: a second
-    search would be a quarter of the program.
+    search would be a quarter of the program. Where surfaces move the law gets velocities relative to them.
 
     Args:
         dead: bool, whether it is made inelastic.
@@ -77,6 +77,13 @@ def apply_impact(
     impact_key = None if key is None else jax.random.fold_in(key, carry.number)
     ask = one_by_one(apply_law) if solution is None else apply_law
     terms, v = terms.replace(active=near), carry.state.v
+    if terms.surface is not None:
+        terms, surface = terms.replace(surface=None), terms.surface
+        shift, unlike = shared_velocity(terms, surface)
+        relative = carry._replace(state=carry.state.replace(v=v + shift))
+        blow = apply_impact(terms, relative, law, key, near, dead, wanted, solution)
+        status = blow.status | flag(unlike & jnp.asarray(wanted), Status.INVALID)
+        return Blow(blow.v - shift, blow.impulse, status)
     presses = pressing_law(law)
     if presses is law:
         return Blow(*ask(law, jnp.asarray(wanted), terms, v, impact_key))

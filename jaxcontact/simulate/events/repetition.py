@@ -52,6 +52,7 @@ from jaxcontact.simulate.variational.contact_state import make_node, terms_at
 from jaxcontact.simulate.variational.jam import jam_impact
 from jaxcontact.solvers.contact_problem import SEPARATE
 from jaxcontact.terms import ContactTerms
+from jaxcontact.terms.surfaces import shared_velocity
 
 # The branch that repeats a piece of each kind: 0 nothing, 1 a stretch, 2 an impact, 3 a jam, 4 a skip.
 BRANCH = np.zeros(7, np.int32)
@@ -214,9 +215,13 @@ def _repeat_tied_impact(system: System, at: _PieceStart, log: PyTree) -> tuple[P
 
 def _repeat_jam(at: _PieceStart, log: PyTree) -> tuple[PyTree, ...]:
     state, piece, terms = at.carry.state, at.piece, at.terms
-    before = make_node(terms, state.q, terms.M @ state.v, state.t)
+    shift = jnp.zeros_like(state.v)
+    if terms.surface is not None:
+        shift, _ = shared_velocity(terms.replace(active=piece.participants), terms.surface)
+    before = make_node(terms, state.q, terms.M @ (state.v + shift), state.t)
     after, push, _ = jam_impact(before, piece.participants, piece.push, True)
-    return continue_after_impact(at.carry, after.v, piece.participants), push, jnp.zeros_like(piece.push)
+    v = after.v - shift
+    return continue_after_impact(at.carry, v, piece.participants), push, jnp.zeros_like(piece.push)
 
 
 def _repeat_skip(system: System, at: _PieceStart, log: PyTree) -> tuple[PyTree, ...]:

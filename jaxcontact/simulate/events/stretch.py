@@ -59,7 +59,7 @@ def start_vector(system: System, state: State, terms: ContactTerms) -> jax.Array
     nc, dim = terms.phi.shape[0], system.structure.dim
     slip = jnp.zeros(0, state.q.dtype)
     if nc and dim == 3:
-        slip = (terms.J_t @ state.v).reshape(-1)
+        slip = terms.slips(state.v).reshape(-1)
     return jnp.concatenate([state.q, state.v, jnp.zeros(nc * dim, state.q.dtype), slip])
 
 
@@ -125,15 +125,14 @@ def _evaluate_point(
     vdot = at.free + small_dense.apply_matrix(at.space.response, force)
     slope = jnp.concatenate([qdot, vdot, (scale * force.reshape(nc, dim)).reshape(-1), *turns])
 
-    along = jnp.sum(heading * small_dense.apply_matrix(at.terms.J_t, state.v), axis=1)
+    along = jnp.sum(heading * at.terms.slips(state.v), axis=1)
     push, left = (x / at.size for x in split_forces(at.space, force))
     closed = jnp.stack([push, jnp.where(kind == STICK, left, along)], axis=1)
     gaps = jnp.stack([at.terms.phi, jnp.ones_like(push)], axis=1)
     value = jnp.where((kind == SEPARATE)[:, None], gaps, closed)
     tangential = lax.stop_gradient(force.reshape(nc, dim)[:, 1:])
     size = jnp.linalg.norm(tangential, axis=1, keepdims=True)
-    gap_rate = small_dense.apply_matrix(at.terms.J_n, state.v)
-    return slope, Look(value, gap_rate, tangential / jnp.where(size > 0, size, 1.0))
+    return slope, Look(value, at.terms.normal_rates(state.v), tangential / jnp.where(size > 0, size, 1.0))
 
 
 def _free_acceleration(model: Model, controls: jax.Array, state: State) -> jax.Array:
@@ -227,7 +226,10 @@ def _remove_drift_once(
     none = jnp.zeros_like(terms.J_t[:, :, 0])
     gap = jnp.concatenate([jnp.where(closed, terms.phi, 0.0)[:, None], none], axis=1).reshape(-1)
     kinds = jnp.stack([jnp.where(closed, SLIDE, SEPARATE), kind])
-    off = jnp.stack([space.scale * gap, small_dense.apply_matrix(space.jacobian, v)])
+    speed = small_dense.apply_matrix(space.jacobian, v)
+    if terms.surface is not None:
+        speed = speed + space.scale * jnp.where(closed[:, None], terms.surface, 0.0).reshape(-1)
+    off = jnp.stack([space.scale * gap, speed])
     moves = jax.vmap(lambda x, kind: shortest_forces(space, x, kind, none))(off, kinds)
     delta, change = moves @ space.response.T
     return retract(model.system, q, delta), v + change

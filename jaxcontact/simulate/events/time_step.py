@@ -271,7 +271,7 @@ def _append_impact(
     inputs, near, strikes = context.inputs, c.contacts.near, c.contacts.strikes
     dead = dense | follows
     blow = apply_impact(c.contacts.terms, c.carry, inputs.law, context.key, near, dead, jnp.any(strikes))
-    after = _record_impact(c, blow.v, near, strikes, dead, blow.impulse[:, 0], dead & ~follows)
+    after = _record_impact(c, blow.v, near, strikes, dead, blow.impulse, dead & ~follows)
     jumps = jnp.array(False)
     if context.corner == "one_sided":
         ties = dead & (jnp.sum(strikes) > 1)
@@ -290,12 +290,15 @@ def _record_impact(
     """Record an impact of the contacts `touching`; return the step after it."""
     before, M = c.carry.state, c.contacts.terms.M
     old, new = before.v @ M @ before.v, v @ M @ v
+    if c.contacts.terms.surface is not None:  # which does work, so that the energy relative to it counts
+        work = 2.0 * jnp.sum(impulse * c.contacts.terms.surface)
+        old, new = old + jnp.abs(work), new + work + jnp.abs(work)
     gains = new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)
     carry = continue_after_impact(c.carry, v, touching, breaks)
     return c._replace(
         carry=carry,
         ended=_nothing_ended(c.impulse),
-        impacts=append_impact(c.impacts, before, carry.state, touching, strikes, dead, impulse),
+        impacts=append_impact(c.impacts, before, carry.state, touching, strikes, dead, impulse[:, 0]),
         status=c.status | flag(gains, Status.ENERGY) | flag(jnp.sum(touching) > 1, Status.SIMULTANEOUS),
     )
 
@@ -331,7 +334,7 @@ def _append_stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces
     closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
     # In space several contacts may come to rest together, without an event. A sliding velocity that friction
     # has reduced to the size that counts as zero is zero, and so are its derivatives.
-    slid = jnp.einsum("ctv,v->ct", contacts.terms.J_t, state.v)
+    slid = contacts.terms.slips(state.v)
     stops = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & (system.structure.dim == 3)
     stops = stops & (jnp.sum(slid**2, axis=1) > slow**2) & (jnp.sum(slip**2, axis=1) <= slow**2)
     hidden = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & ~ahead.event & (system.structure.dim == 2)
@@ -361,7 +364,7 @@ def _append_stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces
     def jammed() -> tuple[_Step, EventPieces]:
         v = state.v + _velocity_change(contacts.terms, choice.push)
         none = jnp.zeros_like(contacts.closed)
-        after = _record_impact(c, v, contacts.closed, none, False, choice.push[:, 0])
+        after = _record_impact(c, v, contacts.closed, none, False, choice.push)
         return after, context.unused._replace(
             kind=jnp.int32(JAM), participants=contacts.closed, push=choice.push, impulse=choice.push
         )

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance, mass_norm
 from jaxcontact.mechanics.configuration import retract
@@ -29,7 +29,8 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, touch_tolerance
 from jaxcontact.terms.closed_loops import project_rows, project_velocity
 from jaxcontact.terms.motion import carried_terms
-from jaxcontact.tolerances import HALF_DIGITS, rounding
+from jaxcontact.terms.surfaces import shared_velocity
+from jaxcontact.tolerances import rounding
 
 LEAST_REST = 1e-9  # of dt; the shortest time after a strike, so that gaps over times stay finite
 SLOW_FRACTION = 0.25  # of the speed that forces make in a step; slower, open contacts strike too often in it
@@ -279,7 +280,7 @@ def _apply_strike_law(laws: Laws, terms: ContactTerms, v: jax.Array, beside: jax
     """Apply the law of strikes to relative velocities; only v_plus, status and impulse of it are known."""
     shift, unlike = jnp.zeros_like(v), jnp.asarray(False)
     if beside is not None:
-        shift, unlike = _shared_velocity(terms, beside)
+        shift, unlike = shared_velocity(terms, beside)
     v_plus, info = laws.strike(terms, v + shift, laws.key)
     v_plus = v_plus - shift
     impulse = info.impulse
@@ -290,21 +291,6 @@ def _apply_strike_law(laws: Laws, terms: ContactTerms, v: jax.Array, beside: jax
     solves = jnp.asarray(getattr(info, "num_iters", 1), jnp.int32)
     status = jnp.asarray(info.status, jnp.uint32) | flag(unlike, Status.INVALID)
     return Answer(v_plus, impulse, status, residual, solves)
-
-
-def _shared_velocity(terms: ContactTerms, beside: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Find the velocity (nv,) whose contacts have the velocities `beside`; say whether there is none.
-
-    A law sees J v alone, so that it may take v with this velocity added where surfaces move.
-    """
-    rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
-    rows = jnp.where(terms.active[:, None, None], rows, 0.0).reshape(-1, rows.shape[2])
-    wanted = jnp.where(terms.active[:, None], beside, 0.0).ravel()
-    response = implicit.solve_spd(terms.M, rows.T)
-    inverse, _ = small_dense.generalized_inverse(rows @ response)
-    shift = response @ (inverse @ wanted)
-    miss = jnp.max(jnp.abs(rows @ shift - wanted), initial=0.0)
-    return shift, miss > rounding(shift.dtype, HALF_DIGITS) * jnp.max(jnp.abs(wanted), initial=0.0)
 
 
 def add_answers(account: Answer, answer: Answer, share: jax.Array | float) -> Answer:

@@ -17,6 +17,7 @@ from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.motion_equations import bias_at, mass_matrix
 from jaxcontact.mechanics.robot import actuator_forces
+from jaxcontact.mechanics.surfaces import has_moving_surfaces
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.augmented.contact_forces import free_motion
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
@@ -72,7 +73,7 @@ def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
 def terms_and_joints(model: Model, q: jax.Array, t: jax.Array) -> tuple[ContactTerms, JointRows | None]:
     """Compute `terms_at`, and the rows of loops and dry joints; None for a mechanism that has neither."""
     state = State(q=q, v=jnp.zeros(model.structure.num_velocities, q.dtype), t=t)
-    if holds_joints(model):
+    if holds_joints(model) or has_moving_surfaces(model.params):
         terms, *_, loops = moving_terms(model, state)
         dry, held = dry_rows(model), None
         if loops is not None:
