@@ -20,7 +20,7 @@ from jaxcontact.algebra.rotations import (
 )
 from jaxcontact.precision import jit
 
-STENCIL = 5  # poses from which velocity and acceleration at a pose follow
+STENCIL = 7  # poses from which velocity and acceleration at a pose follow
 
 
 @functools.partial(jit, static_argnames="dim")
@@ -30,7 +30,7 @@ def paths_of_poses(
     """Compute the path in each of T steps: coefficients (T, 6, nm, 6 or 3) of powers of the time in it.
 
     A path goes from one pose to the next, as shift and rotation vector along world axes, with the velocity
-    and the acceleration at both ends that the polynomial through the five nearest poses has: quintic Hermite
+    and the acceleration at both ends that the polynomial through the seven nearest poses has: quintic Hermite
     interpolation. Where fewer poses exist it has a lower degree.
 
     Derivative: exact by poses and dt.

@@ -25,6 +25,7 @@ from jaxcontact.arguments import (
 )
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact import inputs
+from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import Model, State, System, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import warn_if_single
@@ -118,6 +119,7 @@ def _check_arguments(
     if model.system.constraints is not None:
         raise ValueError("system: time_augmented takes no `constraints`; use generalized coordinates")
     check_no_held_joints(model.system, "time_augmented")
+    refuse_surfaces(model.params)
     check_count("max_pieces", max_pieces)
     for name, value in (("length", length), ("rtol", rtol)):
         check_positive(name, value)

@@ -68,7 +68,7 @@ class ContactTerms(Record):
 
     def slips(self, v: jax.Array) -> jax.Array:
         """Compute the sliding velocities (nc, nt), m/s."""
-        slip = small_dense.apply_matrix(self.J_t, v)
+        slip = self.J_t @ v
         return slip if self.surface is None else slip + self.surface[:, 1:]
 
     def touching(self, contacts: PyTree, system: PyTree = None) -> ContactTerms:

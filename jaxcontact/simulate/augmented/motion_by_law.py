@@ -19,6 +19,7 @@ from jaxcontact.algebra.replay_rule import differentiate_by_replay
 from jaxcontact.arguments import check_array, check_number, check_positive, check_rows
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, law_as_pytree
+from jaxcontact.mechanics.surfaces import refuse_surfaces
 from jaxcontact.mechanics.system import Model, State, System, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import all_digits, jit, warn_if_single
@@ -99,6 +100,7 @@ def augmented_motion(
     if not model.structure.num_contacts:
         raise ValueError("system: augmented_motion takes systems with contacts, got none")
     check_no_held_joints(model.system, "augmented_motion")
+    refuse_surfaces(model.params)
     check_no_penetration(model, state)
     for name, value in (("length", length), ("rtol", rtol)):
         check_positive(name, value)

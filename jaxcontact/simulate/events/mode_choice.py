@@ -145,12 +145,23 @@ def _read_modes(
     def kinds(pushing: jax.Array) -> jax.Array:
         return jnp.where(closed & pushing, jnp.where(sticks, STICK, SLIDE), SEPARATE).astype(jnp.int32)
 
-    # If a load can be shared in many ways, the shortest forces vary less than any others.
-    shared = kinds(held & ~question.released)
-    push, left = split_forces(space, shortest_forces(space, rates.rate, shared, heading))
-    inside = (push >= -noise) & ((left >= -noise) | (shared != STICK))
-    fits = jnp.all(inside | (shared == SEPARATE))
+    # If a load can be shared in many ways, the shortest forces vary less than any others. Of contacts that
+    # share friction some may be at the edges of their cones while others hold them: these slide, at no speed.
+    def share(carry: tuple[Modes, jax.Array, jax.Array]) -> tuple[Modes, jax.Array, jax.Array]:
+        (kind, heading), _, k = carry
+        force = shortest_forces(space, rates.rate, kind, heading)
+        push, left = split_forces(space, force)
+        over = (kind == STICK) & (left < -noise)
+        fits = jnp.all((kind == SEPARATE) | ((push >= -noise) & ~over))
+        pull = force.reshape(nc, -1)[:, 1:]
+        size = jnp.sqrt(jnp.sum(pull**2, axis=1))
+        edge = -pull / jnp.where(over, size, 1.0)[:, None]
+        ahead = Modes(jnp.where(over, SLIDE, kind), jnp.where(over[:, None], edge, heading))
+        return jax.tree.map(lambda a, b: jnp.where(fits, a, b), carry[0], ahead), fits, k + 1
+
+    start = Modes(kinds(held & ~question.released), heading), jnp.array(False), jnp.int32(0)
+    shared, fits, _ = bounded_loop(lambda c: ~c[1] & (c[2] <= nc), share, start, max_iters=nc + 1)
     backwards = question.slipped & (lam[:, 0] > 0) & (jnp.sum(rate[:, 1:] * way, axis=1) < -noise)
     approaches = question.released & (rate[:, 0] < -noise)
-    kind = jnp.where(fits, shared, kinds(lam[:, 0] > 0))
-    return Modes(kind, heading), ~jnp.any(backwards | approaches)
+    modes = jax.tree.map(lambda a, b: jnp.where(fits, a, b), shared, Modes(kinds(lam[:, 0] > 0), heading))
+    return modes, ~jnp.any(backwards | approaches)

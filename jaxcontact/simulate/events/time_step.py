@@ -340,13 +340,16 @@ def _append_stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces
     hidden = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & ~ahead.event & (system.structure.dim == 2)
     hidden = hidden & (jnp.abs(slid[:, 0]) > slow)
     hidden = hidden & (jnp.abs(ahead.along) <= slow)
+    slipped = ahead.participants[:, FRICTION] & sticks
+    # With it begin to slip those that were at the edges of their cones without a sliding velocity.
+    edge = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & (jnp.abs(ahead.along) <= slow)
     after = c._replace(
         carry=c.carry._replace(state=end),
         modes=modes,
         stops=hidden,
         ended=Ended(
             (ahead.participants[:, ROOT] & closed) | ahead.unloads,
-            ahead.participants[:, FRICTION] & sticks,
+            slipped | (edge & jnp.any(slipped)),
             -ahead.friction,
         ),
         impulse=c.impulse + impulse,

@@ -47,6 +47,9 @@ class EventDriven(Record):
     whose normal force is the bound of their friction, and take part in no impact. Closed loops and joints
     held by `constraints` are rigid.
 
+    Mocap bodies move on a smooth path through their poses, of fourth order in dt. Contacts have the velocity
+    of running surfaces and of that path, and its acceleration; an impact has velocities relative to them.
+
     Controls are constant during a step. With a key, impact k of a motion gives its law the key folded with k.
     A contact is closed if it touches and neither approaches nor leaves.
 
@@ -88,9 +91,10 @@ class EventDriven(Record):
         """Check the mechanism and the state, and make the first memory, without impacts.
 
         Raises:
-            ValueError: a state that is known to be deeper than 1e-6 m.
+            ValueError: a state that is known to be deeper than 1e-6 m, mocap bodies that it cannot move.
         """
         check_mechanism(model, state)
+        self._check_surfaces(model)
         check_no_penetration(model, state)
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
         chatter = no_chatter(state, count_rows(model, state))
