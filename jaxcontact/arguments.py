@@ -95,6 +95,11 @@ def is_concrete(*trees: object) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
+def is_staged() -> bool:
+    """Return whether operations are recorded for a program, as inside of `jax.jit`, and not computed."""
+    return not is_concrete(jnp.add(np.int32(0), np.int32(1)))
+
+
 def check_number(name: str, value: object, minimum: float = -math.inf) -> None:
     """Raise TypeError if a value is no number or array, ValueError if one is not finite or < minimum.
 

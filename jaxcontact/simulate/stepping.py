@@ -6,7 +6,7 @@ Page: docs/methods/motion.md.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from jaxcontact.arguments import (
     check_number,
     check_rows,
     is_concrete,
+    is_staged,
 )
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.costs import bytes_of, count_steps
@@ -44,6 +45,7 @@ from jaxcontact.status import raise_if_failed
 from jaxcontact.terms.slip_friction import apply_friction
 
 CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
+BLOCK = 64  # steps of one call of that of `rollout` with a policy; reverse mode keeps as many more at most
 
 
 @checked(dt=POSITIVE, checkpoint_every=check_rows, num_steps=anything)
@@ -59,6 +61,9 @@ def rollout(
     checkpoint_every: int | None = None,
 ) -> Trajectory:
     """Compute steps of a mechanism under controls or a policy, in one scan; return the trajectory.
+
+    Called outside of `jit` with a policy it is a scan of 64 steps, one program for any number, that is
+    called again and again, but with `checkpoint_every`.
 
     Args:
         model: the mechanism and its numbers.
@@ -93,7 +98,11 @@ def rollout(
         check_rows("checkpoint_every", checkpoint_every)
     end = _steps_to_make(inputs.controls, num_steps, steps)
     setup = setup._replace(end=end)
-    rows, _ = _scan_steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
+    if setup.policy is not None and steps and checkpoint_every is None and not is_staged():
+        blocks = _scan_blocks(model, setup, stepper, dt, steps, BLOCK)
+        rows = jax.tree.map(lambda *leaves: _join_blocks(leaves, steps), *(rows for _, rows in blocks))
+    else:
+        rows, _ = _scan_steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     if poses is not None and end is not None:
         poses = jax.tree.map(lambda x: x[jnp.minimum(jnp.arange(steps + 1), end)], poses)
     return _make_trajectory(rows, state, setup.closed, poses)
@@ -133,14 +142,9 @@ def run(
     stepper, dt, acting = motion.stepper, motion.dt, as_inputs(motion.controls)
     steps = count_steps(motion.duration, dt, num_bytes=bytes_of(state))
     setup, _, poses = _set_up(model, state, stepper, acting, steps, dt, key, exactly=True)
-    setup = setup._replace(end=jnp.int32(steps))
-    rows_of_inputs, parts = (setup.inputs, setup.pushes), []
-    for first in range(0, steps, CHUNK):
+    parts = []
+    for first, rows in _scan_blocks(model, setup, stepper, dt, steps, CHUNK):
         size = min(CHUNK, steps - first)
-        inputs, pushed = jax.tree.map(lambda x, first=first: _pad_block(x, first), rows_of_inputs)
-        part = setup._replace(inputs=inputs, pushes=pushed)
-        rows, carry = _scan_steps(model, part, stepper, dt, jnp.int32(first), CHUNK)
-        setup = setup._replace(carry=carry)
         parts.append(jax.tree.map(lambda x, size=size: x[:size], jax.device_get(rows)))
         if check:
             raise_if_failed(np.concatenate([part[2].status for part in parts]), "step")
@@ -151,10 +155,32 @@ def run(
     return jax.device_put(trajectory)  # `jnp.asarray` would compile a program for every shape
 
 
-def _pad_block(rows: jax.Array, first: int) -> jax.Array:
-    """Take CHUNK rows from `first` on, with zeros behind the last one."""
-    block = np.asarray(rows)[first : first + CHUNK]
-    return jnp.asarray(np.pad(block, [(0, CHUNK - len(block)), *[(0, 0)] * (block.ndim - 1)]))
+def _scan_blocks(
+    model: Model, setup: _Setup, stepper: Stepper, dt: float | jax.Array, steps: int, size: int
+) -> Iterator[tuple[int, PyTree]]:
+    """Compute the steps in blocks of `size`, by one program for any number; yield first steps and rows."""
+    setup = setup._replace(end=jnp.int32(steps))
+    rows_of_inputs = setup.inputs, setup.pushes
+    for first in range(0, steps, size):
+        inputs, pushes = jax.tree.map(lambda x, first=first: _pad_block(x, first, size), rows_of_inputs)
+        part = setup._replace(inputs=inputs, pushes=pushes)
+        rows, carry = _scan_steps(model, part, stepper, dt, jnp.int32(first), size)
+        setup = setup._replace(carry=carry)
+        yield first, rows
+
+
+def _pad_block(rows: jax.Array, first: int, size: int) -> jax.Array:
+    """Take `size` rows from `first` on, with zeros behind the last one."""
+    xp: ModuleType = np if is_concrete(rows) else jnp  # NumPy compiles nothing for a size
+    block = xp.asarray(rows)[first : first + size]
+    return jnp.asarray(xp.pad(block, [(0, size - len(block)), *[(0, 0)] * (block.ndim - 1)]))
+
+
+def _join_blocks(blocks: tuple[jax.Array, ...], steps: int) -> jax.Array:
+    """Join rows of blocks and drop those after the last step."""
+    if is_concrete(blocks):
+        return jax.device_put(np.concatenate(jax.device_get(blocks))[:steps])
+    return jnp.concatenate(blocks)[:steps]
 
 
 def _steps_to_make(controls: PyTree, num_steps: int | jax.Array | None, rows: int) -> jax.Array | None:

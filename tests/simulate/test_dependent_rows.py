@@ -1,5 +1,6 @@
 """Contacts whose rows are zero, parallel or dependent, and steps that make no progress, by `EventDriven`."""
 
+import dataclasses
 import math
 
 import jax
@@ -120,3 +121,25 @@ def test_inertia_is_judged_by_its_eigenvalues():
     motion = jc.simulate.rollout(model, state, None, num_steps=1, stepper=jc.simulate.EventDriven(), dt=0.1)
     assert int(motion.status[0]) == 0
     np.testing.assert_allclose(motion.states.q[1, 2], 1.0 - 0.005 * G, rtol=1e-12)
+
+
+def push_that_grows(structure, state, params):
+    return jnp.zeros(3).at[0].set(2.0 * G * state.t)
+
+
+@pytest.mark.long
+def test_a_box_pushed_ever_harder_slips_when_both_corners_are_at_their_edge():
+    """v = g (t^2 - mu^2) / 2 after mu s. Before that the corner with less load holds all the friction it can."""
+    box = jc.load_mjcf(
+        """<mujoco><worldbody><geom type='plane' size='9 9 1' friction='.4'/><body pos='0 0 .1'>
+        <joint type='slide' axis='1 0 0'/><joint type='slide' axis='0 0 1'/><joint axis='0 1 0'/>
+        <geom type='box' size='.1 .1 .1' mass='2' friction='.4'/></body></worldbody></mujoco>""",
+        planar=True,
+    )
+    model = box.replace(system=dataclasses.replace(box.system, drive=push_that_grows))
+    stepper, dt = jc.simulate.EventDriven(), 0.0101
+    motion = jc.simulate.rollout(model, model.initial_state(), jnp.zeros((45, 3)), stepper=stepper, dt=dt)
+    assert not np.any(motion.status), jc.Status.describe(motion.status)
+    t = dt * np.arange(46)
+    speed = np.where(t > 0.4, 0.5 * G * (t**2 - 0.16), 0.0)
+    np.testing.assert_allclose(motion.states.v[:, 0], speed, atol=1e-10)

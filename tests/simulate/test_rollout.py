@@ -130,7 +130,7 @@ def rest(model, state, t, memory, key):
     ids=["compliant", "time stepping", "strikes", "events", "variational"],
 )
 def test_another_number_of_steps_compiles_nothing(stepper, caplog):
-    """Of `run`, with controls, none or a policy, and of `rollout` with rows for the longest motion."""
+    """Of `run`, with controls, none or a policy; of `rollout` with a policy or rows for the longest motion."""
     model = jc.models.rocking_block()
     model = model.replace(params=model.params.replace(material=jc.compliant.stiff_material(1.0)))
     start = model.initial_state().replace(v=jnp.zeros(3))
@@ -139,6 +139,7 @@ def test_another_number_of_steps_compiles_nothing(stepper, caplog):
         motion = jc.simulate.MotionSettings(stepper=stepper, dt=1e-3, duration=count * 1e-3)
         for controls in (None, np.zeros((count, 3)), rest):
             jc.simulate.run(model, start, dataclasses.replace(motion, controls=controls))
+        jc.simulate.rollout(model, start, rest, stepper=stepper, dt=1e-3, num_steps=count)
         rows = np.zeros((8, 3))
         return jc.simulate.rollout(model, start, rows, stepper=stepper, dt=1e-3, num_steps=count)
 
@@ -148,6 +149,46 @@ def test_another_number_of_steps_compiles_nothing(stepper, caplog):
             move(count)
     compiled = [record.getMessage() for record in caplog.records if "Compiling" in record.getMessage()]
     assert not compiled, compiled
+
+
+def damp(model, state, t, memory, key):
+    return memory["gain"] * state.v + 0.01 * jax.random.normal(key, (3,)), memory
+
+
+@pytest.mark.long
+def test_one_program_of_rollout_with_a_policy_moves_any_number_of_steps_with_derivatives():
+    traced = []
+
+    class Counting(jc.simulate.Compliant):
+        def step(self, *args, **options):
+            traced.append(1)
+            return super().step(*args, **options)
+
+    stepper, key = Counting(), jax.random.key(0)
+
+    def motion(v, gain, count):
+        inputs = jc.simulate.Inputs(damp, memory={"gain": gain})
+        start = STATE.replace(v=v)
+        return jc.simulate.rollout(ARGS[0], start, inputs, stepper=stepper, dt=DT, num_steps=count, key=key)
+
+    def end(v, gain, count):
+        return motion(v, gain, count).states.q[-1, 0]
+
+    slope, gain = jax.grad(end, (0, 1)), jnp.array(-0.3)
+    motion(STATE.v, gain, 5), slope(STATE.v, gain, 5)
+    once = len(traced)
+    found = {count: motion(STATE.v, gain, count) for count in (2, 64, 70)}
+    slopes = {count: slope(STATE.v, gain, count) for count in (2, 70)}
+    worlds = jax.vmap(lambda v: end(v, gain, 70))(jnp.stack([STATE.v, 2.0 * STATE.v]))
+    assert len(traced) == once > 0
+    whole = jax.jit(motion, static_argnums=2)(STATE.v, gain, 70)
+    for count, shorter in found.items():
+        assert shorter.states.q.shape[0] == count + 1 and shorter.info.status.shape == (count,)
+        np.testing.assert_allclose(shorter.states.q, whole.states.q[: count + 1], rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(shorter.inputs, whole.inputs[:count], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(worlds[0], whole.states.q[-1, 0], rtol=1e-12)
+    for a, b in zip(slopes[70], jax.jit(slope, static_argnums=2)(STATE.v, gain, 70), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-14)
 
 
 @pytest.mark.slow
