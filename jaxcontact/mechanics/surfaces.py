@@ -58,15 +58,31 @@ def has_moving_surfaces(params: Params) -> bool:
     return params.surface_velocity is not None or params.mocap_velocity is not None
 
 
+def check_paths(model: Model) -> None:
+    """Raise ValueError where mocap bodies move otherwise than steps that look for events know."""
+    if model.params.mocap_velocity is None:
+        return
+    if model.structure.tree.closes:
+        raise ValueError(
+            "mocap: expected None for closed loops or welds, which `EventDriven` and `Variational` hold as "
+            "if the mocap body rested; take `Compliant`"
+        )
+    if model.params.mocap_path is None:
+        raise ValueError(
+            "mocap: expected three poses or more, from which `EventDriven` and `Variational` take velocities "
+            "and their rates"
+        )
+
+
 def refuse_surfaces(params: Params) -> None:
     """Raise ValueError if surfaces run or mocap bodies move, for a method that does not know them."""
     if params.mocap_velocity is not None:
         raise ValueError(
-            "mocap: expected None, for mocap bodies move in `Compliant`, `TimeStepping` and `EventDriven` "
-            "alone; take one of these, or a heavy body that moves in place of the mocap body"
+            "mocap: expected None, for mocap bodies move in the steppers of `jc.simulate` alone; take one of "
+            "these, or a heavy body that moves in place of the mocap body"
         )
     if params.surface_velocity is not None:
         raise ValueError(
-            "params.surface_velocity: expected None, for surfaces run in `Compliant`, `TimeStepping` and "
-            "`EventDriven` alone; take one of these, or a heavy body that moves in place of a belt"
+            "params.surface_velocity: expected None, for surfaces run in the steppers of `jc.simulate` "
+            "alone; take one of these, or a heavy body that moves in place of a belt"
         )

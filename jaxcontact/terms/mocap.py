@@ -1,4 +1,7 @@
-"""Rates of rows that do not come from v, of running surfaces and moving mocap bodies: `rates_beside`."""
+"""Rates of rows that do not come from v, of running surfaces and moving mocap bodies.
+
+Entries: `rates_beside`, `relative_velocities`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from jaxcontact.mechanics.closed_forms import FrameMotion
 from jaxcontact.mechanics.mocap import across, body_twists
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
+from jaxcontact.terms import contacts
 from jaxcontact.terms.joints import closure_speed
 from jaxcontact.terms.moved_frames import carried_frames
 from jaxcontact.terms.owners import Bodies, none_moves, of_bodies, on_bodies
@@ -49,6 +53,16 @@ def rates_beside(
             parts.append(jnp.broadcast_to(running, (2, *running.shape)))
         rows = jnp.concatenate([rows, sum(parts[1:], parts[0]).reshape(2, -1)], axis=1)
     return rows[0], rows[1]
+
+
+def relative_velocities(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
+    """Compute the velocities (nc, dim) of all candidate contacts along n, t1[, t2], relative to surfaces."""
+    frames = contacts.body_motion(model, q, v)
+    places, _ = contacts.place(model, frames.position, frames.rotation)
+    bodies = contacts.bodies_of(model.system)
+    slips = contacts.slip(bodies, places, frames)
+    _, beside = rates_beside(model, q, 0, (bodies, places, frames))
+    return slips if beside is None else slips + beside.reshape(slips.shape[0], -1)[:, : slips.shape[1]]
 
 
 def _moved_contacts(

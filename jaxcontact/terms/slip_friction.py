@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.terms import contacts
-from jaxcontact.terms.mocap import rates_beside
+from jaxcontact.terms.mocap import relative_velocities
 
 # (slip speeds (nc,) m/s, t) -> friction coefficients (nc,), or one number
 Friction = Callable[[jax.Array, jax.Array], jax.Array]
@@ -20,13 +19,7 @@ def slip_speeds(model: Model, state: State) -> jax.Array:
 
     Derivative: exact by q, v and params; zero where a contact does not slide.
     """
-    frames = contacts.body_motion(model, state.q, state.v)
-    places, _ = contacts.place(model, frames.position, frames.rotation)
-    bodies, dim = contacts.bodies_of(model.system), model.structure.dim
-    slips = contacts.slip(bodies, places, frames)
-    _, beside = rates_beside(model, state.q, 0, (bodies, places, frames))
-    if beside is not None:
-        slips = slips + beside.reshape(slips.shape[0], -1)[:, :dim]
+    slips = relative_velocities(model, state.q, state.v)
     square = jnp.sum(slips[:, 1:] ** 2, axis=1)
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 

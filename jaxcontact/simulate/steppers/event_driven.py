@@ -10,7 +10,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_corner, check_positive, check_rows
 from jaxcontact.front_door import checked
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, Law, law_as_pytree
-from jaxcontact.mechanics.surfaces import has_moving_surfaces
+from jaxcontact.mechanics.surfaces import check_paths, has_moving_surfaces
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import no_chatter
@@ -94,7 +94,7 @@ class EventDriven(Record):
             ValueError: a state that is known to be deeper than 1e-6 m, mocap bodies that it cannot move.
         """
         check_mechanism(model, state)
-        self._check_surfaces(model)
+        self._check(model)
         check_no_penetration(model, state)
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
         chatter = no_chatter(state, count_rows(model, state))
@@ -116,7 +116,7 @@ class EventDriven(Record):
         dt: jax.Array,
     ) -> tuple[State, EventMemory, StepperInfo]:
         """Make one step; the residual is the largest gap of a closed contact at its end, m."""
-        self._check_surfaces(model)
+        self._check(model)
         dtype = state.q.dtype
         dt, rtol = jnp.asarray(dt, dtype), jnp.asarray(self.rtol, dtype)
         state = state.replace(t=jnp.asarray(state.t, dtype))
@@ -124,22 +124,8 @@ class EventDriven(Record):
         then, memory, info = event_step(model.system, self.max_events, inputs, memory, self.corner)
         return then, memory, of_contacts(info, model.structure.num_contacts)
 
-    def _check_surfaces(self, model: Model) -> None:
+    def _check(self, model: Model) -> None:
         """Raise ValueError for surfaces that move otherwise than this stepper knows."""
-        params, tree = model.params, model.structure.tree
-        if not has_moving_surfaces(params):
-            return
-        if self.corner == "one_sided":
+        check_paths(model)
+        if self.corner == "one_sided" and has_moving_surfaces(model.params):
             raise ValueError("corner: expected 'smooth' where mocap bodies or surfaces move, got 'one_sided'")
-        if params.mocap_velocity is None:
-            return
-        if tree.closes:
-            raise ValueError(
-                "mocap: expected None for closed loops or welds, which `EventDriven` holds as if the mocap "
-                "body rested; take `Compliant`"
-            )
-        if params.mocap_path is None:
-            raise ValueError(
-                "mocap: expected three poses or more, from which `EventDriven` takes velocities and their "
-                "rates"
-            )

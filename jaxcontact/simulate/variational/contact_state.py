@@ -60,9 +60,7 @@ def find_touching(terms: ContactTerms) -> jax.Array:
 
 def find_approaching(node: Node) -> jax.Array:
     """Find the contacts (nc,) that touch and approach, so that an impact is due."""
-    return find_touching(node.terms) & (
-        small_dense.apply_matrix(node.terms.J_n, node.v) < -collision_tolerance(node.v.dtype)
-    )
+    return find_touching(node.terms) & (node.terms.normal_rates(node.v) < -collision_tolerance(node.v.dtype))
 
 
 def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
@@ -109,7 +107,7 @@ def contacts_of(terms: ContactTerms, closed: jax.Array, joints: JointRows | None
     # event, depend on the state.
     opened = lax.stop_gradient(jnp.clip(terms.phi, -largest_gap, 0.0))
     off = jnp.where(closed, jnp.clip(terms.phi, -largest_gap, largest_gap), opened)
-    return StepContacts(rows, terms.mu, off, closed, joints)
+    return StepContacts(rows, terms.mu, off, closed, joints, terms.surface)
 
 
 def drag_at(node: Node) -> jax.Array | None:
@@ -125,7 +123,7 @@ def make_node(
     # Contacts that leave so slowly that they would return within the round-off of a gap stay closed. That
     # does not hold them: closed contacts push but never pull. 4e-6 m/s rises by 8e-13 m under gravity. At
     # 1e-6 m/s a contact comes back faster than it left, because the search takes a gap of 1e-13 m as zero.
-    rate, tolerance = small_dense.apply_matrix(terms.J_n, v), collision_tolerance(v.dtype)
+    rate, tolerance = terms.normal_rates(v), collision_tolerance(v.dtype)
     closed = find_touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance)
     return Node(q, p, v, t, terms, close_slow_dry(joints, v, tolerance, closed), joints)
 
@@ -143,7 +141,7 @@ def make_end_node(
         The node, the impulses (nc, dim) at the end, and whether their modes were found.
     """
     q, p, t = end
-    terms, joints = terms_and_joints(model, q, node.t)
+    terms, joints = terms_and_joints(model, q, t)
     contacts = contacts_of(terms, node.closed & find_touching(terms), joints)
     p, second, is_solved = project_momentum(terms.M, p, contacts, guess, is_known, h)
     return make_node(terms, q, p, t, joints), second, is_solved
@@ -177,7 +175,7 @@ def contact_loads(
             force = force + actuator_forces(model, state, controls)
         response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
     free = drift + small_dense.apply_matrix(rows, response[:, -1]).reshape(nc, dim)
-    free = free.at[:, 1:].add(small_dense.apply_matrix(node.terms.J_t, node.v) / after)
+    free = free.at[:, 1:].add(node.terms.slips(node.v) / after)
     delassus, free = press_rows(node.joints, rows @ response[:, :-1], free, 1.0)
     impulse, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
     leaves = free[:, 0] + small_dense.apply_matrix(delassus, impulse.reshape(-1)).reshape(nc, dim)[:, 0]

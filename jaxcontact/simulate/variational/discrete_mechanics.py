@@ -17,6 +17,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.mocap import at_time
 from jaxcontact.mechanics.system import Model
 from jaxcontact.simulate.steppers.dry_joints import dry_rows
 from jaxcontact.simulate.variational.active_set import contact_impulses
@@ -30,7 +31,7 @@ from jaxcontact.simulate.variational.joint_rows import (
     mean_loop_rates,
     press_rows,
 )
-from jaxcontact.terms import contact_velocities
+from jaxcontact.terms.mocap import relative_velocities
 from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 MAX_NEWTON = 24  # iterations of a step; a step that needs more is not solved (bit STALLED)
@@ -44,6 +45,7 @@ class StepContacts(NamedTuple):
     off: jax.Array  # (nc,) gaps of contacts that touch, as far as they are to be closed, m
     closed: jax.Array  # (nc,) bool, contacts that stay closed unless they are pulled open
     joints: JointRows | None = None
+    surface: jax.Array | None = None  # (nc, dim) velocities of moving surfaces, as `ContactTerms.surface`
 
 
 class Slopes(NamedTuple):
@@ -92,21 +94,22 @@ def close_gaps(contacts: StepContacts, inverse: jax.Array) -> jax.Array:
     return -response @ (contacts.off / (jnp.where(mobility > 0, mobility, 1.0) * number))
 
 
-def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> jax.Array:
-    """Compute the mean velocities (n, dim) of contacts, limits and dry joints over h w from q.
+def mean_velocities(model: Model, start: Start, w: jax.Array, h: jax.Array) -> jax.Array:
+    """Compute the mean velocities (n, dim) of contacts, limits and dry joints over h w from the start.
 
     These are displacements divided by h, n first, by Gauss's rule of three points, which is exact for a
     corner to the seventh power of the angle of a step: a sticking point is held in its place, and a rolling
     body may roll, also on a path that is no straight line. Those of contacts are of material points.
     """
-    middle, reach = 0.5, 0.5 * 0.6**0.5
+    q, (middle, reach) = start.q, (0.5, 0.5 * 0.6**0.5)
     parts = jnp.array([middle - reach, middle, middle + reach], q.dtype)
     share = jnp.array([5.0, 8.0, 5.0], q.dtype) / 18.0
 
     def velocities(length: jax.Array) -> jax.Array:
         rows = jnp.zeros((0, model.structure.dim), q.dtype)
         if model.structure.num_contacts:
-            rows = contact_velocities(model, retract(model.system, q, length * w), w)
+            there = at_time(model, start.t + length)
+            rows = relative_velocities(there, retract(model.system, q, length * w), w)
         constraints = model.system.constraints
         if constraints is None:
             return rows
@@ -170,7 +173,7 @@ def take_step(model: Model, start: Start, v: jax.Array, contacts: StepContacts, 
         return values, values
 
     def means(w: jax.Array) -> tuple[jax.Array, jax.Array]:
-        values = mean_velocities(model, start.q, w, h)
+        values = mean_velocities(model, start, w, h)
         return values, values
 
     loops = None if contacts.joints is None else contacts.joints.loops
@@ -247,7 +250,7 @@ def repeat_step(
     values = discrete_momenta(model, start, w, h)
 
     def measure_contacts() -> tuple[jax.Array, jax.Array]:
-        return mean_velocities(model, start.q, w, h), slopes.contacts
+        return mean_velocities(model, start, w, h), slopes.contacts
 
     rates = None
     if slopes.loops is not None:
@@ -330,6 +333,8 @@ def project_momentum(
         flat = contacts.rows.reshape(nc * dim, nv)
         response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
         velocity = small_dense.apply_matrix(flat, response[:, -1]).reshape(nc, dim)
+        if contacts.surface is not None:
+            velocity = velocity + contacts.surface
         delassus, velocity = press_rows(joints, flat @ response[:, :-1], velocity, 0.5 * h)
         pushes, is_solved = contact_impulses(
             delassus, velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess), is_known

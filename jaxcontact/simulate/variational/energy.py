@@ -12,9 +12,10 @@ from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import energies
 from jaxcontact.mechanics.system import Model, State
-from jaxcontact.simulate.variational.contact_state import Node, contacts_of, drag_at
+from jaxcontact.simulate.variational.contact_state import Node, contacts_of, drag_at, find_touching
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep, mean_velocities
-from jaxcontact.simulate.variational.discrete_momenta import applied_force
+from jaxcontact.simulate.variational.discrete_momenta import Start, applied_force
+from jaxcontact.terms.surfaces import shared_velocity
 from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 ROUNDING = 1024.0  # machine epsilons of the energies that are compared; a smaller rise is rounding
@@ -42,8 +43,11 @@ def move_gains(
     change of velocity and the second differences of T and V. The next two terms are never positive by the
     law of contact. So a rise is explained up to h w . F, these terms, the curvature, and rounding.
     The displacement that closes gaps left by round-off is no motion, and does not count. Loops are contacts
-    with u(w) = u_1 = 0, and dry joints that slide are among the forces F.
+    with u(w) = u_1 = 0, and dry joints that slide are among the forces F. Surfaces that move do any work:
+    their moves are not compared.
     """
+    if node.terms.surface is not None:
+        return jnp.array(False)
     w, lam = step.w, step.impulse
     rows_0, rows_1 = (contacts_of(n.terms, n.closed).rows for n in (node, arrived))
     p_plus = node.p + jnp.einsum("cdv,cd->v", rows_0, lam)
@@ -71,7 +75,7 @@ def move_gains(
         pull = arrived.p - step.p - jnp.einsum("cdv,cd->v", rows_1, second)
         parts = [0.5 * step.held @ (v_plus + node.v), 0.5 * pull @ (v_minus - arrived.v)]
     if lam.shape[0]:
-        mean = mean_velocities(model, node.q, w, h)
+        mean = mean_velocities(model, Start(node.q, node.p, node.t, controls), w, h)
         start, lifted, left = rows_0 @ node.v, rows_0 @ v_plus, rows_1 @ (arrived.v - v_minus)
         parts += [
             jnp.sum(lam * (lifted - mean)),
@@ -86,6 +90,13 @@ def move_gains(
 
 
 def impact_gains(before: Node, after: Node) -> jax.Array:
-    """Decide whether an impact gains energy beyond a fraction eps^0.5, the error that a law may have."""
+    """Decide whether an impact gains energy beyond a fraction eps^0.5, the error that a law may have.
+
+    With surfaces that move, the energy of velocities relative to them counts.
+    """
     old, new = 0.5 * before.v @ before.p, 0.5 * after.v @ after.p
+    terms = before.terms
+    if terms.surface is not None:
+        shift, _ = shared_velocity(terms.replace(active=find_touching(terms)), terms.surface)
+        old, new = (0.5 * v @ terms.M @ v for v in (before.v + shift, after.v + shift))
     return new > old * (1.0 + rounding(old.dtype, HALF_DIGITS))

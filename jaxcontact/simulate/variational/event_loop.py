@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import PyTree
-from jaxcontact.algebra import small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.numbers import is_mechanism, usable_numbers
@@ -65,6 +64,7 @@ from jaxcontact.simulate.variational.motion_records import (
 )
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import touch_tolerance
+from jaxcontact.terms.surfaces import shared_velocity
 from jaxcontact.tolerances import GAP
 
 MAX_TURNS = 1000  # iterations of the loop within one step: trial steps and impacts; then bit MAX_ITERS
@@ -234,8 +234,13 @@ def apply_impact(
 ) -> tuple[Node, Strike]:  # fmt: skip
     """Compute the node after impact `number` of the contacts `near`, in the order on record if given."""
     key = None if setting.key is None else jax.random.fold_in(setting.key, number)
-    terms = node.terms.replace(active=near)
-    hit = strike(terms, node.v, key, plastic, setting.restitution, setting.order, setting.law, sequence)
+    terms, v = node.terms.replace(active=near, surface=None), node.v
+    shift, unlike = jnp.zeros_like(v), jnp.array(False)
+    if node.terms.surface is not None:
+        shift, unlike = shared_velocity(terms, node.terms.surface)
+        v = v + shift
+    hit = strike(terms, v, key, plastic, setting.restitution, setting.order, setting.law, sequence)
+    hit = hit._replace(v_plus=hit.v_plus - shift, status=hit.status | flag(unlike, Status.INVALID))
     p = node.p + terms.M @ (hit.v_plus - node.v)  # velocities without a change keep their momentum to the bit
     return make_node(node.terms, node.q, p, node.t, node.joints), hit
 
@@ -295,7 +300,7 @@ def _try_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Motion
             following,
             step,
             gap,
-            small_dense.apply_matrix(arrived.terms.J_n, arrived.v),
+            arrived.terms.normal_rates(arrived.v),
             crossed,
             done,
         )

@@ -96,7 +96,7 @@ def event_values(
     """
     noise = round_off(load.dtype)
     begin, base = gaps_after_closing(node, step)
-    gap, rate = arrived.terms.phi - base, small_dense.apply_matrix(arrived.terms.J_n, arrived.v)
+    gap, rate = arrived.terms.phi - base, arrived.terms.normal_rates(arrived.v)
     # Contacts that carry nothing, as redundant ones may, open without an event.
     first = search.tries == 0
     opens = (load_0 > smallest_load) & (

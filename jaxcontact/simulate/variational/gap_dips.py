@@ -9,7 +9,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.algebra import small_dense
 from jaxcontact.simulate.variational.contact_state import Node
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
 from jaxcontact.simulate.variational.event_search import (
@@ -40,7 +39,7 @@ def look_for_dips(
         accepted: whether the step would be taken.
     """
     gap = gaps_after_closing(node, step)[0]
-    begin = Ends(jnp.zeros_like(gap), gap, small_dense.apply_matrix(node.terms.J_n, node.v))
+    begin = Ends(jnp.zeros_like(gap), gap, node.terms.normal_rates(node.v))
     end = Ends(jnp.full_like(gap, before.h), value, rate)
     look = before.look
     between, again = look.between & ~crossed, ~look.between & (look.goal == before.h)

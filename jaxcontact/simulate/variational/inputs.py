@@ -10,7 +10,7 @@ from jaxcontact.arguments import check_number
 from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.numbers import is_inertia
-from jaxcontact.mechanics.surfaces import refuse_surfaces
+from jaxcontact.mechanics.surfaces import check_paths
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.variational.contact_state import count_rows
@@ -25,7 +25,7 @@ def check_motion(
     zeno: float | jax.Array,
 ) -> None:
     """Check the arguments of a motion: raise ValueError if one is bad, and warn of single precision."""
-    refuse_surfaces(model.params)
+    check_paths(model)
     count = count_rows(model, state)
     nc = model.structure.num_contacts
     if np.shape(restitution) not in ((), (nc,)):

@@ -20,8 +20,7 @@ SMALLEST_JAM = 1e-3  # smallest change of velocity that counts as a jam, relativ
 
 def find_jammed(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
     """Find contacts (nc,) that slide at the start of a step, and stick or slide back, loaded, at its end."""
-    before = jnp.einsum("ctv,v->ct", node.terms.J_t, node.v)
-    after = jnp.einsum("ctv,v->ct", arrived.terms.J_t, arrived.v)
+    before, after = node.terms.slips(node.v), arrived.terms.slips(arrived.v)
     slides = jnp.sum(before**2, axis=1) > collision_tolerance(node.v.dtype) ** 2
     left = jnp.sum(before * after, axis=1) <= 1e-6 * jnp.sum(before**2, axis=1)
     return node.closed & slides & left & (impulse[:, 0] > 0)
@@ -47,6 +46,8 @@ def jam_impact(
     response = implicit.solve_spd(node.terms.M, rows.T)
     delassus = rows @ response
     u = small_dense.apply_matrix(rows, node.v).reshape(nc, dim)
+    if node.terms.surface is not None:
+        u = u + node.terms.surface
     push, found = contact_impulses(delassus, u, node.terms.mu, closed, guess, is_known)
     push = jnp.where(closed[:, None], push, 0.0)
     change = jnp.abs(small_dense.apply_matrix(delassus, push.reshape(-1))).reshape(nc, dim)

@@ -174,7 +174,7 @@ def _repeat_nothing(at: _PieceAtNode) -> tuple[PyTree, ...]:
 
 
 def _read_move(system: System, at: _PieceAtNode) -> tuple[tuple[PyTree, ...], tuple]:
-    terms, joints = _terms(system, at.numbers.params, at.piece.q, at.node.t)
+    terms, joints = _terms(system, at.numbers.params, at.piece.q, at.piece.t)
     after = make_node(terms, at.piece.q, at.piece.p, at.piece.t, joints)
     return _repeat_nothing(at._replace(node=after)), ()
 
