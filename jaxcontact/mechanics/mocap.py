@@ -147,7 +147,7 @@ def carry_mocap(model: Model, time: jax.Array) -> Model:
 def at_time(model: Model, t: jax.Array) -> Model:
     """Put the mocap bodies of a model where their path in a step has them at a time, with rates."""
     params = model.params
-    if params.mocap_path is None:
+    if params.mocap_path is None or params.mocap_start is None:
         return model
     path, count = params.mocap_path, params.mocap_path.shape[0]
 

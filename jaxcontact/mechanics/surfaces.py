@@ -17,7 +17,7 @@ def move_surfaces(model: Model, velocities: Mapping[str, jax.Array]) -> Model:
     """Let the surfaces of named shapes run, as belts and rollers do; the shapes themselves stay as they are.
 
     A contact then slides at the velocity of the material points plus that of the first surface minus that of
-    the second, along the tangents, in `Compliant`, `TimeStepping` and `EventDriven`.
+    the second, along the tangents, in every stepper.
     `model.params.surface_velocity` holds the numbers of all shapes.
 
     Args:

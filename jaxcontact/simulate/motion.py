@@ -28,8 +28,8 @@ class Inputs(NamedTuple):
             N, and torque, N m, along world axes, constant during a step. They are part of `params` in it.
         mocap: poses (T + 1, 7) of mocap bodies by their names, position and quaternion (w, x, y, z) in the
             world; in the plane (T + 1, 3): x, z and the angle from the pose in the file, from x to z, rad.
-            Contacts have the velocity that takes one pose to the next, in `EventDriven` that of a smooth
-            path through all of them. `Variational` has none.
+            Contacts have the velocity that takes one pose to the next, in `EventDriven` and `Variational`
+            that of a smooth path through all of them.
         friction: function (slip, t) -> mu, of the sliding speeds (nc,) of all candidate contacts, m/s, and of
             time, both at the start of a step; mu (nc,) or one number holds in it instead of `params.mu`. It
             is a module-level function, or a pytree such as `jax.tree_util.Partial`, whose numbers are leaves.

@@ -326,8 +326,9 @@ def drift_of(model: Model, moving_contacts: _Moving, index: jax.Array | None = N
     drift: jax.Array = computed_once(contacts.slip_rate(*moving_contacts))
     if model.params.surface_velocity is None:
         return drift
-    bodies, *places, frames, rates = moving_contacts
-    return drift + surface_drift(model, bodies, tuple(places), (frames, rates), index)[:, : drift.shape[1]]
+    bodies, places, place_rates, frames, rates = moving_contacts
+    running = surface_drift(model, bodies, (places, place_rates), (frames, rates), index)
+    return drift + running[:, : drift.shape[1]]
 
 
 def _contact_columns(

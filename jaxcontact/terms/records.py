@@ -38,8 +38,8 @@ class ContactTerms(Record):
         phi: (nc,) gap, m.
         mu: (nc,) friction coefficient.
         active: (nc,) bool, True if a contact touches.
-        surface: (nc, 1 + nt) what running surfaces and moving mocap bodies add to J v, in motion from event
-            to event; None if none does. Laws of impacts take none.
+        surface: (nc, 1 + nt) what running surfaces and moving mocap bodies add to J v, in motion with events;
+            None if none does. Laws of impacts take none.
     """
 
     SHAPES: ClassVar[dict[str, str]] = {
@@ -60,16 +60,6 @@ class ContactTerms(Record):
     mu: jax.Array
     active: jax.Array
     surface: jax.Array | None = None
-
-    def normal_rates(self, v: jax.Array) -> jax.Array:
-        """Compute the rates of the gaps (nc,), m/s."""
-        rate = small_dense.apply_matrix(self.J_n, v)
-        return rate if self.surface is None else rate + self.surface[:, 0]
-
-    def slips(self, v: jax.Array) -> jax.Array:
-        """Compute the sliding velocities (nc, nt), m/s."""
-        slip = self.J_t @ v
-        return slip if self.surface is None else slip + self.surface[:, 1:]
 
     def touching(self, contacts: PyTree, system: PyTree = None) -> ContactTerms:
         """Return the terms with only these contacts active, at any gap; name them as for `take`."""
@@ -96,6 +86,18 @@ class ContactTerms(Record):
                 **jax.device_put({name: np.asarray(row)[index] for name, row in rows.items()})
             )
         return self.replace(**{name: row[index] for name, row in rows.items()})
+
+
+def normal_rates(terms: ContactTerms, v: jax.Array) -> jax.Array:
+    """Compute the rates of the gaps (nc,), m/s, relative to surfaces that move."""
+    rate = small_dense.apply_matrix(terms.J_n, v)
+    return rate if terms.surface is None else rate + terms.surface[:, 0]
+
+
+def slips(terms: ContactTerms, v: jax.Array) -> jax.Array:
+    """Compute the sliding velocities (nc, nt), m/s, relative to surfaces that move."""
+    slip = terms.J_t @ v
+    return slip if terms.surface is None else slip + terms.surface[:, 1:]
 
 
 def _number_contacts(contacts: PyTree, terms: ContactTerms, system: PyTree) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""`EventDriven` on tables and belts that move as told, against closed forms, differences and `TimeStepping`."""
+"""`EventDriven` and `Variational` on tables and belts that move as told, against closed forms and differences."""
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,10 @@ from tests.simulate.test_moved_tables import PLANAR, G, heights, on_table
 
 VERTICAL = "<joint type='slide' axis='0 0 1'/>"
 MU = 0.4
+AT_EVENTS = [
+    jc.simulate.EventDriven,
+    pytest.param(jc.simulate.Variational, marks=pytest.mark.slow),
+]
 
 
 def moved(model, poses, dt, start=None, stepper=None):
@@ -32,19 +36,21 @@ def impact_times(motion, after=-np.inf):
     return times[np.isfinite(times) & (times > after)]
 
 
-def shaken(model, a, w, dt, first, steps):
+def shaken(model, stepper, a, w, dt, first, steps):
     """The ball on a table at a sin(w t) from the step `first` on, at the velocity of the table."""
     t = dt * (first + jnp.arange(steps + 1))
     start = model.initial_state()
     start = start.replace(q=a * jnp.sin(w * t[:1]), v=a * w * jnp.cos(w * t[:1]), t=t[0])
-    return t, succeeded(moved(model, heights(a * jnp.sin(w * t)), dt, start))
+    return t, succeeded(moved(model, heights(a * jnp.sin(w * t)), dt, start, stepper))
 
 
 @pytest.mark.long
-def test_a_ball_follows_a_table_that_shakes_below_g_and_leaves_one_that_shakes_above():
+@pytest.mark.parametrize("stepper", AT_EVENTS)
+def test_a_ball_follows_a_table_that_shakes_below_g_and_leaves_one_that_shakes_above(stepper):
     """It leaves where -a w^2 sin w t = -g, flies, and lands."""
     a, dt, steps, model = 2e-3, 1e-3, 110, on_table(VERTICAL)
-    t, motion = shaken(model, a, 50.0, dt, 0, steps)  # a w^2 = 0.51 g
+    stepper = stepper(impact=jc.impact.AnitescuPotra())
+    t, motion = shaken(model, stepper, a, 50.0, dt, 0, steps)  # a w^2 = 0.51 g
     np.testing.assert_allclose(motion.states.q[:, 0], a * jnp.sin(50.0 * t), atol=1e-12)
     force = 2.0 * (G - a * 50.0**2 * np.sin(50.0 * (t[:-1] + dt / 2)))
     np.testing.assert_allclose(motion.impulse[:, 0, 0] / dt, force, rtol=1e-3)  # a mean, not the middle
@@ -55,7 +61,7 @@ def test_a_ball_follows_a_table_that_shakes_below_g_and_leaves_one_that_shakes_a
         lambda t: z + v * (t - leaves) - 0.5 * G * (t - leaves) ** 2 - a * np.sin(w * t),
         leaves + 2.0 / w, leaves + 9.0 / w,
     )  # fmt: skip
-    t, motion = shaken(model, a, w, dt, -20, steps)
+    t, motion = shaken(model, stepper, a, w, dt, -20, steps)
     flies = (t > leaves) & (t < lands)
     fall = t[flies] - leaves
     np.testing.assert_allclose(motion.states.q[flies, 0], z + v * fall - 0.5 * G * fall**2, atol=1e-10)
@@ -65,7 +71,8 @@ def test_a_ball_follows_a_table_that_shakes_below_g_and_leaves_one_that_shakes_a
 
 
 @pytest.mark.long
-def test_a_ball_bounces_once_per_period_of_a_table_with_its_derivative():
+@pytest.mark.parametrize("method", AT_EVENTS)
+def test_a_ball_bounces_once_per_period_of_a_table_with_its_derivative(method):
     """It leaves at g T / 2 where the table rises at (1 - e) / (1 + e) g T / 2: a w cos(phase)."""
     e, period, steps = 0.7, 0.1, 60
     w, up, dt = 2.0 * np.pi / period, 0.5 * G * period, period / steps
@@ -80,8 +87,7 @@ def test_a_ball_bounces_once_per_period_of_a_table_with_its_derivative():
         start = model.initial_state().replace(
             q=jnp.array([up * fall - 0.5 * G * fall**2]), v=jnp.array([G * fall - up]), t=t[0]
         )
-        stepper = jc.simulate.EventDriven(impact=jc.impact.Newton(restitution=e))
-        return moved(model, heights(z), dt, start, stepper)
+        return moved(model, heights(z), dt, start, method(impact=jc.impact.Newton(restitution=e)))
 
     motion = succeeded(motion_of(size, e))
     np.testing.assert_allclose(impact_times(motion), period * np.arange(3), atol=2e-9)
@@ -157,6 +163,20 @@ def test_a_box_on_a_table_that_rocks_slides_as_by_small_steps():
 
 
 @pytest.mark.slow
+def test_variational_steps_on_a_belt_come_to_run_with_it_to_second_order():
+    model = jc.move_surfaces(on_table(PLANAR, "box"), {"top": jnp.array([1.0, 0.0])})
+    stepper, errors = jc.simulate.Variational(impact=jc.impact.AnitescuPotra()), []
+    for dt in (1e-2, 5e-3):
+        steps = round(0.4 / dt)
+        motion = succeeded(
+            jc.simulate.rollout(model, model.initial_state(), jnp.zeros((steps, 3)), stepper=stepper, dt=dt)
+        )
+        np.testing.assert_allclose(motion.states.v[-1], [1.0, 0.0, 0.0], atol=1e-12)
+        errors.append(abs(motion.states.q[-1, 0] - (0.4 - 1.0 / (2.0 * MU * G))))
+    assert errors[0] < 1e-4 and errors[1] < errors[0] / 4.0
+
+
+@pytest.mark.slow
 def test_a_turntable_that_turns_unsteadily_takes_a_box_round():
     radius, dt, steps = 0.5, 5e-3, 40
     model = on_table("<freejoint/>", "box", planar=False)
@@ -211,8 +231,8 @@ def test_motions_of_tables_that_events_do_not_know_are_refused():
         moved(model, heights(jnp.zeros(2)), 1e-3)
     with pytest.raises(ValueError, match="corner: expected 'smooth'"):
         moved(model, heights(jnp.zeros(4)), 1e-3, stepper=jc.simulate.EventDriven(corner="one_sided"))
-    with pytest.raises(ValueError, match="mocap: expected None, .*EventDriven"):
-        moved(model, heights(jnp.zeros(4)), 1e-3, stepper=jc.simulate.Variational())
+    with pytest.raises(ValueError, match="mocap: expected three poses"):
+        moved(model, heights(jnp.zeros(2)), 1e-3, stepper=jc.simulate.Variational())
     hand = jc.load_mjcf("""<mujoco><worldbody><body name="table" mocap="true" pos="0 0 1"/>
         <body name="palm" pos="0 0 1"><freejoint/><geom type="box" size=".1 .1 .02" mass="1"/></body>
         </worldbody><equality><weld body1="table" body2="palm"/></equality></mujoco>""")

@@ -23,6 +23,7 @@ from jaxcontact.simulate.variational.contact_state import terms_at, touching_gap
 from jaxcontact.simulate.variational.impact_event import apply_law, one_by_one, stop_contacts
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
+from jaxcontact.terms.records import normal_rates
 from jaxcontact.terms.surfaces import shared_velocity
 
 
@@ -47,7 +48,7 @@ def classify_contacts(terms: ContactTerms, state: State) -> EventContacts:
     touches = terms.phi <= touching_gap(state.q.dtype)
     near = touches & jnp.any(terms.J_n != 0.0, axis=1)
     at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))
-    rate = terms.normal_rates(state.v)
+    rate = normal_rates(terms, state.v)
     return EventContacts(terms, near, at_zero, at_zero & (rate < -slow), touches & (jnp.abs(rate) <= slow))
 
 
@@ -78,8 +79,8 @@ def apply_impact(
     ask = one_by_one(apply_law) if solution is None else apply_law
     terms, v = terms.replace(active=near), carry.state.v
     if terms.surface is not None:
-        terms, surface = terms.replace(surface=None), terms.surface
-        shift, unlike = shared_velocity(terms, surface)
+        shift, unlike = shared_velocity(terms, terms.surface)
+        terms = terms.replace(surface=None)
         relative = carry._replace(state=carry.state.replace(v=v + shift))
         blow = apply_impact(terms, relative, law, key, near, dead, wanted, solution)
         status = blow.status | flag(unlike & jnp.asarray(wanted), Status.INVALID)

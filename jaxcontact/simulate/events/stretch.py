@@ -30,6 +30,7 @@ from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.terms import ContactTerms, moving_terms
 from jaxcontact.terms.closed_loops import project_velocity
 from jaxcontact.terms.motion import has_loops
+from jaxcontact.terms.records import normal_rates, slips
 
 ROOT, FRICTION = range(2)  # columns of `Look.value`: gap or normal force; sliding velocity or friction left
 
@@ -59,7 +60,7 @@ def start_vector(system: System, state: State, terms: ContactTerms) -> jax.Array
     nc, dim = terms.phi.shape[0], system.structure.dim
     slip = jnp.zeros(0, state.q.dtype)
     if nc and dim == 3:
-        slip = terms.slips(state.v).reshape(-1)
+        slip = slips(terms, state.v).reshape(-1)
     return jnp.concatenate([state.q, state.v, jnp.zeros(nc * dim, state.q.dtype), slip])
 
 
@@ -125,14 +126,14 @@ def _evaluate_point(
     vdot = at.free + small_dense.apply_matrix(at.space.response, force)
     slope = jnp.concatenate([qdot, vdot, (scale * force.reshape(nc, dim)).reshape(-1), *turns])
 
-    along = jnp.sum(heading * at.terms.slips(state.v), axis=1)
+    along = jnp.sum(heading * slips(at.terms, state.v), axis=1)
     push, left = (x / at.size for x in split_forces(at.space, force))
     closed = jnp.stack([push, jnp.where(kind == STICK, left, along)], axis=1)
     gaps = jnp.stack([at.terms.phi, jnp.ones_like(push)], axis=1)
     value = jnp.where((kind == SEPARATE)[:, None], gaps, closed)
     tangential = lax.stop_gradient(force.reshape(nc, dim)[:, 1:])
     size = jnp.linalg.norm(tangential, axis=1, keepdims=True)
-    return slope, Look(value, at.terms.normal_rates(state.v), tangential / jnp.where(size > 0, size, 1.0))
+    return slope, Look(value, normal_rates(at.terms, state.v), tangential / jnp.where(size > 0, size, 1.0))
 
 
 def _free_acceleration(model: Model, controls: jax.Array, state: State) -> jax.Array:

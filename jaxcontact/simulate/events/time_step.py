@@ -59,6 +59,7 @@ from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, touch_tolerance
+from jaxcontact.terms.records import slips
 
 CROWDED = 0.4  # fraction of the pieces of a step after which a chatter without a known limit is ended
 ALWAYS = 4  # pieces that any step may take without progress in time
@@ -334,7 +335,7 @@ def _append_stretch(context: _StepContext, c: _Step) -> tuple[_Step, EventPieces
     closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
     # In space several contacts may come to rest together, without an event. A sliding velocity that friction
     # has reduced to the size that counts as zero is zero, and so are its derivatives.
-    slid = contacts.terms.slips(state.v)
+    slid = slips(contacts.terms, state.v)
     stops = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & (system.structure.dim == 3)
     stops = stops & (jnp.sum(slid**2, axis=1) > slow**2) & (jnp.sum(slip**2, axis=1) <= slow**2)
     hidden = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & ~ahead.event & (system.structure.dim == 2)

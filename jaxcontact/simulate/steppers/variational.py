@@ -48,6 +48,8 @@ class Variational(Record):
         TypeError: a law that is no callable.
         ValueError: `max_impacts` is no integer >= 1.
 
+    Mocap bodies and surfaces move as in `EventDriven`; the energy of moves on them is not compared.
+
     Status: as `variational`, also MAX_ITERS at that limit, and PENETRATION for every step that starts too
         deep or with open loops.
 
@@ -74,7 +76,7 @@ class Variational(Record):
         """Check the mechanism and the state, and make the first memory, without impacts.
 
         Raises:
-            ValueError: as `variational`.
+            ValueError: as `variational`, mocap bodies that it cannot move.
         """
         zeno = 0.0 if self.zeno is None else self.zeno
         check_motion(model, state, self.order, self.restitution, zeno)

@@ -34,6 +34,7 @@ from jaxcontact.simulate.variational.joint_rows import (
 )
 from jaxcontact.terms import ContactTerms, contact_terms, moving_terms
 from jaxcontact.terms.motion import holds_joints, project_terms
+from jaxcontact.terms.records import normal_rates, slips
 
 
 class Node(NamedTuple):
@@ -60,7 +61,7 @@ def find_touching(terms: ContactTerms) -> jax.Array:
 
 def find_approaching(node: Node) -> jax.Array:
     """Find the contacts (nc,) that touch and approach, so that an impact is due."""
-    return find_touching(node.terms) & (node.terms.normal_rates(node.v) < -collision_tolerance(node.v.dtype))
+    return find_touching(node.terms) & (normal_rates(node.terms, node.v) < -collision_tolerance(node.v.dtype))
 
 
 def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
@@ -123,7 +124,7 @@ def make_node(
     # Contacts that leave so slowly that they would return within the round-off of a gap stay closed. That
     # does not hold them: closed contacts push but never pull. 4e-6 m/s rises by 8e-13 m under gravity. At
     # 1e-6 m/s a contact comes back faster than it left, because the search takes a gap of 1e-13 m as zero.
-    rate, tolerance = terms.normal_rates(v), collision_tolerance(v.dtype)
+    rate, tolerance = normal_rates(terms, v), collision_tolerance(v.dtype)
     closed = find_touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance)
     return Node(q, p, v, t, terms, close_slow_dry(joints, v, tolerance, closed), joints)
 
@@ -175,7 +176,7 @@ def contact_loads(
             force = force + actuator_forces(model, state, controls)
         response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
     free = drift + small_dense.apply_matrix(rows, response[:, -1]).reshape(nc, dim)
-    free = free.at[:, 1:].add(node.terms.slips(node.v) / after)
+    free = free.at[:, 1:].add(slips(node.terms, node.v) / after)
     delassus, free = press_rows(node.joints, rows @ response[:, :-1], free, 1.0)
     impulse, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
     leaves = free[:, 0] + small_dense.apply_matrix(delassus, impulse.reshape(-1)).reshape(nc, dim)[:, 0]

@@ -64,6 +64,7 @@ from jaxcontact.simulate.variational.motion_records import (
 )
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import touch_tolerance
+from jaxcontact.terms.records import normal_rates
 from jaxcontact.terms.surfaces import shared_velocity
 from jaxcontact.tolerances import GAP
 
@@ -300,7 +301,7 @@ def _try_move(context: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Motion
             following,
             step,
             gap,
-            arrived.terms.normal_rates(arrived.v),
+            normal_rates(arrived.terms, arrived.v),
             crossed,
             done,
         )

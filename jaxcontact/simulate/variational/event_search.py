@@ -17,6 +17,7 @@ from jaxcontact.simulate.variational.contact_state import Node
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
 from jaxcontact.simulate.variational.joint_rows import dry_speeds, num_dry
 from jaxcontact.solvers.roots import inside_or_middle
+from jaxcontact.terms.records import normal_rates
 
 MIN_FRACTION = 1e-3  # of the last trial, for the next one: never the zero that a gap starts at
 
@@ -96,7 +97,7 @@ def event_values(
     """
     noise = round_off(load.dtype)
     begin, base = gaps_after_closing(node, step)
-    gap, rate = arrived.terms.phi - base, arrived.terms.normal_rates(arrived.v)
+    gap, rate = arrived.terms.phi - base, normal_rates(arrived.terms, arrived.v)
     # Contacts that carry nothing, as redundant ones may, open without an event.
     first = search.tries == 0
     opens = (load_0 > smallest_load) & (

@@ -19,6 +19,7 @@ from jaxcontact.simulate.variational.event_search import (
     round_off,
 )
 from jaxcontact.solvers.roots import cubic_dip
+from jaxcontact.terms.records import normal_rates
 
 MAX_TRIALS = 8  # trials in between at most
 DIP_ERROR_FRACTION = 0.1  # possible error of a dip, as a fraction of its depth below the lower end
@@ -39,7 +40,7 @@ def look_for_dips(
         accepted: whether the step would be taken.
     """
     gap = gaps_after_closing(node, step)[0]
-    begin = Ends(jnp.zeros_like(gap), gap, node.terms.normal_rates(node.v))
+    begin = Ends(jnp.zeros_like(gap), gap, normal_rates(node.terms, node.v))
     end = Ends(jnp.full_like(gap, before.h), value, rate)
     look = before.look
     between, again = look.between & ~crossed, ~look.between & (look.goal == before.h)

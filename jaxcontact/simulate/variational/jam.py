@@ -14,13 +14,14 @@ from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of, make_node
+from jaxcontact.terms.records import slips
 
 SMALLEST_JAM = 1e-3  # smallest change of velocity that counts as a jam, relative to the sliding velocity
 
 
 def find_jammed(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
     """Find contacts (nc,) that slide at the start of a step, and stick or slide back, loaded, at its end."""
-    before, after = node.terms.slips(node.v), arrived.terms.slips(arrived.v)
+    before, after = slips(node.terms, node.v), slips(arrived.terms, arrived.v)
     slides = jnp.sum(before**2, axis=1) > collision_tolerance(node.v.dtype) ** 2
     left = jnp.sum(before * after, axis=1) <= 1e-6 * jnp.sum(before**2, axis=1)
     return node.closed & slides & left & (impulse[:, 0] > 0)
