@@ -45,9 +45,9 @@ def paths_of_poses(
     end = jnp.concatenate([jnp.diff(position, axis=0), turned], axis=2)
     rates = jax.vmap(jax.vmap(_vector_rates))(turned, slope[1:, :, 3:], bend[1:, :, 3:])
     end_slope, end_bend = slope[1:].at[:, :, 3:].set(rates[0]), bend[1:].at[:, :, 3:].set(rates[1])
-    one, two = slope[:-1], 0.5 * bend[:-1]  # in steps, not seconds
-    a, b, c = end - one - two, end_slope - one - 2.0 * two, end_bend - 2.0 * two
-    terms = [0.0 * one, one, two]
+    linear, square = slope[:-1], 0.5 * bend[:-1]  # in steps, not seconds
+    a, b, c = end - linear - square, end_slope - linear - 2.0 * square, end_bend - 2.0 * square
+    terms = [0.0 * linear, linear, square]
     terms += [10.0 * a - 4.0 * b + 0.5 * c, -15.0 * a + 7.0 * b - c, 6.0 * a - 3.0 * b + 0.5 * c]
     powers = jnp.stack([term / dt**k for k, term in enumerate(terms)], axis=1)
     return powers if dim == 3 else jnp.stack([powers[..., 0], powers[..., 2], -powers[..., 4]], axis=-1)
@@ -65,7 +65,7 @@ def _stencils(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rotation_vector(start: jax.Array, end: jax.Array) -> jax.Array:
-    """Compute the rotation vector (3,) in world axes from one quaternion (4,) to another."""
+    """Compute the rotation vector (3,) in world axes from linear quaternion (4,) to another."""
     return quaternion_log(quaternion_product(end, quaternion_conjugate(start)))
 
 
