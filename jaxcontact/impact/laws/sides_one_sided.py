@@ -105,7 +105,7 @@ def _mode_sets(k: int, has_caps: bool) -> np.ndarray:
     return np.concatenate([np.zeros((1, touching.shape[1]), bool), touching])
 
 
-class _Corners(NamedTuple):
+class _ConeState(NamedTuple):
     """A solution by the corners of the friction cones: impulses, and velocities of the contacts."""
 
     load: jax.Array  # (nc,) normal impulse
@@ -116,7 +116,7 @@ class _Corners(NamedTuple):
     is_sector: jax.Array  # (nc, k) bool, the two corners between which friction is
 
 
-def _corners_of(space: ContactSpace, u: jax.Array, impulse: jax.Array, directions: np.ndarray) -> _Corners:
+def _corners_of(space: ContactSpace, u: jax.Array, impulse: jax.Array, directions: np.ndarray) -> _ConeState:
     """Divide friction between the two corners next to it."""
     k = len(directions)
     lam = impulse.reshape(-1, 3)
@@ -131,7 +131,7 @@ def _corners_of(space: ContactSpace, u: jax.Array, impulse: jax.Array, direction
     used = friction * (ahead * jnp.sin(turn - beyond)[:, None] + after * jnp.sin(beyond)[:, None])
     against = -out[:, 1:] @ jnp.asarray(directions.T, u.dtype)
     speed = jnp.max(against, axis=1)
-    return _Corners(
+    return _ConeState(
         load=lam[:, 0],
         used=jnp.maximum(used, 0.0),
         approach=out[:, 0],
@@ -142,7 +142,7 @@ def _corners_of(space: ContactSpace, u: jax.Array, impulse: jax.Array, direction
 
 
 def _kinds(
-    space: ContactSpace, corners: _Corners, cap: jax.Array | None, small: jax.Array
+    space: ContactSpace, corners: _ConeState, cap: jax.Array | None, small: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Find the kind (n,) of every variable of the problem of `impact_lcp`, and their values (n,)."""
     load, used, mu = corners.load, corners.used, space.mu
