@@ -103,7 +103,7 @@ def robot_gait(
         tol: largest error of a periodic stride, m, rad, m/s, rad/s.
         run: checkpoint, progress, about. The checkpoint is a file, written after every step and phase: an
             interrupted run, called again alike, resumes and finds the same bits. A finished one is read.
-            `progress(step, largest number of steps, cost, largest error, slope, phase)` is called after every
+            `progress(step, largest number of steps, Progress)` is called after every
             step; the slope is that of the cost along the constraints, of scaled variables.
 
     Returns:

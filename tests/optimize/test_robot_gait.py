@@ -62,10 +62,12 @@ def test_a_search_that_is_killed_in_two_of_its_phases_ends_at_the_same_bits(hopp
     settings = {"speed": 0.5, "num_pieces": 4, "num_steps": 2}
     stride, info = jc.optimize.robot_gait(hopper, **settings)
 
-    def kill(step, total, cost, residual, slope, phase):
-        reports.append((step, total, phase))
-        assert np.all(np.isfinite([cost, residual, slope]))
-        if (step, phase) in ((2, "gait, guess 1"), (23, "plan, guess 3")) and reports.count(reports[-1]) == 1:
+    def kill(step, total, at):
+        reports.append((step, total, at.phase))
+        assert np.all(np.isfinite(at[:3]))
+        if (step, at.phase) in ((2, "gait, guess 1"), (23, "plan, guess 3")) and reports.count(
+            reports[-1]
+        ) == 1:
             raise KeyboardInterrupt
 
     run = jc.Run(checkpoint=path, progress=kill)
