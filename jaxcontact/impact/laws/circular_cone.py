@@ -90,16 +90,16 @@ def settle_one_sided(
     Raises:
         ValueError: a cone of sides in space with `impulse_min`.
     """
-    has_sides = space.num_tangents == 2 and num_directions is not None
-    if has_sides and impulse_min is not None:
+    sides = num_directions if space.num_tangents == 2 else None
+    if sides is not None and impulse_min is not None:
         raise ValueError(
             f"num_directions: expected None with corner='one_sided' in space, got {num_directions}"
         )
     solved = settle(space, v, num_directions, impulse_min=impulse_min, solver=solver)
     _, impulse, worst, status = lax.stop_gradient(solved)
     size = mass_norm(space.mass, v) if size is None else size
-    if has_sides:
-        v_plus, jumps = outcome_one_sided(space, v, impulse, size, friction_directions(2, num_directions))
+    if sides is not None:
+        v_plus, jumps = outcome_one_sided(space, v, impulse, size, friction_directions(2, sides))
         return v_plus, impulse, worst, status | flag(jumps, Status.JUMP)
     problem = _FrictionProblem(
         space.delassus, space.rates(v), space.mu, space.active, lax.stop_gradient(space.scale**2)
