@@ -74,7 +74,7 @@ def anitescu_potra(
         v_plus (nv,) and ImpactInfo.
 
     Raises:
-        ValueError, TypeError: shapes that do not fit; `corner="one_sided"` with a cone of sides in space;
+        ValueError, TypeError: shapes that do not fit;
             outside of jit also NaN, negative friction, a mass matrix that is not symmetric positive definite,
             penetration, a kinetic energy that overflows.
         NotImplementedError: `corner="one_sided"` in reverse mode, or for a second derivative.
