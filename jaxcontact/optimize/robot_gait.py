@@ -187,7 +187,10 @@ def _planned_pushes(
 def _check_robot(model: Model) -> None:
     """Raise ValueError for a model without the material of a file or without actuators."""
     if not isinstance(getattr(model.params.material, "stiffness", None), ScaledSprings):
-        raise ValueError("model: expected the material of a file, as load_mjcf gives")
+        raise ValueError(
+            "model: expected the material of a file, as load_mjcf gives; "
+            "jc.optimize.gait takes a stride by equations of your own"
+        )
     if not model.structure.tree or not model.structure.tree.actuators:
         raise ValueError("model: expected actuators, got none")
 
