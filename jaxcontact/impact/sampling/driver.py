@@ -125,7 +125,7 @@ def sample(
         OSError: the checkpoint cannot be written, as on a full disk; its content stays valid.
 
     Status: per sample, UNTERMINATED if a contact still approaches, or has energy in store, after
-        max_steps; STALLED for a residual above 1e-9 (float32: 5e-6).
+        max_steps; STALLED for a residual above 1e-9 (float32: 3e-6).
 
     Derivative: none; a host-level driver. Differentiate `resolve` with the draws of interest.
     """
