@@ -86,7 +86,7 @@ def routh_step(
         ValueError, TypeError: as `anitescu_potra`; impulse_max of the wrong shape or negative; "all" for
             more contacts than enumeration allows.
 
-    Status: STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE, INVALID, PENETRATION for
+    Status: STALLED for a residual above 1e-9 (float32: 3e-6); inside jit NONFINITE, INVALID, PENETRATION for
         bad numbers, with v returned unchanged.
 
     Derivative: of the contact modes of the chosen solution, by v, impulse_max and all terms, any

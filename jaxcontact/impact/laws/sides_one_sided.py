@@ -6,6 +6,7 @@ problem. Entry `sided_impulse`. Page: docs/understand/derivatives.md.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -125,7 +126,7 @@ def _corners_of(space: ContactSpace, u: jax.Array, impulse: jax.Array, direction
     angle = jnp.arctan2(lam[:, 2], lam[:, 1]) % (2.0 * np.pi)
     first = jnp.floor(angle / turn).astype(jnp.int32) % k
     beyond = angle - first * turn
-    friction = jnp.hypot(lam[:, 1], lam[:, 2])[:, None] / np.sin(turn)
+    friction = jnp.hypot(lam[:, 1], lam[:, 2])[:, None] / math.sin(turn)
     ahead = jnp.arange(k)[None] == first[:, None]
     after = jnp.arange(k)[None] == (first[:, None] + 1) % k
     used = friction * (ahead * jnp.sin(turn - beyond)[:, None] + after * jnp.sin(beyond)[:, None])

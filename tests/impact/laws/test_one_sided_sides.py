@@ -195,3 +195,29 @@ def test_refusals_and_a_poisoned_lane():
     lanes = rate(jnp.stack([v, jnp.full_like(v, jnp.nan), v]))
     np.testing.assert_array_equal(lanes[0], lanes[2])
     assert np.all(np.isfinite(lanes[0]))
+
+
+@pytest.mark.slow
+def test_directions_without_motion_and_contacts_that_take_no_part(rng):
+    terms, v, _ = make_sided_impact(("slides at the end of an edge", "sticks or slides at a corner"))
+    planar = terms.replace(J_t=terms.J_t.at[:, 1].set(0.0))
+    alone = terms.replace(active=jnp.array([True, False]))
+    for case in (planar, alone):
+        error, status, _ = compare(SIDED, case, v, rng, 30)
+        assert status == 0 and error < 1e-8
+
+
+@pytest.mark.long
+def test_single_precision_has_the_rates_of_double_precision(rng):
+    terms, v, _ = make_sided_impact(("slides at the end of an edge",))
+    directions = jnp.asarray(rng.normal(size=(30, v.shape[0])))
+
+    def rates(dtype):
+        few, at = jax.tree.map(lambda x: x if x.dtype == bool else x.astype(dtype), (terms, v))
+        return jax.vmap(lambda d: jax.jvp(lambda v: SIDED(few, v)[0], (at,), (d.astype(dtype),))[1])(
+            directions
+        )
+
+    single = rates(jnp.float32)
+    assert single.dtype == jnp.float32
+    np.testing.assert_allclose(single, rates(jnp.float64), rtol=0, atol=1e-5)
