@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +22,8 @@ from benchmarks.runner import Case
 DT, STEPS, NODES = 0.01, 5, 11  # s, steps with equal controls, and how often
 WAY = 0.2  # m, of the trunk, which ends as high and as upright as it begins
 MAX_ITERS = 60
+# Of steps, errors of the dynamics, conditions, effort. The first stays, or the search stops far from a plan.
+WEIGHTS = {"lam_prox": 1.0, "lam_vc": 10.0, "lam_vb": 10.0, "lam_cost": 1e-2}
 
 
 def make_advance(model: jc.Model, state: jc.State) -> Callable[[jax.Array, jax.Array], jax.Array]:
@@ -36,29 +38,39 @@ def make_advance(model: jc.Model, state: jc.State) -> Callable[[jax.Array, jax.A
     return advance
 
 
-def make_problem(advance: Callable[..., jax.Array], x0: np.ndarray, num_controls: int) -> tuple[Any, Any]:
-    """Make the problem of OpenSCvx, and its controls: of least squares from x0 to its pose farther on."""
+def at_state(condition: Callable[[jax.Array], jax.Array], motion: Any) -> Callable[..., jax.Array]:
+    """Turn a condition of a state into one of OpenSCvx's form, which knows the slice of a state later."""
+    return lambda x, w, node, params: condition(x[motion.slice])
+
+
+def make_problem(
+    advance: Callable[..., jax.Array], x0: np.ndarray, guess: tuple[np.ndarray, np.ndarray],
+    conditions: Sequence[tuple[Callable[[jax.Array], jax.Array], list[int]]] = (),
+) -> tuple[Any, Any]:  # fmt: skip
+    """Make the problem of OpenSCvx, and its controls: of least squares from x0 to its pose farther on.
+
+    The guess has states and controls of the nodes; conditions are functions of a state, not to be positive,
+    with their nodes.
+    """
     import openscvx as ox
 
-    goal = x0 + WAY * np.eye(x0.size)[0]
+    goal, reach = x0 + WAY * np.eye(x0.size)[0], np.repeat([2.0, 20.0], x0.size // 2)
     motion = ox.State("motion", shape=(x0.size,))
-    motion.min, motion.max = (
-        x0 - np.repeat([2.0, 20.0], x0.size // 2),
-        x0 + np.repeat([2.0, 20.0], x0.size // 2),
-    )
-    motion.initial = x0
+    motion.min, motion.max, motion.initial, motion.guess = x0 - reach, x0 + reach, x0, guess[0]
     motion.final = [*goal[:3], *(ox.Free(value) for value in goal[3:])]
-    motion.guess = np.linspace(x0, goal, NODES)
     effort = ox.State("effort", shape=(1,))
-    effort.min, effort.max, effort.initial = [0.0], [100.0], [0.0]
-    effort.final, effort.guess = [ox.Minimize(0.5)], np.linspace(0.0, 0.5, NODES)[:, None]
-    u = ox.Control("u", shape=(num_controls,), parameterization="impulsive", nodes=list(range(NODES)))
-    u.min, u.max, u.guess = -np.ones(num_controls), np.ones(num_controls), np.zeros((NODES, num_controls))
+    effort.min, effort.max, effort.initial, effort.final = [0.0], [100.0], [0.0], [ox.Minimize(0.5)]
+    effort.guess = np.cumsum(np.sum(guess[1] ** 2, axis=1))[:, None]
+    nu = guess[1].shape[1]
+    u = ox.Control("u", shape=(nu,), parameterization="impulsive", nodes=list(range(NODES)))
+    u.min, u.max, u.guess = -np.ones(nu), np.ones(nu), guess[1]
+    rows = [{"constraint_fn": at_state(condition, motion), "nodes": nodes} for condition, nodes in conditions]
     problem = ox.Problem(
         dynamics={"motion": np.zeros(x0.size) * motion, "effort": 0.0 * effort},  # all motion is in the step
         dynamics_discrete={"effort": effort + ox.Sum(u * u)},
         byof={
-            "dynamics_discrete": {"motion": lambda x, w, node, params: advance(x[motion.slice], w[u.slice])}
+            "dynamics_discrete": {"motion": lambda x, w, node, params: advance(x[motion.slice], w[u.slice])},
+            "nodal_constraints": rows,
         },
         constraints=[],
         states=[motion, effort],
@@ -66,6 +78,7 @@ def make_problem(advance: Callable[..., jax.Array], x0: np.ndarray, num_controls
         time=ox.Time(initial=0.0, final=1.0, min=0.0, max=1.0),
         N=NODES,
         float_dtype="float64",
+        algorithm={"autotuner": "ConstantProximalWeight", **WEIGHTS},
     )
     return problem, u
 
@@ -79,7 +92,8 @@ def _lean() -> Callable[[], dict[str, Any]]:
     def run() -> dict[str, Any]:
         begin = time.perf_counter(), time.process_time()
         with contextlib.redirect_stdout(io.StringIO()):
-            problem, control = make_problem(advance, x0, model.num_controls)
+            line = np.linspace(x0, x0 + WAY * np.eye(x0.size)[0], NODES)
+            problem, control = make_problem(advance, x0, (line, np.zeros((NODES, model.num_controls))))
             problem.initialize()
             compiled = time.process_time() - begin[1]
             result = problem.solve(max_iters=MAX_ITERS)

@@ -17,18 +17,22 @@ from benchmarks.robot_files import FOLDER, path_of
 from benchmarks.runner import Case
 from jaxcontact.models.robots import NAMES, file_of
 
-# file of gymnasium or name in the package, speed in m/s, duration of the stride of the guess in s
+DATA = Path(__file__).parent / "data"
+# file of gymnasium or of `data`, or name in the package, speed in m/s, s of the stride of the guess
 ROBOTS = {
     "hopper": ("hopper.xml", 0.5, 0.54),
     "walker2d": ("walker2d_v5.xml", 0.6, 0.5),
     "half_cheetah": ("half_cheetah.xml", 1.0, 0.4),
     "planar_walker": ("planar_walker", 0.5, 0.5),
+    "ramone": ("ramone.xml", 0.5, 0.25),
 }
 
 
 def path_of_robot(robot: str) -> Path:
-    """Find the file of a robot of gymnasium."""
+    """Find the file of a robot of gymnasium or of `data`."""
     name = ROBOTS[robot][0]
+    if (DATA / name).exists():
+        return DATA / name
     path = path_of("gymnasium", f"gymnasium/envs/mujoco/assets/{name}", FOLDER)
     if path is None:
         raise FileNotFoundError(f"{name}: unpack gymnasium of tests/robot_packages.txt into {FOLDER}")
@@ -36,7 +40,7 @@ def path_of_robot(robot: str) -> Path:
 
 
 def load(robot: str) -> jc.Model:
-    """Read a robot of gymnasium or of the package."""
+    """Read a robot of gymnasium, of `data` or of the package."""
     name = ROBOTS[robot][0]
     if name in NAMES:
         return jc.load_mjcf(file_of(name), planar=True, contacts="world")

@@ -69,15 +69,10 @@ class Robot:
 
 def packaged(robot: str | tuple[tuple[str, str], str], as_spec: bool = False) -> Any:
     """Compile a robot of another package, by its name in the tests or as ((package, folder), file)."""
-    import pytest
-
-    from tests.helpers import package_robots
+    from benchmarks import package_robots
 
     read = package_robots.spec_of if as_spec else package_robots.compiled
-    try:
-        return read(package_robots.WHOLE[robot] if isinstance(robot, str) else robot)
-    except pytest.skip.Exception as missing:
-        raise ImportError(str(missing)) from None
+    return read(package_robots.WHOLE[robot] if isinstance(robot, str) else robot)
 
 
 def _a2_on_its_feet() -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -229,7 +230,46 @@ def _on_rough_ground() -> Callable[[], dict[str, Any]]:
     return run
 
 
+def stance_friction(free: PyTree) -> jax.Array:
+    """Compute the largest |tangential| / normal force on the foot that stands, of all moments of a stride."""
+    start, slope = start_of(free), free["slope"]
+    gravity = G * jnp.stack([jnp.sin(slope), -jnp.cos(slope)])
+
+    def ratio(part: jax.Array) -> jax.Array:
+        angles, rates = jnp.split(swing(start, part * free["duration"], slope), 2)
+        twice = jax.jvp(lambda z: jax.jvp(masses_at, (z,), (rates,))[1], (angles,), (rates,))[1]
+        moved = jax.jvp(masses_at, (angles,), (acceleration(angles, rates, slope),))[1] + twice
+        force = MASSES @ (moved - gravity)
+        return jnp.abs(force[0]) / force[1]
+
+    return jnp.max(jax.vmap(ratio)(jnp.linspace(0.0, 1.0, 101)))
+
+
+def _passive_gait() -> Callable[[], dict[str, Any]]:
+    def run() -> dict[str, Any]:
+        begin = time.process_time()
+        free, info = search(one_impact_stride, PASSIVE, 1, "mean")
+        terms, v = landing(swing(start_of(free), free["duration"], free["slope"]), free["push"])
+        v_plus, _ = jc.impact.AnitescuPotra()(terms, v)
+        rows = jnp.concatenate([terms.J_n, terms.J_t[:, 0]])
+        impulse = jnp.linalg.lstsq(rows.T, terms.M @ (v_plus - v))[0]
+        return {
+            "status": jc.Status.describe(info.status),
+            "periodicity error": info.residual,
+            "slope, degrees": math.degrees(float(free["slope"])),
+            "push, N m s": float(free["push"]),
+            "friction in stance, of mu": float(stance_friction(free) / terms.mu[0]),
+            "friction of the landing, of mu": float(jnp.abs(impulse[3]) / (terms.mu[1] * impulse[1])),
+            "trailing foot lifts at, m/s": float(terms.J_n[0] @ v_plus),
+            "strides with derivatives": info.evaluations,
+            "processor s": time.process_time() - begin,
+        }
+
+    return run
+
+
 CASES = [
+    Case(name="periodic gait, compass gait on a slope", items=1, setup=_passive_gait, repeats=1),
     Case(name="robust gait, compass gait with a push", items=1, setup=_robust_gait, repeats=1),
     Case(name="robust gait, compass gait on rough ground", items=1, setup=_on_rough_ground, repeats=1),
 ]

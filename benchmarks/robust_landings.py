@@ -28,11 +28,21 @@ SHARE = 0.1  # of the worst outcomes
 SPREADS = (0.3, 0.1)  # rad/s, in turn
 DRAWN, JUDGED, POOLED = 128, 4000, 100_000  # orders of a search, of a judgement, of a mean gradient
 LAW = jc.impact.Routh(impulse_step=0.25, max_steps=8)
+HEAVY_LAW = jc.impact.Routh(impulse_step=1.0, max_steps=100)  # of half_cheetah, 17 kg
+LANDINGS, ORDERS = 300, 64  # drawn landings of half_cheetah, and orders of each
+FEET = (8, 14)  # contacts of half_cheetah's hind and fore foot
 
 
 def landing_of(model: Any) -> tuple[Any, Any]:
     """Return contact terms and velocities of a robot that lands in its initial state."""
     return jc.contact_terms(model, model.initial_state()), model.initial_state().v
+
+
+def cheetah_landing() -> tuple[Any, Any]:
+    """Return terms of both feet of half_cheetah, which land together at 1 m/s down and 1 m/s forward."""
+    model = jc.models.half_cheetah()
+    state = jc.place_on_ground(model, model.initial_state())[0]
+    return jc.contact_terms(model, state).take(np.array(FEET)), state.v.at[:2].set(jnp.array([1.0, -1.0]))
 
 
 def _on_uneven_ground(terms: Any, slope: jax.Array, friction: jax.Array) -> Any:
@@ -60,14 +70,14 @@ def _search(cost: Callable[[jax.Array], jax.Array], rates: jax.Array) -> jax.Arr
     return rates
 
 
-def _judged(terms: Any, v: jax.Array, rates: jax.Array, key: jax.Array) -> np.ndarray:
+def _judged(terms: Any, v: jax.Array, rates: jax.Array, law: Any, key: jax.Array) -> np.ndarray:
     """Costs (JUDGED,) of rates on new orders, uneven ground and shifted friction; the same for all rates."""
     orders, slopes, shifts = jax.random.split(key, 3)
     slope = jax.random.uniform(slopes, (JUDGED,), minval=-1.0, maxval=1.0) * math.radians(2.0)
     friction = jax.random.uniform(shifts, (JUDGED,), minval=0.8, maxval=1.2)
 
     def one(slope: jax.Array, friction: jax.Array, key: jax.Array) -> jax.Array:
-        return _cost(_on_uneven_ground(terms, slope, friction), v, rates, LAW, key)
+        return _cost(_on_uneven_ground(terms, slope, friction), v, rates, law, key)
 
     return np.asarray(jax.jit(jax.vmap(one))(slope, friction, jax.random.split(orders, JUDGED)))
 
@@ -91,8 +101,10 @@ def fall_of_tail(nominal: np.ndarray, robust: np.ndarray) -> tuple[float, float,
     return 1.0 - tail_of(robust) / tail_of(nominal), float(low), float(high)
 
 
-def _robust_step(model: Callable[[], Any], num_joints: int) -> Callable[[], dict[str, Any]]:
-    terms, v = landing_of(model())
+def _robust_step(
+    landing: Callable[[], tuple[Any, Any]], num_joints: int, law: Any
+) -> Callable[[], dict[str, Any]]:
+    terms, v = landing()
 
     def run() -> dict[str, Any]:
         start, draws = jnp.zeros(num_joints), jax.random.key(0)
@@ -100,11 +112,11 @@ def _robust_step(model: Callable[[], Any], num_joints: int) -> Callable[[], dict
         robust = nominal
         for spread in SPREADS:
             tail = jc.optimize.over_outcomes(
-                lambda rates, key: _cost(terms, v, rates, LAW, key), draws,
+                lambda rates, key: _cost(terms, v, rates, law, key), draws,
                 outcomes=DRAWN, risk="cvar", share=SHARE, spread=spread,
             )  # fmt: skip
             robust = _search(tail, robust)
-        costs = [_judged(terms, v, rates, jax.random.key(1)) for rates in (nominal, robust)]
+        costs = [_judged(terms, v, rates, law, jax.random.key(1)) for rates in (nominal, robust)]
         fall, low, high = fall_of_tail(*costs)
         return {
             "nominal rates": np.round(nominal, 3).tolist(),
@@ -175,6 +187,54 @@ def _ramone() -> Callable[[], dict[str, Any]]:
     return _spread_of(model, model.initial_state())
 
 
+def _cheetah() -> Callable[[], dict[str, Any]]:
+    """What orders change in drawn landings of both feet of half_cheetah, with friction shifted by a fifth."""
+    model = jc.models.half_cheetah()
+    feet, rng = np.array(FEET), np.random.default_rng(0)
+    joints = 0.4 * rng.uniform(-1.0, 1.0, (LANDINGS, 6))
+    v = np.column_stack([
+        rng.uniform(0.0, 3.0, LANDINGS), rng.uniform(-1.5, -0.3, LANDINGS), rng.uniform(-1.0, 1.0, LANDINGS),
+        2.0 * rng.normal(size=(LANDINGS, 6)),
+    ])  # fmt: skip
+    friction = rng.uniform(0.8, 1.2, LANDINGS)
+
+    def lost(row: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        joints, v, friction = row
+
+        def terms_at(place: jax.Array) -> Any:
+            q = jnp.concatenate([jnp.zeros(1), place, joints])
+            return jc.contact_terms(model, model.initial_state().replace(q=q))
+
+        def gaps(place: jax.Array) -> jax.Array:
+            return terms_at(place).phi[feet]
+
+        place = jnp.zeros(2)  # height and pitch, at which both feet touch
+        for _ in range(6):
+            place -= jnp.linalg.solve(jax.jacfwd(gaps)(place), gaps(place))
+        every = terms_at(place)
+        terms = every.take(feet)
+        terms = terms.replace(mu=friction * terms.mu, active=jnp.ones(2, bool))
+        ends, info = jc.impact.sample_in_jit(terms, v, HEAVY_LAW, jax.random.key(0), num_samples=ORDERS)
+        share = 1.0 - jnp.sum((ends @ terms.M) * ends, axis=1) / (v @ terms.M @ v)
+        stands = (jnp.min(every.phi) > -1e-9) & jnp.all(info.status == 0)
+        return jnp.min(share), jnp.max(share), stands
+
+    lanes = jax.jit(lambda rows: jax.lax.map(lost, rows))
+
+    def run() -> dict[str, Any]:
+        least, most, stands = (np.asarray(x) for x in lanes((joints, v, friction)))
+        differ = (most - least)[stands]
+        return {
+            "landings": int(np.sum(stands)),
+            "orders differ in": int(np.sum(differ > 1e-9)),
+            "shares lost, from": float(np.min(least[stands])),
+            "shares lost, to": float(np.max(most[stands])),
+            "largest difference by order": float(np.max(differ)),
+        }
+
+    return run
+
+
 def _walker() -> Callable[[], dict[str, Any]]:
     model = jc.models.planar_walker()
     return _spread_of(model, jc.place_on_ground(model, model.initial_state())[0])
@@ -185,12 +245,13 @@ CASES = [
         Case(
             name=f"robust step, {name}",
             items=1,
-            setup=functools.partial(_robust_step, model, num_joints),
+            setup=functools.partial(_robust_step, landing, num_joints, law),
             repeats=1,
         )
-        for name, model, num_joints in (
-            ("compass gait", jc.models.compass_gait, 2),
-            ("RAMone", jc.models.ramone, 4),
+        for name, landing, num_joints, law in (
+            ("compass gait", lambda: landing_of(jc.models.compass_gait()), 2, LAW),
+            ("RAMone", lambda: landing_of(jc.models.ramone()), 4, LAW),
+            ("half_cheetah", cheetah_landing, 6, HEAVY_LAW),
         )
     ),
     *(
@@ -203,5 +264,6 @@ CASES = [
         for rates in ((0.0, 0.0), (0.3, -0.2), (-0.3, 0.4), (0.8, 0.0))
     ),
     Case(name="robust step, orders of RAMone", items=1, setup=_ramone, repeats=1),
+    Case(name="robust step, orders of half_cheetah", items=1, setup=_cheetah, repeats=1),
     Case(name="robust step, orders of planar walker", items=1, setup=_walker, repeats=1),
 ]

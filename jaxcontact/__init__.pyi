@@ -13,6 +13,7 @@ from jaxcontact import viz as viz
 from jaxcontact.algebra import rotations as rotations
 from jaxcontact.batching.all_cores import on_all_cores as on_all_cores
 from jaxcontact.batching.bounded_loop import fixed_iterations as fixed_iterations
+from jaxcontact.batching.progress import progress_line as progress_line
 from jaxcontact.batching.reduction import Reduction as Reduction
 from jaxcontact.batching.run_settings import Run as Run
 from jaxcontact.batching.simd import simd as simd

@@ -1,17 +1,23 @@
 """Costs that are known before the work: numbers of steps, and memory against that of this machine.
 
-Entry functions: `count_steps` and `check_memory`.
+Entry functions: `count_steps`, `check_memory` and `announce_memory`.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 
 import jax
 
 from jaxcontact._pytree import PyTree
 
+LARGE_OUTPUT = 4e9  # bytes of results above which a call warns first about its memory
 LARGEST_COUNT = 2**31 - 1  # steps and samples, which programs count in 32 bits
+
+
+class MemoryWarning(UserWarning):
+    """Warning that a call is about to use more than 4 GB of memory."""
 
 
 def count_steps(duration: float, dt: float | jax.Array, *, num_bytes: int = 0) -> int:
@@ -43,6 +49,17 @@ def check_memory(name: str, count: int, num_bytes: int, what: str) -> None:
         raise ValueError(
             f"{name}: expected at most {total // num_bytes} {what}, which fit in the {total / 1e9:.0f} GB "
             f"of this machine, got {count} of {num_bytes} bytes"
+        )
+
+
+def announce_memory(call: str, count: int, num_bytes: int, advice: str) -> None:
+    """Warn of samples that need more than LARGE_OUTPUT bytes; `advice` says what keeps less."""
+    if num_bytes * count > LARGE_OUTPUT:
+        warnings.warn(
+            f"{call}: {count} samples of {num_bytes} bytes need {num_bytes * count / 1e9:.1f} GB of memory; "
+            f"use {advice} to keep less",
+            MemoryWarning,
+            stacklevel=4,
         )
 
 

@@ -251,7 +251,7 @@ NAMES = {f"{function.__module__}.{function.__name__}": function for function in 
 ROOMS_OF_THE_HOST = ("models", "peers", "viz")
 HOST = {
     jc.io.load_friction_problem, jc.io.save_friction_problem,
-    jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.fixed_iterations, jc.raise_if_failed, jc.simd, jc.to_mujoco,
+    jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.fixed_iterations, jc.progress_line, jc.raise_if_failed, jc.simd, jc.to_mujoco,
     ess.choose_bands, ess.from_system, ess.one_sided_jacobian, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
     geometry.check_constants, geometry.check_pair, geometry.check_shape, geometry.contact_bodies,
     geometry.num_contacts,

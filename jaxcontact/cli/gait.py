@@ -13,8 +13,9 @@ import numpy as np
 
 from jaxcontact import ess, optimize, viz
 from jaxcontact._pytree import PyTree
+from jaxcontact.batching.progress import progress_line
 from jaxcontact.batching.run_settings import Run
-from jaxcontact.cli import progress, robot_gait
+from jaxcontact.cli import robot_gait
 from jaxcontact.cli.catalogue import Summary
 from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize import GaitProblem, gaits
@@ -43,7 +44,7 @@ def _find_gait(options: argparse.Namespace) -> int:
         problem, params, free0, speed=options.speed, num_steps=options.steps,
         run=Run(
             checkpoint=folder / f"{stem}_{options.speed:g}_{options.steps}.checkpoint.npz",
-            progress=progress.bar(progress.describe_search),
+            progress=progress_line(),
         ),
     )  # fmt: skip
     if not np.isfinite(info.cost):

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import optimize, viz
+from jaxcontact.batching.progress import progress_line
 from jaxcontact.batching.run_settings import Run
-from jaxcontact.cli import progress, robot_file
+from jaxcontact.cli import robot_file
 from jaxcontact.cli.catalogue import Summary
 from jaxcontact.optimize import stride_guess
 from jaxcontact.optimize.robot_gait import simulate_stride
@@ -35,7 +36,7 @@ def find(options: argparse.Namespace) -> int:
     )
     stride, info = optimize.robot_gait(
         model, speed=options.speed, duration=options.duration, num_steps=options.steps,
-        run=Run(checkpoint=checkpoint, progress=progress.bar(_describe)),
+        run=Run(checkpoint=checkpoint, progress=progress_line()),
     )  # fmt: skip
     motion = repeat_stride(simulate_stride(model, stride), stride_guess.find_legs(model), STRIDES)
     summary = {
@@ -86,10 +87,6 @@ def repeat_stride(stride: Trajectory, legs: stride_guess.Legs, count: int) -> Tr
         inputs=None,
         status=jnp.tile(stride.status, count),
     )
-
-
-def _describe(cost: float, residual: float, slope: float, phase: str) -> str:
-    return f"{phase}: {progress.describe_search(cost, residual, slope)}"
 
 
 def _format(summary: Summary) -> str:

@@ -15,8 +15,9 @@ import numpy as np
 
 from jaxcontact import impact, simulate, viz
 from jaxcontact._pytree import PyTree
+from jaxcontact.batching.progress import progress_line
 from jaxcontact.batching.run_settings import Run
-from jaxcontact.cli import progress, robot_file
+from jaxcontact.cli import robot_file
 from jaxcontact.cli.catalogue import Summary
 from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.cli.motion_options import KEYFRAME
@@ -80,7 +81,7 @@ def _simulate(options: argparse.Namespace) -> int:
     )
     if options.worlds == 1:
         key = jax.random.key(options.seed)
-        trajectory = simulate.run(*start, motion, key=key, check=False, run=Run(progress=progress.bar()))
+        trajectory = simulate.run(*start, motion, key=key, check=False, run=Run(progress=progress_line()))
         trajectory.save(data)
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
@@ -90,7 +91,7 @@ def _simulate(options: argparse.Namespace) -> int:
         with executor_of(options) as executor:
             run = Run(
                 checkpoint=options.checkpoint, about={"model": stem}, executor=executor,
-                progress=progress.bar(also=count_of(executor)),
+                progress=progress_line(also=count_of(executor)),
             )  # fmt: skip
             worlds = simulate.ensemble(
                 *start, motion, num_worlds=options.worlds, seed=options.seed, keep_path=True, run=run

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxcontact import stability, viz
+from jaxcontact.batching.progress import progress_line
 from jaxcontact.batching.run_settings import Run
-from jaxcontact.cli import progress
 from jaxcontact.cli.cluster import count_of, executor_of
 from jaxcontact.stability.chart import FIGURES, biped_on_slope
 
@@ -76,7 +76,7 @@ def _make_chart(options: argparse.Namespace) -> int:
     stem = f"stability_{options.chart}_{options.points}"
     begin = time.perf_counter()
     with executor_of(options) as executor:
-        show = progress.bar(also=count_of(executor))
+        show = progress_line(also=count_of(executor))
         chart = stability.chart(
             make_body, grid, num_samples=options.samples, seed=options.seed,
             run=Run(checkpoint=folder / f"{stem}.npz", progress=show, executor=executor),

@@ -1,5 +1,6 @@
 """Impact laws, which map (ContactTerms, v) to one or all post-impact velocities."""
 
+from jaxcontact.costs import MemoryWarning as MemoryWarning
 from jaxcontact.impact.analysis.assumptions import StepExample as StepExample
 from jaxcontact.impact.analysis.assumptions import UniqueSteps as UniqueSteps
 from jaxcontact.impact.analysis.assumptions import unique_steps as unique_steps
@@ -74,6 +75,5 @@ from jaxcontact.impact.laws.simultaneous import newton as newton
 from jaxcontact.impact.laws.simultaneous import poisson as poisson
 from jaxcontact.impact.sampling.checkpoint import load_samples as load_samples
 from jaxcontact.impact.sampling.chunks import ImpactSamples as ImpactSamples
-from jaxcontact.impact.sampling.driver import MemoryWarning as MemoryWarning
 from jaxcontact.impact.sampling.driver import sample as sample
 from jaxcontact.impact.sampling.sample_in_jit import sample_in_jit as sample_in_jit

@@ -1,5 +1,6 @@
 """Optimisation through contact: `trajectory`, `identify`, `gait`, `robot_gait` and others."""
 
+from jaxcontact.batching.progress import Progress as Progress
 from jaxcontact.optimize import gaits as gaits
 from jaxcontact.optimize.augmented_lagrangian import AugmentedLagrangian as AugmentedLagrangian
 from jaxcontact.optimize.consistent_inertia import inertia_numbers as inertia_numbers
@@ -35,6 +36,5 @@ from jaxcontact.optimize.tracking import Tracking as Tracking
 from jaxcontact.optimize.tracking import TrackingInfo as TrackingInfo
 from jaxcontact.optimize.tracking import track as track
 from jaxcontact.optimize.trajectory import OneSided as OneSided
-from jaxcontact.optimize.trajectory import Progress as Progress
 from jaxcontact.optimize.trajectory import TrajectoryInfo as TrajectoryInfo
 from jaxcontact.optimize.trajectory import trajectory as trajectory

@@ -6,12 +6,12 @@ Page: docs/methods/order-and-inertia.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.batching.progress import Progress, Report
 from jaxcontact.io.state_file import StateFile
 from jaxcontact.mechanics.system import Model, Params, State
 from jaxcontact.optimize.design_numbers import (
@@ -38,10 +38,6 @@ NEAR_WEIGHT = 1e-6  # of the change beside the products: numbers that do not mat
 DEPENDENT = 1e-10  # singular value relative to the largest; below it equations say the same
 NARROW = 4e-9  # of sizes of numbers; least distance of two bounds, of which equal ones hold a number
 MET = 1e-12  # largest product, and gap in m, that count as zero
-
-
-# progress(searches done, largest number of searches, least products and overlaps)
-Progress = Callable[[int, int, float], None]
 
 
 class DesignSearches(NamedTuple):
@@ -125,6 +121,12 @@ class DesignEquations:
     def distance(self, z: np.ndarray) -> float:
         """Compute the length of the change, in sizes of numbers."""
         return float(np.linalg.norm(z - self.start))
+
+    def slope(self, z: np.ndarray) -> float:
+        """Compute the length of the gradient of the squared distance along the equations, off the bounds."""
+        free = (z > self.limits[:, 0] + 1e-9) & (z < self.limits[:, 1] - 1e-9)
+        rise, slopes = 2.0 * (z - self.start)[free], self.jacobian(z)[: self.num_equations, free]
+        return float(np.linalg.norm(rise - slopes.T @ np.linalg.lstsq(slopes.T, rise, rcond=DEPENDENT)[0]))
 
     def meet(self, start: np.ndarray) -> np.ndarray:
         """Search for numbers of least squared products by a trust region, from inside the bounds.
@@ -247,7 +249,7 @@ class DesignEquations:
         better = best._replace(z=z, cost=cost) if cost < best.cost else best
         return better._replace(num_searches=number + 1)
 
-    def solve(self, file: StateFile, progress: Progress | None) -> DesignSearches:
+    def solve(self, file: StateFile, report: Report | None) -> DesignSearches:
         """Search until numbers meet the equations or no start is left; store each search, and resume."""
         stored, found = file.load(), DesignSearches(0, self.start, math.inf, False, 0)
         if stored is not None:
@@ -260,8 +262,9 @@ class DesignEquations:
             found = self.search(found.num_searches, found)
             rows = {**found._asdict(), "evaluations": self.evaluations}
             file.save({name: np.asarray(value) for name, value in rows.items()})
-            if progress is not None:
-                progress(found.num_searches, 1 + NUM_STARTS, found.cost)
+            if report is not None:
+                at = Progress(self.distance(found.z) ** 2, self.slope(found.z), found.cost)
+                report(found.num_searches, 1 + NUM_STARTS, at)
         return found
 
     def apply(self, z: np.ndarray) -> tuple[Params, State]:

@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_number, check_number_leaves, check_rows
+from jaxcontact.batching.progress import Progress, Report
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
@@ -29,9 +30,6 @@ from jaxcontact.status import Status
 
 FORMAT = "jaxcontact identification, 1"
 NORMAL_95 = 1.959964  # standard deviations on either side of the mean that hold 95 % of a normal distribution
-
-# progress(step, max_steps, score, slope)
-Progress = Callable[[int, int, float, float], None]
 
 
 @checked(
@@ -152,8 +150,8 @@ def identify(
         search: more starts, of whose ends without a failure, or of all, the one of least score is the result;
             limits of the search (BFGS within bounds; a step to a score that is not finite is shortened).
         run: checkpoint, progress, about. The checkpoint is a file, written after every step: an interrupted
-            run, called again alike, resumes and finds the same bits. `progress(step, max_steps, score,
-            slope)` is called after every step, with the length of the gradient per size of a parameter.
+            run, called again alike, resumes and finds the same bits. `progress(step, max_steps,
+            Progress)` is called after every step, with the length of the gradient per size of a parameter.
 
     Returns:
         Parameters and `IdentifyInfo`.
@@ -222,7 +220,7 @@ def describe_search(
 
 
 def _search_all(
-    means: list[MeanScore], settings: tuple[int, float, float], file: StateFile, progress: Progress | None
+    means: list[MeanScore], settings: tuple[int, float, float], file: StateFile, progress: Report | None
 ) -> list[tuple[np.ndarray, int]]:
     """Search from every start in turn; return parameters (p,) and status bits at the ends."""
     stored = file.load() or {}
@@ -248,7 +246,9 @@ def _search_all(
         def report(at: SearchRound, number: int = number, mean: MeanScore = mean) -> None:
             save(number, at)
             if progress is not None:
-                progress(at.point.num_iters, settings[0], at.point.value, mean.slope_at(at.point))
+                phase = f"start {number + 1} of {len(means)}"
+                reached = Progress(at.point.value, mean.slope_at(at.point), phase=phase)
+                progress(at.point.num_iters, settings[0], reached)
 
         ends.append(mean.search(settings, at, report))
         save(number, None)

@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_float_leaves, check_number_leaves
+from jaxcontact.batching.progress import Progress, Report
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import checked
 from jaxcontact.io.state_file import StateFile, open_state
@@ -26,7 +27,6 @@ from jaxcontact.optimize.identify import (
     NORMAL_95,
     SEARCH,
     ParameterAccuracy,
-    Progress,
     SearchSettings,
     describe_search,
 )
@@ -96,7 +96,7 @@ def identify_motions(
         data: pytree of arrays, passed to `residuals`.
         bounds: pytree as params0 with pairs (minimum, maximum) for leaves, or None.
         search: more starts, of whose ends the best is the result; limits of the search.
-        run: checkpoint, progress, about, as of `identify`; `progress(step, max_steps, misfit, slope)`.
+        run: checkpoint, progress, about, as of `identify`; `progress(step, max_steps, Progress)`.
 
     Returns:
         params, per_motion, `MotionsInfo`.
@@ -178,7 +178,7 @@ class _Walk(NamedTuple):
 
 def _search_all(
     problem: _Problem, starts: list[np.ndarray], settings: tuple[int, float], file: StateFile,
-    progress: Progress | None,
+    progress: Report | None,
 ) -> list[tuple[MotionPoint, int, int]]:  # fmt: skip
     """Search from every start in turn; return points, numbers of steps and status bits at the ends."""
     stored = file.load() or {}
@@ -202,8 +202,9 @@ def _search_all(
     def report(walk: _Walk) -> None:
         save(walk)
         if progress is not None:
-            slope = problem.slope(walk.point)
-            progress(len(walk.costs) - 1, settings[0], problem.misfit(walk.point), slope)
+            phase = f"start {len(ends) + 1} of {len(starts)}"
+            at = Progress(problem.misfit(walk.point), problem.slope(walk.point), phase=phase)
+            progress(len(walk.costs) - 1, settings[0], at)
 
     for x in starts[len(ends) :]:
         if "x" in stored:

@@ -82,7 +82,7 @@ def impact_design(
         task: contacts, conditions, and the numbers that may change.
         run: checkpoint, progress, about. The checkpoint is a file, written after every search: an interrupted
             run, called again alike, resumes and finds the same bits. `progress(searches done, largest number
-            of searches, least products)` is called after each.
+            of searches, Progress)` is called after each.
 
     Returns:
         params, state (v and t as given), DesignReport.

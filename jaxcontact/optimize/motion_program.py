@@ -100,6 +100,13 @@ class MotionProgram:
         """Return the number of the level of the exact motion."""
         return len(self.smoothing)
 
+    @property
+    def phase(self) -> str:
+        """Name the present level of smoothing; empty without smoothing."""
+        if not self.smoothing:
+            return ""
+        return "exact" if self.level == self.last_level else f"smoothing {self.smoothing[self.level]:g}"
+
     def _level_of(self, number: int) -> Level:
         """Return a level as the argument of an outcome, none without smoothing."""
         if not self.smoothing:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from jaxcontact.batching.progress import Progress, Report
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.io.state_file import StateFile, open_state
 from jaxcontact.optimize import sequential_quadratic
@@ -21,9 +22,6 @@ from jaxcontact.optimize.sequential_quadratic import ProgramPoint, ProgramState
 FORMAT = "jaxcontact search in phases, 1"
 NEARLY = 1e-4  # length of the errors up to which the search compares costs alone
 JOINED = 1e-3  # length of the errors at which no further guess is tried
-
-# progress(step, largest number of steps, cost, largest error, slope, phase)
-Progress = Callable[[int, int, float, float, float, str], None]
 
 
 class PhasedProblem(Protocol):
@@ -75,7 +73,7 @@ class PhasedSearch:
         self._problem, self._guesses, self._phases, self._bounds = problem, guesses, phases, bounds
         path = None if run.checkpoint is None else Path(run.checkpoint)
         self._file = StateFile(path, {"format": FORMAT, **about})
-        self._progress: Progress | None = run.progress
+        self._report: Report | None = run.progress
         self._begin = 0.0
 
     def run(self) -> PhasedRecord:
@@ -109,11 +107,11 @@ class PhasedSearch:
 
         def report(state: ProgramState, point: ProgramPoint) -> None:
             self._save(record._replace(state=state))
-            if self._progress is not None:
+            if self._report is not None:
                 slope = sequential_quadratic.slope_along(point, self._bounds)
                 largest = float(np.max(np.abs(point.residuals), initial=0.0))
                 name = f"{phase.name}, guess {record.guess + 1}"
-                self._progress(state.num_steps, phase.max_iters, point.cost, largest, slope, name)
+                self._report(state.num_steps, phase.max_iters, Progress(point.cost, slope, largest, name))
 
         self._problem.pushes = phase.pushes
         end = sequential_quadratic.minimise(

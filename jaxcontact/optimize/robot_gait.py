@@ -103,7 +103,7 @@ def robot_gait(
         tol: largest error of a periodic stride, m, rad, m/s, rad/s.
         run: checkpoint, progress, about. The checkpoint is a file, written after every step and phase: an
             interrupted run, called again alike, resumes and finds the same bits. A finished one is read.
-            `progress(step, largest number of steps, cost, largest error, slope, phase)` is called after every
+            `progress(step, largest number of steps, Progress)` is called after every
             step; the slope is that of the cost along the constraints, of scaled variables.
 
     Returns:
@@ -187,7 +187,10 @@ def _planned_pushes(
 def _check_robot(model: Model) -> None:
     """Raise ValueError for a model without the material of a file or without actuators."""
     if not isinstance(getattr(model.params.material, "stiffness", None), ScaledSprings):
-        raise ValueError("model: expected the material of a file, as load_mjcf gives")
+        raise ValueError(
+            "model: expected the material of a file, as load_mjcf gives; "
+            "jc.optimize.gait takes a stride by equations of your own"
+        )
     if not model.structure.tree or not model.structure.tree.actuators:
         raise ValueError("model: expected actuators, got none")
 

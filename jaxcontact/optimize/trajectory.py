@@ -21,6 +21,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_float_leaves, check_positive, check_whole
+from jaxcontact.batching.progress import Progress, Report
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.front_door import POSITIVE, checked
 from jaxcontact.io import fingerprint
@@ -35,9 +36,6 @@ from jaxcontact.status import Status
 
 if TYPE_CHECKING:  # callers with an optimizer have imported optax
     import optax
-
-# progress(done, total, cost, largest residual, slope)
-Progress = Callable[[int, int, float, float, float], None]
 
 
 @checked()
@@ -154,8 +152,8 @@ def trajectory(
             constraints, `OneSided.rate` and optimizer with all numbers that they close over, and `run.about`,
             a name for what the programs do not contain, such as data that a host callback reads or
             `PiecewiseNewton.pieces`: these determine the run. A call with more `num_steps` resumes; one with
-            fewer returns the same result as without the file. `progress(done, num_steps, cost, residual,
-            slope)` is called after every step, with a slope as that of `TrajectoryInfo`.
+            fewer returns the same result as without the file. `progress(done, num_steps,
+            Progress)` is called after every step, with a slope as that of `TrajectoryInfo`.
 
     Returns:
         controls, TrajectoryInfo.
@@ -214,7 +212,7 @@ def _optimise(
     controls0: PyTree,
     search: Search,
     checkpoint: Path | None,
-    progress: Progress | None,
+    report: Report | None,
 ) -> tuple[PyTree, TrajectoryInfo]:
     """Optimise with a checkpoint that this process alone has open."""
     num_steps, about, optimizer = search.num_steps, dict(search.about), search.optimizer
@@ -268,8 +266,9 @@ def _optimise(
         steps.visited.append(np.asarray(s))
         if checkpoint is not None and (i % 10 == 9 or i == num_steps - 1 or walk.has_ended(steps)):
             resume.save(checkpoint, about, steps)
-        if progress is not None:
-            progress(i + 1, num_steps, steps.costs[-1], steps.residuals[-1], walk.slope(s, steps, reached))
+        if report is not None:
+            at = Progress(steps.costs[-1], walk.slope(s, steps, reached), phase=program.phase)
+            report(i + 1, num_steps, at._replace(residual=steps.residuals[-1]) if reached[1].size else at)
     s, info = _report(program, steps, (s, reached), search.tol, walk)
     return unravel(s * scale), info.replace(path=np.array(steps.visited) * np.asarray(scale))
 

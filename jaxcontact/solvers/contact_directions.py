@@ -189,11 +189,11 @@ def _reduce(delassus: jax.Array, problem: _TangentProblem) -> _Reduced:
     outer = at_border[:, None] & at_border[None]
     change = full @ inverse @ full
     size = jnp.abs(full) + jnp.abs(full) @ jnp.abs(inverse) @ jnp.abs(full)
-    matrix = jnp.where(outer, _without_noise(full - change, size), 0.0)
+    matrix = jnp.where(outer, without_noise(full - change, size), 0.0)
     return _Reduced(matrix, full, inverse, at_border)
 
 
-def _without_noise(x: jax.Array, size: jax.Array) -> jax.Array:
+def without_noise(x: jax.Array, size: jax.Array) -> jax.Array:
     """Set to zero what is round-off of terms of that size."""
     return jnp.where(jnp.abs(x) <= NOISE * float(jnp.finfo(x.dtype).eps) * size, 0.0, x)
 
@@ -350,7 +350,7 @@ def impulse_rates(
     rates = view(tangent.view, (offset + delassus @ fixed).reshape(nc, dim)).reshape(-1)
     inner = small.inverse @ rates
     size = jnp.abs(rates) + jnp.abs(small.full) @ (jnp.abs(small.inverse) @ jnp.abs(rates))
-    asked = jnp.where(small.is_kept, _without_noise(rates - small.full @ inner, size), 0.0)
+    asked = jnp.where(small.is_kept, without_noise(rates - small.full @ inner, size), 0.0)
     at_border = tangent.is_border | tangent.is_free
     friction = jnp.where(tangent.is_free, mu, 0.0)
     x, info = solve_coulomb(small.matrix, asked, friction, active=at_border, softness=solution.softness)

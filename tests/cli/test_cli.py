@@ -15,7 +15,7 @@ from jaxcontact import impact, models, stability, viz
 from jaxcontact.cli import catalogue, gait
 from jaxcontact.cli import impact as impact_command
 from jaxcontact.cli.main import main
-from jaxcontact.cli.progress import bar, describe_search, rate_of_samples
+from jaxcontact.cli.progress import rate_of_samples
 from jaxcontact.cli.report import as_text
 from jaxcontact.impact.analysis.coverage import MIN_SAMPLES
 from jaxcontact.impact.laws import routh_law
@@ -397,16 +397,6 @@ def test_the_picture_of_a_long_run_says_how_much_it_shows(
     assert json.loads(out)["samples"] == 400
     ((title, count),) = titles
     assert count == 150 and title.startswith("Rocking block, the first 150 of 400 samples: ")
-
-
-def test_a_bar_has_the_time_left_of_its_phase(monkeypatch, capsys):
-    clock = iter([0.0, 10.0, 12.0, 14.0, 16.0])
-    monkeypatch.setattr("jaxcontact.cli.progress.time.perf_counter", lambda: next(clock))
-    report = bar(describe_search)
-    for step, total in ((1, 5), (2, 5), (1, 4), (2, 4)):
-        report(step, total, 0.5, 1e-3, 0.02)
-    lines = [line.split("slope 2e-02  ")[1].rstrip() for line in capsys.readouterr().err.split("\r")[1:]]
-    assert lines == ["10 s", "12 s, 6 s left", "14 s", "16 s, 4 s left"]
 
 
 def test_progress_has_a_rate_without_what_was_stored(

@@ -264,6 +264,7 @@ CALLS = {
     "on_all_cores": constant(function=jnp.sin),
     "place_on_ground": mechanism(box),
     "point_jacobian": constant(body=0, at=jnp.zeros(2)),
+    "progress_line": constant(also=str),
     "project": mechanism(box),
     "raise_if_failed": lambda: {"info": jc.LcpInfo(status=jnp.uint32(0), residual=0.0, num_iters=0)},
     "retract": constant(delta=jnp.zeros(4)),

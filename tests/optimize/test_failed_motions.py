@@ -60,7 +60,9 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("objective", [wall, alone])
 def test_where_every_step_fails_the_best_point_is_returned(name, objective, tmp_path):
     path, calls = tmp_path / "run.npz", []
-    run = jc.Run(checkpoint=path, progress=lambda *numbers: calls.append(numbers))
+    run = jc.Run(
+        checkpoint=path, progress=lambda done, total, at: calls.append((done, total, at.cost, at.slope))
+    )
     controls, info = trajectory(objective, jnp.zeros(2), optimizer=OPTIMIZERS[name], run=run)
     np.testing.assert_array_equal(controls, 0.0)
     assert info.status == NONFINITE and info.cost == 18.0 and info.best_step == info.costs.size - 1

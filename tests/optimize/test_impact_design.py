@@ -157,8 +157,9 @@ def test_a_design_that_cannot_be_is_reported():
 def test_a_design_killed_after_every_search_resumes_to_the_same_bits(tmp_path):
     path, reports = tmp_path / "design.npz", []
 
-    def kill(done, number, least):
-        reports.append((done, number, least))
+    def kill(done, number, at):
+        reports.append((done, number, at.residual))
+        assert at.cost >= 0.0 and np.isfinite(at.slope)
         raise KeyboardInterrupt
 
     for _ in range(13):

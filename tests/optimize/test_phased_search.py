@@ -82,8 +82,8 @@ def test_a_search_killed_at_every_third_step_resumes_again_and_again(tmp_path):
     assert record.guess == 1 and record.phase == 2 and record.violations[0] > 1e-2 > record.violations[1]
     path, kills, names = tmp_path / "run.npz", 0, []
 
-    def kill(step, total, cost, error, slope, name):
-        names.append(name)
+    def kill(step, total, at):
+        names.append(at.phase)
         if len(names) % 3 == 0:
             raise KeyboardInterrupt
 

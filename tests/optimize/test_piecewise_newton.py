@@ -98,7 +98,7 @@ def test_a_killed_search_resumes_to_the_same_bits(tmp_path):
     start = jnp.array([3.0, -2.0])
     whole, info = trajectory(valley, start, **settings)
 
-    def kill(done, total, value, residual, slope):
+    def kill(done, total, at):
         if done == 11:
             raise KeyboardInterrupt
 

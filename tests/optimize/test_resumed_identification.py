@@ -47,9 +47,9 @@ def by_motions(run=jc.Run(), data=None):
 def test_a_search_killed_again_and_again_resumes_to_the_same_bits(tmp_path, search):
     path, reports = tmp_path / "run.npz", []
 
-    def kill(step, max_steps, value, slope):
+    def kill(step, max_steps, at):
         reports.append(step)
-        assert np.isfinite(value) and slope >= 0.0
+        assert np.isfinite(at.cost) and at.slope >= 0.0 and at.residual is None and at.phase[:6] == "start "
         if len(reports) % 3:
             raise KeyboardInterrupt
 

@@ -9,6 +9,7 @@ import pytest
 
 import jaxcontact as jc
 from benchmarks.robot_files import FOLDER, path_of
+from benchmarks.robot_gaits import load
 from jaxcontact.models.robots import file_of
 from jaxcontact.optimize import stride_guess
 from jaxcontact.terms import contact_terms
@@ -32,6 +33,30 @@ def test_equal_legs_are_a_pair_and_others_are_not(hopper, walker):
     assert stride_guess.plan_stances(single, 4).stands.tolist() == [[True], [True], [False], [False]]
 
 
+def test_the_file_of_ramone_is_the_robot_of_the_package():
+    """Its mass matrix, and places of the feet; pitch turns the other way in a file."""
+    ramone, own = load("ramone"), jc.models.ramone()
+    state = own.initial_state()
+    turn = np.array([1, 1, -1, 1, 1, 1, 1])
+    q = turn * np.asarray(state.q) - np.array(
+        [0, 0.6043, 0, 0, 0, 0, 0]
+    )  # the height of the trunk in the file
+    terms = jc.contact_terms(ramone, ramone.initial_state().replace(q=jnp.asarray(q)))
+    expected = jc.contact_terms(own, state)
+    np.testing.assert_allclose(turn[:, None] * np.asarray(terms.M) * turn, expected.M, atol=1e-14)
+    np.testing.assert_allclose(terms.phi, expected.phi, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(terms.J_n) * turn, expected.J_n, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_ramone_of_a_file_walks():
+    """Periodic, within its motors' ranges and the friction of its feet."""
+    _, info = jc.optimize.robot_gait(load("ramone"), speed=0.5, duration=0.25)
+    assert int(info.status) in (0, int(jc.Status.MAX_ITERS)) and info.is_mirrored
+    assert info.periodicity < 1e-8 and info.speed == pytest.approx(0.5, abs=1e-8)
+    assert info.largest_control <= 1.0 and info.friction <= 1.0 + 1e-9
+
+
 @pytest.mark.long
 def test_feet_of_a_guess_stand_where_they_should(hopper):
     legs = stride_guess.find_legs(hopper)
@@ -47,8 +72,11 @@ def test_feet_of_a_guess_stand_where_they_should(hopper):
 
 
 def test_what_is_no_planar_robot_is_named(hopper):
-    with pytest.raises(ValueError, match="model: expected the material of a file"):
-        jc.optimize.robot_gait(jc.models.hopper(), speed=0.5)
+    for model in (jc.models.hopper(), jc.models.compass_gait(), jc.models.ramone()):
+        with pytest.raises(
+            ValueError, match="model: expected the material of a file.* jc.optimize.gait takes"
+        ):
+            jc.optimize.robot_gait(model, speed=0.5)
     with pytest.raises(ValueError, match="model: expected a planar robot"):
         jc.optimize.robot_gait(jc.load_mjcf(file_of("ant"), contacts="world"), speed=0.5)
     with pytest.raises(ValueError, match="speed"):
@@ -62,10 +90,12 @@ def test_a_search_that_is_killed_in_two_of_its_phases_ends_at_the_same_bits(hopp
     settings = {"speed": 0.5, "num_pieces": 4, "num_steps": 2}
     stride, info = jc.optimize.robot_gait(hopper, **settings)
 
-    def kill(step, total, cost, residual, slope, phase):
-        reports.append((step, total, phase))
-        assert np.all(np.isfinite([cost, residual, slope]))
-        if (step, phase) in ((2, "gait, guess 1"), (23, "plan, guess 3")) and reports.count(reports[-1]) == 1:
+    def kill(step, total, at):
+        reports.append((step, total, at.phase))
+        assert np.all(np.isfinite(at[:3]))
+        if (step, at.phase) in ((2, "gait, guess 1"), (23, "plan, guess 3")) and reports.count(
+            reports[-1]
+        ) == 1:
             raise KeyboardInterrupt
 
     run = jc.Run(checkpoint=path, progress=kill)

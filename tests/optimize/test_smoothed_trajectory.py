@@ -66,11 +66,12 @@ def test_a_search_that_ends_at_a_level_reports_the_exact_motion():
 
 def test_a_killed_search_resumes_at_its_level_to_the_same_bits(tmp_path):
     controls, info = search()
-    path, reports = tmp_path / "run.npz", []
+    path, reports, phases = tmp_path / "run.npz", [], set()
 
-    def kill(done, total, cost, residual, slope):
+    def kill(done, total, at):
         reports.append(done)
-        assert np.all(np.isfinite([cost, residual, slope]))
+        phases.add(at.phase)
+        assert np.all(np.isfinite(at[:3]))
         if done % 10 == 3 and reports.count(done) == 1:
             raise KeyboardInterrupt
 
@@ -84,6 +85,7 @@ def test_a_killed_search_resumes_at_its_level_to_the_same_bits(tmp_path):
     for name in vars(info):
         if name != "evaluations":
             np.testing.assert_array_equal(getattr(again, name), getattr(info, name), err_msg=name)
+    assert phases == {"exact", *(f"smoothing {level:g}" for level in LEVELS)}
     assert len(set(info.smoothing[10::10])) >= 3  # levels that begin a resumed run
     for num_steps in (0, 4, 30):  # shorter than the run on the disk
         short, alone = (

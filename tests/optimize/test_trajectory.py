@@ -48,7 +48,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     settings = {"optimizer": optax.adam(0.05), "constraints": on_the_sphere, "num_steps": 30}
     whole, all_of_it = trajectory(cost, start(), **settings)
 
-    def kill(done, total, value, residual, slope):
+    def kill(done, total, at):
         if done == 17:
             raise KeyboardInterrupt
 
@@ -57,7 +57,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
         trajectory(cost, start(), run=jc.Run(checkpoint=path, progress=kill), **settings)
     seen = []
     resumed, info = trajectory(
-        cost, start(), run=jc.Run(checkpoint=path, progress=lambda i, n, c, r, g: seen.append(i)), **settings
+        cost, start(), run=jc.Run(checkpoint=path, progress=lambda i, n, at: seen.append(i)), **settings
     )
     assert seen[0] == 11
     assert info.costs.size == 31
@@ -409,7 +409,7 @@ def test_a_killed_augmented_lagrangian_resumes_to_the_same_bits(tmp_path):
     whole, all_of_it = trajectory(rough, start(), constraints=on_the_sphere)
     assert all_of_it.status == 0 and all_of_it.costs.size > 18
 
-    def kill(done, total, value, residual, slope):
+    def kill(done, total, at):
         if done == 17:
             raise KeyboardInterrupt
 
@@ -417,7 +417,7 @@ def test_a_killed_augmented_lagrangian_resumes_to_the_same_bits(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         trajectory(rough, start(), constraints=on_the_sphere, run=jc.Run(checkpoint=path, progress=kill))
     seen = []
-    run = jc.Run(checkpoint=path, progress=lambda i, n, c, r, g: seen.append(i))
+    run = jc.Run(checkpoint=path, progress=lambda i, n, at: seen.append(i))
     resumed, info = trajectory(rough, start(), constraints=on_the_sphere, run=run)
     assert seen[0] == 11
     np.testing.assert_array_equal(info.path, all_of_it.path)

@@ -74,12 +74,12 @@ def anitescu_potra(
         v_plus (nv,) and ImpactInfo.
 
     Raises:
-        ValueError, TypeError: shapes that do not fit; `corner="one_sided"` with a cone of sides in space;
+        ValueError, TypeError: shapes that do not fit;
             outside of jit also NaN, negative friction, a mass matrix that is not symmetric positive definite,
             penetration, a kinetic energy that overflows.
         NotImplementedError: `corner="one_sided"` in reverse mode, or for a second derivative.
 
-    Status: STALLED, and the solver's bits, for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE,
+    Status: STALLED, and the solver's bits, for a residual above 1e-9 (float32: 3e-6); inside jit NONFINITE,
         INVALID, PENETRATION for bad numbers, with v returned unchanged.
 
     Derivative: of the contact modes at the solution, by v and all terms, any order, forward and

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact.impact.laws.contact_space import (
@@ -21,6 +22,7 @@ from jaxcontact.impact.laws.contact_space import (
 )
 from jaxcontact.impact.laws.outcome_of_modes import outcome
 from jaxcontact.impact.laws.pivoting import solve_by_pivoting
+from jaxcontact.impact.laws.sides_one_sided import sided_impulse
 from jaxcontact.solvers.contact_directions import Solution, border_size, has_jump, one_sided_impulse
 from jaxcontact.solvers.friction_newton import FrictionInfo, solve_coulomb
 from jaxcontact.solvers.friction_search import COULOMB_NEWTON, CoulombNewton
@@ -86,15 +88,19 @@ def settle_one_sided(
     Derivative: one-sided, forward, first order, by space, v and impulse_min; NaN with JUMP.
 
     Raises:
-        ValueError: a cone of sides in space.
+        ValueError: a cone of sides in space with `impulse_min`.
     """
-    if space.num_tangents == 2 and num_directions is not None:
+    sides = num_directions if space.num_tangents == 2 else None
+    if sides is not None and impulse_min is not None:
         raise ValueError(
             f"num_directions: expected None with corner='one_sided' in space, got {num_directions}"
         )
     solved = settle(space, v, num_directions, impulse_min=impulse_min, solver=solver)
     _, impulse, worst, status = lax.stop_gradient(solved)
     size = mass_norm(space.mass, v) if size is None else size
+    if sides is not None:
+        v_plus, jumps = outcome_one_sided(space, v, impulse, size, friction_directions(2, sides))
+        return v_plus, impulse, worst, status | flag(jumps, Status.JUMP)
     problem = _FrictionProblem(
         space.delassus, space.rates(v), space.mu, space.active, lax.stop_gradient(space.scale**2)
     )
@@ -111,14 +117,18 @@ def settle_one_sided(
 
 
 def outcome_one_sided(
-    space: ContactSpace, v: jax.Array, impulse: jax.Array, size: jax.Array
+    space: ContactSpace, v: jax.Array, impulse: jax.Array, size: jax.Array, directions: np.ndarray
 ) -> tuple[jax.Array, jax.Array]:
-    """Return v_plus (nv,) of a solution in the plane with its one-sided derivative, and whether it jumps.
+    """Return v_plus (nv,) of a solution with its one-sided derivative, and whether it jumps.
 
     Args:
         impulse: (r,) scaled impulse of the solution; it carries no derivative.
         size: the root of energy with which impulses and velocities are compared.
+        directions: (k, nt) corners of the friction cone.
     """
+    if space.num_tangents == 2:
+        impulse, jumps = sided_impulse(space, v, impulse, directions, size)
+        return v + space.response @ impulse, jumps
     problem = _FrictionProblem(
         space.delassus, space.rates(v), space.mu, space.active, lax.stop_gradient(space.scale**2)
     )
@@ -135,9 +145,10 @@ def _follow(problem: _FrictionProblem, impulse: jax.Array, size: jax.Array) -> t
 
 
 def capped_one_sided(
-    space: ContactSpace, v: jax.Array, impulse: jax.Array, cap: jax.Array, size: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Return the impulse (r,) of a step in the plane with its one-sided derivative; JUMP if there is none.
+    space: ContactSpace, v: jax.Array, impulse: jax.Array, cap: jax.Array, size: jax.Array,
+    directions: np.ndarray,
+) -> tuple[jax.Array, jax.Array]:  # fmt: skip
+    """Return the impulse (r,) of a step with its one-sided derivative, and whether there is none.
 
     A companion y (nc,) of each contact takes what a cap leaves of the approach, so that both obey
     complementarity: 0 <= lam_n perp u_n + y >= 0, 0 <= y perp cap - lam_n >= 0.
@@ -146,7 +157,10 @@ def capped_one_sided(
         impulse: (r,) scaled impulse of the step; it carries no derivative.
         cap: (nc,) largest scaled normal impulses.
         size: the root of energy with which impulses and velocities are compared.
+        directions: (k, nt) corners of the friction cone.
     """
+    if space.num_tangents == 2:
+        return sided_impulse(space, v, impulse, directions, size, cap)
     impulse, rows, dtype = lax.stop_gradient(impulse), space.scale.shape[0], v.dtype
     normal, none = jnp.arange(rows) % (1 + space.num_tangents) == 0, jnp.zeros((rows, rows), dtype)
     couple = jnp.diag(normal.astype(dtype))
@@ -164,7 +178,7 @@ def capped_one_sided(
         softness=jnp.tile(fixed_space.scale**2, 2),
     )
     jumps = has_jump(*problem, solution, max_tested=space.mu.shape[0])
-    return one_sided_impulse(*problem, jumps, solution)[:rows], flag(jumps, Status.JUMP)
+    return one_sided_impulse(*problem, jumps, solution)[:rows], jumps
 
 
 def circular_outcome(

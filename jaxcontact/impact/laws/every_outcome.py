@@ -82,8 +82,7 @@ def outcomes(
         bits except MAX_ITERS no outcome is valid. JUMP, a note, with `corner="one_sided"` of the law if a
         valid outcome ends or branches in some direction.
 
-    Derivative: as that of the law, for each outcome; one-sided in the plane alone, NaN for outcomes that
-        jump.
+    Derivative: as that of the law, for each outcome; one-sided NaN for outcomes that jump.
     """
     inputs.check(terms, v)
     if not isinstance(law, AnitescuPotra | RouthStep):
@@ -92,8 +91,6 @@ def outcomes(
             f"law: expected jc.impact.AnitescuPotra() or RouthStep(impulse_max=), got {name}; "
             "`sample` draws from the outcomes of Routh"
         )
-    if law.corner == "one_sided" and jnp.shape(terms.J_t)[1] == 2:
-        raise ValueError("law: expected corner='smooth' for all outcomes in space, got 'one_sided'")
     impulse_max = None
     if isinstance(law, RouthStep):
         impulse_max = law.impulse_max
@@ -167,9 +164,9 @@ def all_outcomes(
 
         def follow(impulse: jax.Array) -> tuple[jax.Array, jax.Array]:
             if impulse_max is None:
-                return outcome_one_sided(space, v, impulse, speed)
-            impulse, jumps = capped_one_sided(space, v, impulse, impulse_max, speed)
-            return v + space.response @ impulse, jumps != 0
+                return outcome_one_sided(space, v, impulse, speed, directions)
+            impulse, jumps = capped_one_sided(space, v, impulse, impulse_max, speed, directions)
+            return v + space.response @ impulse, jumps
 
         velocities, jumps = lax.map(
             lambda of: lax.cond(of[0], follow, lambda _: (of[2], jnp.array(False)), of[1]),

@@ -15,6 +15,22 @@ from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.solvers.lcp import Lemke, solve_lcp
 
 
+def corner_rows(num_contacts: int, directions: np.ndarray) -> np.ndarray:
+    """Make the matrix (nc (1 + k), r) of the rows (n; corners) of all contacts from their rows (n, t).
+
+    Args:
+        directions: (k, nt) corners of the friction cone.
+    """
+    k, nt = directions.shape
+    corners = np.zeros((num_contacts * (1 + k), num_contacts * (1 + nt)))
+    for contact in range(num_contacts):
+        first = contact * (1 + nt)
+        block = slice(num_contacts + contact * k, num_contacts + (contact + 1) * k)
+        corners[contact, first] = 1.0
+        corners[block, first + 1 : first + 1 + nt] = directions
+    return corners
+
+
 def impact_lcp(
     space: ContactSpace,
     u: jax.Array,
@@ -32,14 +48,7 @@ def impact_lcp(
             friction; None is none. The normal impulse of the solution is in addition to it.
     """
     nc, k, dtype = space.mu.shape[0], directions.shape[0], u.dtype
-    # Rows (n; D) of every contact from rows (n, t): blocks of a constant matrix.
-    spread = np.zeros((nc * (1 + k), space.scale.shape[0]))
-    rows = 1 + space.num_tangents
-    for contact in range(nc):
-        spread[contact, contact * rows] = 1.0
-        block = slice(nc + contact * k, nc + (contact + 1) * k)
-        spread[block, contact * rows + 1 : (contact + 1) * rows] = directions
-    fan = jnp.asarray(spread, dtype)
+    fan = jnp.asarray(corner_rows(nc, directions), dtype)
     # An inactive contact has zero rows; a unit diagonal and w >= 0 keep its impulse at zero.
     idle = jnp.where(space.active, 0.0, 1.0).astype(dtype)
     couple = fan @ space.delassus @ fan.T

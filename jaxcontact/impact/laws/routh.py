@@ -77,16 +77,16 @@ def routh_step(
             candidate; "lemke" takes the solution that pivoting finds. For spatial contacts `pick` then seeds
             the covering vector of Lemke's method (0: all ones), and so finds others in part of the steps.
         num_directions: sides of the friction cone in space; no effect in the plane.
-        corner: as `anitescu_potra`, in the plane.
+        corner: as `anitescu_potra`.
 
     Returns:
         v_next (nv,) and ImpactInfo; info.complete says whether the choice was exhaustive.
 
     Raises:
         ValueError, TypeError: as `anitescu_potra`; impulse_max of the wrong shape or negative; "all" for
-            more contacts than enumeration allows; `corner="one_sided"` in space.
+            more contacts than enumeration allows.
 
-    Status: STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE, INVALID, PENETRATION for
+    Status: STALLED for a residual above 1e-9 (float32: 3e-6); inside jit NONFINITE, INVALID, PENETRATION for
         bad numbers, with v returned unchanged.
 
     Derivative: of the contact modes of the chosen solution, by v, impulse_max and all terms, any
@@ -94,8 +94,6 @@ def routh_step(
         `corner="one_sided"` that of the direction, forward only, NaN with JUMP.
     """
     inputs.check(terms, v)
-    if corner == "one_sided" and jnp.shape(terms.J_t)[1] == 2:
-        raise ValueError("corner: expected 'smooth' for contacts in space, got 'one_sided'")
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
     check_selection(terms, selection, SELECTIONS, num_directions)
     inputs.check_pick(pick, ())

@@ -129,7 +129,7 @@ class Routh(Record):
             `complete` is False.
         early_exit: as `resolve`, and the loop over steps may end early as well; for single calls only.
         corner: derivative of a single call where a contact is between two modes, "smooth" or "one_sided", as
-            `anitescu_potra`: `jax.jvp` is that of the direction, not linear in it. In the plane, with a known
+            `anitescu_potra`: `jax.jvp` is that of the direction, not linear in it. With a known
             `impulse_step`, without restitution; the loop over steps does not end early.
     """
 
@@ -183,8 +183,6 @@ class Routh(Record):
             selection = "all" if nt == 1 and nc <= contact_modes.MAX_ENUMERATED else "lemke"
         if self.turn_polygon:
             check_turning(terms, selection)
-        if self.corner == "one_sided" and nt == 2:
-            raise ValueError("corner: expected 'smooth' for contacts in space, got 'one_sided'")
         if self.corner == "one_sided" and self.impulse_step is None:
             raise ValueError("impulse_step: expected N s with corner='one_sided', got None")
         impulse_step = (
@@ -222,7 +220,7 @@ class RouthStep(Record):
         impulse_max: (nc,) largest normal impulses, N s.
         selection: "all" or "lemke", as in `routh_step`.
         num_directions: sides of the friction cone in space.
-        corner: derivative between two modes, "smooth" or "one_sided", in the plane.
+        corner: derivative between two modes, "smooth" or "one_sided".
     """
 
     impulse_max: jax.Array

@@ -294,11 +294,11 @@ class _RouthImpact:
         space = self.space
         cap = jnp.where(space.active, draw.impulse_max / space.scale[:: 1 + space.num_tangents], 0.0)
         change = jnp.where(needed, lax.stop_gradient(change), 0.0)
-        change, jumps = capped_one_sided(space, so_far.v, change, cap, self.speed)
+        change, jumps = capped_one_sided(space, so_far.v, change, cap, self.speed, self.directions)
         return so_far._replace(
             v=so_far.v + space.response @ change,
             impulse=so_far.impulse + change,
-            status=so_far.status | jumps | jnp.where(needed, solver, jnp.uint32(0)),
+            status=so_far.status | flag(jumps, Status.JUMP) | jnp.where(needed, solver, jnp.uint32(0)),
             worst=jnp.maximum(so_far.worst, jnp.where(needed, misfit, 0.0)),
             num_steps=so_far.num_steps + needed.astype(jnp.int32),
         )

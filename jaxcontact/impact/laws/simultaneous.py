@@ -53,7 +53,7 @@ def newton(
         v: (nv,) velocity before the impact.
         restitution: e in 0..1, a number or (nc,); 0 is `anitescu_potra`.
         num_directions: None for the circular friction cone, or its sides; see `anitescu_potra`.
-        corner: as `anitescu_potra`.
+        corner: as `anitescu_potra`; in space "one_sided" is for the circular cone.
 
     Returns:
         v_plus (nv,) and ImpactInfo.

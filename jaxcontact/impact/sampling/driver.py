@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, overload
@@ -21,7 +20,7 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.arguments import check_count, check_seed
 from jaxcontact.batching.reduction import Reduction, check_reduce, make_fold
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
-from jaxcontact.costs import check_memory
+from jaxcontact.costs import announce_memory, check_memory
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration, touching_contacts
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 CHECKPOINT_CHUNK = 2**16  # samples; each chunk waits for the disk once
-LARGE_OUTPUT = 4e9  # bytes of output above which a run warns first about its memory
 Reduced = TypeVar("Reduced")
 Seed = int | jax.Array
 
@@ -125,7 +123,7 @@ def sample(
         OSError: the checkpoint cannot be written, as on a full disk; its content stays valid.
 
     Status: per sample, UNTERMINATED if a contact still approaches, or has energy in store, after
-        max_steps; STALLED for a residual above 1e-9 (float32: 5e-6).
+        max_steps; STALLED for a residual above 1e-9 (float32: 3e-6).
 
     Derivative: none; a host-level driver. Differentiate `resolve` with the draws of interest.
     """
@@ -183,21 +181,11 @@ def _chunk_size(run: Run) -> int:
     return PIECE if run.checkpoint is None else CHECKPOINT_CHUNK
 
 
-class MemoryWarning(UserWarning):
-    """Warning that a call is about to use more than 4 GB of memory."""
-
-
 def _announce_memory(stream: Stream, total: int) -> None:
-    """Warn if the samples of a run need more than LARGE_OUTPUT bytes."""
+    """Warn if the samples of a run need more than 4 GB."""
     per_sample = sum(leaf.nbytes for leaf in jax.tree.leaves(stream.unmoved(1).replace(v_minus=None)))
     check_memory("num_samples", total, per_sample, "samples")
-    if per_sample * total > LARGE_OUTPUT:
-        warnings.warn(
-            f"sample: {total} samples of {per_sample} bytes need {per_sample * total / 1e9:.1f} GB of "
-            "memory; use reduce= or run=jc.Run(checkpoint=) to keep less",
-            MemoryWarning,
-            stacklevel=3,
-        )
+    announce_memory("sample", total, per_sample, "reduce= or run=jc.Run(checkpoint=)")
 
 
 def _stream(

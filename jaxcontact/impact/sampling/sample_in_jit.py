@@ -19,6 +19,7 @@ from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_count
 from jaxcontact.batching import platforms
 from jaxcontact.batching.batch_axes import batch_first
+from jaxcontact.costs import announce_memory
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import routh
@@ -86,7 +87,8 @@ def sample_in_jit(
         num_iters and complete (n,), impulse (n, nc, 1 + nt).
 
     Raises:
-        ValueError, TypeError: as `sample`; a key that is not a JAX random key.
+        ValueError, TypeError: as `sample`; a key that is not a JAX random key. A `MemoryWarning` announces
+            more than 4 GB.
 
     Status: per sample, UNTERMINATED and STALLED as `sample`; inside jit all samples have the bits of
         `resolve` for bad numbers, INVALID also for an impulse_step that is not positive, and v_plus is v.
@@ -106,7 +108,17 @@ def sample_in_jit(
             return _sample_active(terms, v, law, fitted, key, num_samples, max_contacts)
     routh.check_selection(terms, fitted.selection, routh.SELECTIONS, fitted.num_directions)
     random_draws(key, fitted)
+    _announce_memory(terms, v, fitted, num_samples)
     return _sample(terms, v, jnp.asarray(key), fitted, int(num_samples))
+
+
+def _announce_memory(terms: ContactTerms, v: jax.Array, law: FittedRouth, num_samples: int) -> None:
+    """Warn if draws, outcomes and impulses of all steps need more than 4 GB."""
+    nc, nt, nv = terms.J_t.shape
+    numbers = law.max_steps * (nc + 1 + nc * (1 + nt)) + nv + nc * (1 + nt)
+    announce_memory(
+        "sample_in_jit", int(num_samples), numbers * v.dtype.itemsize, "several calls, or max_contacts=,"
+    )
 
 
 def _sample_active(

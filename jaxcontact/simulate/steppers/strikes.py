@@ -48,7 +48,7 @@ class Answer(NamedTuple):
     num_iters: jax.Array
 
 
-class Progress(NamedTuple):
+class StrikeProgress(NamedTuple):
     """A step so far: state and terms after its last strike, and the account of all laws.
 
     `terms` has no gap below zero; `drift` (nu, 1 + nt) are rates of contact velocities at constant v, zero
@@ -75,7 +75,7 @@ class _Path(NamedTuple):
     left: jax.Array
 
 
-Contacts = tuple[ContactTerms, jax.Array, jax.Array | None]  # terms, drift and beside as in `Progress`
+Contacts = tuple[ContactTerms, jax.Array, jax.Array | None]  # terms, drift and beside as in `StrikeProgress`
 
 
 class Laws(NamedTuple):
@@ -201,11 +201,11 @@ def step_with_strikes(
     from a quarter of that speed on. After `max_strikes` times those that are left of the step come at once
     (UNTIMED). Returns as `step_at_once`.
     """
-    progress = Progress(
+    progress = StrikeProgress(
         state, *contacts, dt, no_answer(state.v, jnp.zeros_like(contacts[1])), jnp.asarray(True)
     )
 
-    def advance(progress: Progress, number: jax.Array) -> tuple[Progress, None]:
+    def advance(progress: StrikeProgress, number: jax.Array) -> tuple[StrikeProgress, None]:
         key = None if laws.key is None else jax.random.fold_in(laws.key, number)
         more = max_strikes - number  # strikes at their times; zero is one at once, below zero none
         go = functools.partial(_advance_to_strike, laws._replace(key=key), model, controls, dt, more)
@@ -216,8 +216,8 @@ def step_with_strikes(
 
 
 def _advance_to_strike(
-    laws: Laws, model: Model, controls: jax.Array, dt: jax.Array, more: jax.Array, progress: Progress
-) -> Progress:
+    laws: Laws, model: Model, controls: jax.Array, dt: jax.Array, more: jax.Array, progress: StrikeProgress
+) -> StrikeProgress:
     """Advance to the next strike in what is left of the step, else to its end."""
     state, terms, left = progress.state, progress.terms, progress.left
     model = carry_mocap(model, dt - left)
@@ -236,7 +236,7 @@ def _advance_to_strike(
     end = collision_tolerance(rate.dtype) * left * jnp.abs(rate + terms.J_n @ (v - state.v))
     closes = fast & (_gaps_on_path(model.system, path, left) <= end)
 
-    def strike() -> Progress:
+    def strike() -> StrikeProgress:
         share, first = _first_time(model.system, path, closes)
         share = jnp.where(more > 0, share, 0.0)
         then = State(
@@ -256,7 +256,7 @@ def _advance_to_strike(
         rest = left - share * left
         rest = rest + lax.stop_gradient(jnp.maximum(LEAST_REST * dt - rest, 0.0))
         account = add_answers(add_answers(progress.account, pressed, share), answer, 1.0)
-        return Progress(
+        return StrikeProgress(
             then.replace(v=answer.v),
             at_strike,
             jnp.zeros_like(progress.drift),
@@ -266,12 +266,12 @@ def _advance_to_strike(
             jnp.asarray(True),
         )
 
-    def finish() -> Progress:
+    def finish() -> StrikeProgress:
         q = retract(model.system, state.q, left * rate_of_q)
         then = State(q=q, v=v, t=state.t + left)
         account = add_answers(progress.account, pressed, 1.0)
         ended = jnp.asarray(False)
-        return Progress(then, terms, progress.drift, progress.beside, left, account, ended)
+        return StrikeProgress(then, terms, progress.drift, progress.beside, left, account, ended)
 
     return lax.cond(jnp.any(closes), strike, finish)
 

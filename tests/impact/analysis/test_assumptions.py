@@ -120,7 +120,8 @@ def test_the_search_finds_what_the_table_of_modes_holds(contacts):
         assert np.all(searched <= by_modes)
         several += np.sum(by_modes > 1)
         missed += np.sum((by_modes > 1) & (searched == 1))
-    assert several >= 25 and missed <= 0.1 * several
+    assert several >= 20, missed
+    assert missed <= 0.1 * several
 
 
 @pytest.mark.slow

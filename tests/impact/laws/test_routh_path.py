@@ -196,7 +196,7 @@ def test_steps_converge_to_it_with_order_one(unique):
 @pytest.mark.slow_cases("box_and_wall")
 def test_it_is_a_member_of_the_sampled_set(unique):
     terms, v, found = unique
-    step = {0.3: 0.3, 2.0: 0.5}[found.step]
+    step = {0.3: 0.3, 2.0: 0.5}[found.impulse_step]
     samples = sample(terms, v, jc.impact.Routh(impulse_step=step, max_steps=40), num_samples=2**12)
     ok = np.asarray(samples.status) == 0
     rates = jnp.asarray(np.random.default_rng(1).uniform(0.3, 1.0, (10, 2)))

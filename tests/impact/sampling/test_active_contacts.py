@@ -7,7 +7,7 @@ import pytest
 from helpers.drawing import draw, draw_in_jit
 
 import jaxcontact as jc
-from jaxcontact.impact.sampling import driver
+from jaxcontact import costs
 
 MODEL = jc.models.rocking_block()
 TERMS = jc.contact_terms(MODEL, MODEL.initial_state())
@@ -97,11 +97,14 @@ def test_max_contacts_of_samples_in_jit(rng):
 
 
 def test_much_memory_is_announced(monkeypatch):
-    monkeypatch.setattr(driver, "LARGE_OUTPUT", 1000)
+    monkeypatch.setattr(costs, "LARGE_OUTPUT", 1000)
     with pytest.warns(
         jc.impact.MemoryWarning, match="64 samples of .* bytes need 0.0 GB of memory; use reduce="
     ):
         draw(TERMS, V, **SETTINGS)
+    key = jax.random.key(4)
+    with pytest.warns(jc.impact.MemoryWarning, match="sample_in_jit: 64 samples of .* use several calls"):
+        jax.jit(lambda v: draw_in_jit(TERMS, v, key, **SETTINGS)).trace(V)
 
 
 @pytest.mark.long

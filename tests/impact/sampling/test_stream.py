@@ -276,8 +276,9 @@ model = jc.models.compass_gait()
 terms = jc.contact_terms(model, model.initial_state())
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
-def run(number, **options):
-    return draw(terms, model.initial_state().v, impulse_step=0.25, max_steps=5, num_samples=number, **options)
+def run(number, checkpoint=None, **options):
+    law, kept = jc.impact.Routh(impulse_step=0.25, max_steps=5), jc.Run(checkpoint=checkpoint)
+    return jc.impact.sample(terms, model.initial_state().v, law, num_samples=number, run=kept, **options)
 run(2**18, reduce=lambda a, s: 0, checkpoint=sys.argv[1] + "/warm")
 marks = [peak()]
 run(2**21, reduce=lambda a, s: 0, checkpoint=sys.argv[1] + "/run")
