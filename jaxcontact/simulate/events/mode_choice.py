@@ -102,8 +102,9 @@ def choose_modes(
             jnp.abs(small_dense.apply_matrix(rates.space.delassus, lam.reshape(-1))), initial=0.0
         )
         happens = jam & found & (change > SMALLEST_JAM * jnp.max(hard, initial=0.0))
-        modes, agrees = _read_modes(rates, closed, question, lam)
-        return ModeChoice(modes, found & agrees & ~jam, happens, scale * jnp.where(happens, lam, 0.0)), k + 1
+        modes, agrees, all_stick = _read_modes(rates, closed, question, lam)
+        found = (found | all_stick) & agrees & ~jam
+        return ModeChoice(modes, found, happens, scale * jnp.where(happens, lam, 0.0)), k + 1
 
     no = jnp.array(False)
     nothing = ModeChoice(Modes(jnp.full(nc, SEPARATE, jnp.int32), way), no, no, jnp.zeros_like(u))
@@ -129,8 +130,12 @@ def _find_impulses(
 
 def _read_modes(
     rates: Accelerations, closed: jax.Array, question: _Question, lam: jax.Array
-) -> tuple[Modes, jax.Array]:
-    """Read the modes of contacts from forces; return also whether they agree with the question."""
+) -> tuple[Modes, jax.Array, jax.Array]:
+    """Read the modes of contacts from forces.
+
+    Return also whether they agree with the question, and whether all contacts stick by forces in their cones,
+    which is a solution, even if the search that gave the forces has not ended.
+    """
     space, nc = rates.space, closed.shape[0]
     slides, way = question.slides, question.way
     rate = (rates.rate + small_dense.apply_matrix(space.delassus, lam.reshape(-1))).reshape(nc, -1)
@@ -164,4 +169,5 @@ def _read_modes(
     backwards = question.slipped & (lam[:, 0] > 0) & (jnp.sum(rate[:, 1:] * way, axis=1) < -noise)
     approaches = question.released & (rate[:, 0] < -noise)
     modes = jax.tree.map(lambda a, b: jnp.where(fits, a, b), shared, Modes(kinds(lam[:, 0] > 0), heading))
-    return modes, ~jnp.any(backwards | approaches)
+    all_stick = fits & jnp.all((shared.kind == STICK) | ~closed)
+    return modes, ~jnp.any(backwards | approaches), all_stick
