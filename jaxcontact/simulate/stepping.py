@@ -99,13 +99,14 @@ def rollout(
     end = _steps_to_make(inputs.controls, num_steps, steps)
     setup = setup._replace(end=end)
     if setup.policy is not None and steps and checkpoint_every is None and not is_staged():
-        blocks = _scan_blocks(model, setup, stepper, dt, steps, BLOCK)
-        rows = jax.tree.map(lambda *leaves: _join_blocks(leaves, steps), *(rows for _, rows in blocks))
+        blocks = [rows for _, rows in _scan_blocks(model, setup, stepper, dt, steps, BLOCK)]
+        rows = _join_blocks(blocks, steps)
     else:
         rows, _ = _scan_steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     if poses is not None and end is not None:
         poses = jax.tree.map(lambda x: x[jnp.minimum(jnp.arange(steps + 1), end)], poses)
-    return _make_trajectory(rows, state, setup.closed, poses)
+    trajectory = _make_trajectory(rows, state, setup.closed, poses)
+    return jax.device_put(trajectory) if isinstance(trajectory.status, np.ndarray) else trajectory
 
 
 @checked()
@@ -176,11 +177,12 @@ def _pad_block(rows: jax.Array, first: int, size: int) -> jax.Array:
     return jnp.asarray(xp.pad(block, [(0, size - len(block)), *[(0, 0)] * (block.ndim - 1)]))
 
 
-def _join_blocks(blocks: tuple[jax.Array, ...], steps: int) -> jax.Array:
-    """Join rows of blocks and drop those after the last step."""
-    if is_concrete(blocks):
-        return jax.device_put(np.concatenate(jax.device_get(blocks))[:steps])
-    return jnp.concatenate(blocks)[:steps]
+def _join_blocks(blocks: list[PyTree], steps: int) -> PyTree:
+    """Join rows of blocks and drop those after the last step, in NumPy if it can read them."""
+    if is_concrete(blocks):  # JAX would compile a program for every number of steps
+        blocks = jax.device_get(blocks)
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:steps], *blocks)
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:steps], *blocks)
 
 
 def _steps_to_make(controls: PyTree, num_steps: int | jax.Array | None, rows: int) -> jax.Array | None:
