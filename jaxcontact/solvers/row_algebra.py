@@ -73,8 +73,8 @@ def _without_round_off(mobility: jax.Array, singles: int, nc: int) -> jax.Array:
         return mobility
     square = rounding(mobility.dtype, SQUARE)
     rows = mobility[singles:].reshape(-1, nc)
-    least = square * jnp.maximum(NO_MOTION * jnp.max(rows, axis=0), jnp.max(mobility))
-    return jnp.concatenate([mobility[:singles], jnp.where(rows > least[None], rows, 0.0).reshape(-1)])
+    limit = square * jnp.maximum(NO_MOTION * jnp.max(rows, axis=0), jnp.max(mobility))
+    return jnp.concatenate([mobility[:singles], jnp.where(rows > limit[None], rows, 0.0).reshape(-1)])
 
 
 def _squares(columns: jax.Array, inverse: jax.Array) -> jax.Array:
