@@ -24,6 +24,7 @@ NO_APPROACH = 0.7  # 1e-11: contacts that approach at less do not approach
 MODE_MARGIN = 0.55  # 2e-9: a contact nearer to a change of mode rests and sticks
 SAME_IMPULSE = 0.375  # 1e-6: impulses that differ by less, relative, are one; nearer to its bound one slides
 SAME_RATE = 0.6  # 4e-10: rates of approach closer than this have no order
+NO_MOTION = 2.0**16  # of eps^2; a mobility below this fraction of another one is the square of round-off
 FOLD = 0.6  # 4e-10: a determinant of unit columns above minus this is no fold
 GAP = 0.4  # m, 5e-7: a gap off zero by less may be that of a contact that is closed
 SOFTNESS = 0.3  # of a mobility, 2e-5: softest row of redundant contacts, so that round-off moves no load

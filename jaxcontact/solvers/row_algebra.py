@@ -17,6 +17,7 @@ from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, Sweeps, facto
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 from jaxcontact.batching.once import computed_once
 from jaxcontact.batching.world_code import compiles_one_world
+from jaxcontact.tolerances import NO_MOTION, SQUARE, rounding
 
 Rows = jax.Array | BodyRows
 Mass = jax.Array | Diagonal
@@ -60,7 +61,20 @@ def row_mobility(masses: jax.Array, columns: Rows, singles: int, nc: int) -> jax
     else:
         squares = _squares(columns, inverse)
     # Otherwise every kernel that reads the mobilities would compute them again.
-    return computed_once(isotropic(squares, singles, nc))
+    return computed_once(_without_round_off(isotropic(squares, singles, nc), singles, nc))
+
+
+def _without_round_off(mobility: jax.Array, singles: int, nc: int) -> jax.Array:
+    """Set the mobilities (nr,) of contacts to zero where they are squares of round-off.
+
+    A link that turns about the normal of a contact moves it by 1e-17 m per radian, along the normal.
+    """
+    if not nc:
+        return mobility
+    square = rounding(mobility.dtype, SQUARE)
+    rows = mobility[singles:].reshape(-1, nc)
+    limit = square * jnp.maximum(NO_MOTION * jnp.max(rows, axis=0), jnp.max(mobility))
+    return jnp.concatenate([mobility[:singles], jnp.where(rows > limit[None], rows, 0.0).reshape(-1)])
 
 
 def _squares(columns: jax.Array, inverse: jax.Array) -> jax.Array:

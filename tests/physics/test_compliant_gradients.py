@@ -108,13 +108,14 @@ SLOPE = 0.42575  # m per m/s, by central differences of tossed_cube_distance at 
 DISTANCE = 0.44689  # m
 
 
+CUBE = jc.models.tossed_cube()
+
+
 @jax.jit
 def toss(speed, steps):
-    model = jc.models.tossed_cube()
-
     def distance(speed):
-        state = model.initial_state().replace(v=model.initial_state().v.at[0].set(speed))
-        end, status = final(model, state, steps, 1.0 / steps)
+        state = CUBE.initial_state().replace(v=CUBE.initial_state().v.at[0].set(speed))
+        end, status = final(CUBE, state, steps, 1.0 / steps)
         return end.q[0], status
 
     x, slope, status = jax.jvp(distance, (speed,), (jnp.ones_like(speed),), has_aux=True)

@@ -19,9 +19,7 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
-from jaxcontact.tolerances import SQUARE, rounding
-
-NO_MOTION = 2.0**16  # of eps^2: a mobility below this fraction of the largest of its contact is zero
+from jaxcontact.tolerances import NO_MOTION, SQUARE, rounding
 
 
 class ContactSpace(Record):

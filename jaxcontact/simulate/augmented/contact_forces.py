@@ -37,11 +37,10 @@ from jaxcontact.solvers.contact_problem import (
 from jaxcontact.terms import ContactTerms, moving_terms
 from jaxcontact.terms.closed_loops import project_velocity
 from jaxcontact.terms.motion import project_terms
-from jaxcontact.tolerances import SQUARE, ZERO_FORCE, rounding
+from jaxcontact.tolerances import NO_MOTION, SQUARE, ZERO_FORCE, rounding
 
 FORCE_TOLERANCE = ZERO_FORCE  # power of eps; a smaller force, relative to the size of accelerations, is zero
 SHARE_OF_FRICTION = 2.0**-6  # weight of friction that shares a load with normal forces; it carries the square
-NO_MOTION = 2.0**16  # of eps^2; a row whose square relative to the largest is smaller is round-off
 
 
 class Accelerations(NamedTuple):

@@ -13,12 +13,11 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching.bounded_loop import bounded_loop
-from jaxcontact.tolerances import SQUARE, rounding
+from jaxcontact.tolerances import NO_MOTION, SQUARE, rounding
 
 TRIES = 8  # iterations of Newton's method for a step, and at first for the law itself
 MAX_TRIES = 800  # iterations in all; a search that needs more is not settled
 OTHERWISE = 100  # iterations after which contacts follow at other speeds, to leave a cycle
-NO_MOTION = 2.0**16  # of eps^2; a mobility that is smaller, relative to the largest, is round-off of squares
 LONGER, SHORTER = 2.0, 4.0  # factors of the length: longer after a step that was found, else shorter
 
 
