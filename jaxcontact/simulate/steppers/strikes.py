@@ -30,7 +30,6 @@ from jaxcontact.terms import ContactTerms, touch_tolerance
 from jaxcontact.terms.closed_loops import project_rows, project_velocity
 from jaxcontact.terms.motion import carried_terms
 from jaxcontact.terms.surfaces import shared_velocity
-from jaxcontact.tolerances import rounding
 
 LEAST_REST = 1e-9  # of dt; the shortest time after a strike, so that gaps over times stay finite
 SLOW_FRACTION = 0.25  # of the speed that forces make in a step; slower, open contacts strike too often in it
@@ -347,7 +346,7 @@ def _first_time(system: System, path: _Path, closes: jax.Array) -> tuple[jax.Arr
 
     def searching(carry: PyTree) -> jax.Array:
         count, _, bracket, _, size = carry
-        return (count < SEARCHES) & (size > enough) & (bracket.high - bracket.low > rounding * bracket.high)
+        return (count < SEARCHES) & (size > enough) & (bracket.high - bracket.low > epsilon * bracket.high)
 
     def improve(carry: PyTree) -> tuple:
         count, trial, bracket, best, size = carry
