@@ -36,6 +36,17 @@ def ends(x):
     return found.states.q[-1], jnp.bitwise_or.reduce(found.status)
 
 
+@pytest.mark.parametrize("law", [jc.impact.Newton(restitution=0.5), jc.impact.Poisson(restitution=0.5)])
+def test_a_step_with_restitution_is_a_program(law):
+    """Tracing alone finds a wrong name, without the time to compile."""
+    stepper = jc.simulate.TimeStepping(impact=law)
+
+    def end(state):
+        return jc.simulate.rollout(BALL, state, None, num_steps=1, stepper=stepper, dt=0.01).states
+
+    assert jax.eval_shape(end, BALL.initial_state()).q.shape == (2, 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
 def test_an_elastic_chain_has_the_end_and_the_derivative_of_its_collision(mode):
