@@ -65,7 +65,7 @@ def _stencils(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rotation_vector(start: jax.Array, end: jax.Array) -> jax.Array:
-    """Compute the rotation vector (3,) in world axes from linear quaternion (4,) to another."""
+    """Compute the rotation vector (3,) in world axes from a quaternion (4,) to another."""
     return quaternion_log(quaternion_product(end, quaternion_conjugate(start)))
 
 

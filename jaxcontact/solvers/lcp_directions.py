@@ -1,7 +1,7 @@
 """One-sided derivatives of a linear complementarity problem, where a variable and its slack are both zero.
 
 Owns the tangent problem at a solution: rows of positive variables are equations, rows of zeros on both sides
-keep their complementarity. Entries: `one_sided_answer`, `branches`. Page: docs/understand/derivatives.md.
+keep their complementarity. Entries: `one_sided_answer`, `has_jump`. Page: docs/understand/derivatives.md.
 """
 
 from __future__ import annotations
@@ -60,23 +60,43 @@ def one_sided_answer(
 @all_digits
 def _one_sided_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     W, _, value, jumps, answer = primals
-    change, is_unique = reading_rates(W, tangents[0] @ answer.z + tangents[1], answer)
+    offset = tangents[0] @ answer.z + tangents[1]
+    change, is_unique = _reading_rates(W, _reduce(W, answer), offset, answer)
     change = jnp.where(is_unique & ~jumps, change, jnp.nan)
     return one_sided_answer(*primals), forward_only(change, value, reverse=REVERSE, second=SECOND)
 
 
-def branches(W: jax.Array, motions: jax.Array, answer: LcpAnswer) -> jax.Array:
-    """Decide whether some rates (p, n) of w lead to no answer nearby, or to several. No derivative."""
-    return jnp.any(jax.lax.map(lambda rates: ~reading_rates(W, rates, answer)[1], motions))
+def has_jump(
+    W: jax.Array, motions: jax.Array, answer: LcpAnswer, rows: jax.Array, sets: np.ndarray
+) -> jax.Array:
+    """Decide whether some rates (p, n) of w lead to no answer nearby, or to several, or pieces fold.
+
+    Args:
+        rows, sets: as `_has_fold`.
+
+    Derivative: none.
+    """
+    reduced = _reduce(W, answer)
+    lost = jax.lax.map(lambda rates: ~_reading_rates(W, reduced, rates, answer)[1], motions)
+    return jnp.any(lost) | _has_fold(reduced, answer, rows, sets)
 
 
-def _is_border(answer: LcpAnswer) -> jax.Array:
-    return (answer.kind == BORDER) | (answer.kind == SHARED)
+def at_border(kind: jax.Array) -> jax.Array:
+    """Mark the kinds of rows that leave the choice of a piece open."""
+    return (kind == BORDER) | (kind == SHARED)
 
 
-def _reduce(W: jax.Array, answer: LcpAnswer) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Eliminate the positive rows; return the matrix (n, n) of borders, the inverse, and a bound of both."""
-    is_equation, is_border = answer.kind == POSITIVE, _is_border(answer)
+class _Reduced(NamedTuple):
+    """The tangent problem of borders, without the positive rows."""
+
+    matrix: jax.Array  # (n, n), the identity elsewhere
+    inverse: jax.Array  # (n, n) of the positive rows, zero elsewhere
+    growth: jax.Array  # (n, n), by which round-off of the elimination is judged
+
+
+def _reduce(W: jax.Array, answer: LcpAnswer) -> _Reduced:
+    """Eliminate the positive rows."""
+    is_equation, is_border = answer.kind == POSITIVE, at_border(answer.kind)
     inner = is_equation[:, None] & is_equation[None]
     inverse, _ = small_dense.generalized_inverse(
         jnp.where(inner, W, jnp.diag((~is_equation).astype(W.dtype)))
@@ -85,11 +105,11 @@ def _reduce(W: jax.Array, answer: LcpAnswer) -> tuple[jax.Array, jax.Array, jax.
     growth = jnp.abs(W) @ jnp.abs(inverse)
     matrix = without_noise(W - W @ inverse @ W, jnp.abs(W) + growth @ jnp.abs(W))
     outer = is_border[:, None] & is_border[None]
-    return jnp.where(outer, matrix, jnp.diag((~is_border).astype(W.dtype))), inverse, growth
+    return _Reduced(jnp.where(outer, matrix, jnp.diag((~is_border).astype(W.dtype))), inverse, growth)
 
 
-def has_fold(W: jax.Array, answer: LcpAnswer, rows: jax.Array, sets: np.ndarray) -> jax.Array:
-    """Decide whether two regular pieces of the tangent problem have determinants of different sign.
+def _has_fold(reduced: _Reduced, answer: LcpAnswer, rows: jax.Array, sets: np.ndarray) -> jax.Array:
+    """Decide whether a regular piece of the tangent problem has a negative determinant.
 
     Args:
         rows: (c, m) rows of blocks of variables, n for none.
@@ -100,14 +120,14 @@ def has_fold(W: jax.Array, answer: LcpAnswer, rows: jax.Array, sets: np.ndarray)
     meets = jnp.all(jnp.asarray(sets)[None] | ~needed[:, None], axis=2) | ~jnp.any(sets, axis=1)[None]
     allowed = meets & ~jnp.any(jnp.asarray(sets)[None] & refused[:, None], axis=2)  # (c, k)
     flat = rows.reshape(-1)
-    matrix = _reduce(W, answer)[0].at[flat[:, None], flat[None]].get(mode="fill", fill_value=0.0)
-    is_border = ((kind == BORDER) | (kind == SHARED)).reshape(-1)
-    low = rounding(W.dtype, FOLD)
+    matrix = reduced.matrix.at[flat[:, None], flat[None]].get(mode="fill", fill_value=0.0)
+    is_border, dtype = at_border(kind).reshape(-1), matrix.dtype
+    low = rounding(dtype, FOLD)
 
     def is_negative(choice: jax.Array) -> jax.Array:
         chosen = jnp.asarray(sets)[choice].reshape(-1) & is_border
         both = chosen[:, None] & chosen[None]
-        piece = jnp.where(both, matrix, jnp.diag((~chosen).astype(W.dtype)))
+        piece = jnp.where(both, matrix, jnp.diag((~chosen).astype(dtype)))
         piece = piece / positive(jnp.sqrt(jnp.sum(piece**2, axis=0)))[None]
         return jnp.all(allowed[jnp.arange(len(choice)), choice]) & (jnp.linalg.det(piece) < -low)
 
@@ -115,15 +135,16 @@ def has_fold(W: jax.Array, answer: LcpAnswer, rows: jax.Array, sets: np.ndarray)
     return jnp.any(jax.vmap(is_negative)(jnp.asarray(choices.reshape(-1, rows.shape[0]))))
 
 
-def reading_rates(W: jax.Array, offset: jax.Array, answer: LcpAnswer) -> tuple[jax.Array, jax.Array]:
+def _reading_rates(
+    W: jax.Array, reduced: _Reduced, offset: jax.Array, answer: LcpAnswer
+) -> tuple[jax.Array, jax.Array]:
     """Solve the tangent problem for the rates (r,) of the reading; return also whether there are no others.
 
     Args:
         offset: (n,) rates of W z + w at fixed z.
     """
     is_equation, is_shared = answer.kind == POSITIVE, answer.kind == SHARED
-    is_border = _is_border(answer)
-    matrix, inverse, growth = _reduce(W, answer)
+    is_border, (matrix, inverse, growth) = at_border(answer.kind), reduced
     asked = without_noise(offset - W @ (inverse @ offset), jnp.abs(offset) + growth @ jnp.abs(offset))
     far = FAR * jnp.max(jnp.abs(offset))
     lower = jnp.where(is_shared, -far, 0.0)

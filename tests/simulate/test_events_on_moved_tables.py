@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 
 import jaxcontact as jc
 from jaxcontact.mechanics.mocap import apply_mocap, at_time, mocap_rows
-from tests.simulate.test_moved_tables import PLANAR, G, heights, on_table
+from tests.simulate.test_moved_tables import PLANAR, G, heights, on_table, throw_of
 
 VERTICAL = "<joint type='slide' axis='0 0 1'/>"
 MU = 0.4
@@ -54,13 +53,7 @@ def test_a_ball_follows_a_table_that_shakes_below_g_and_leaves_one_that_shakes_a
     np.testing.assert_allclose(motion.states.q[:, 0], a * jnp.sin(50.0 * t), atol=1e-12)
     force = 2.0 * (G - a * 50.0**2 * np.sin(50.0 * (t[:-1] + dt / 2)))
     np.testing.assert_allclose(motion.impulse[:, 0, 0] / dt, force, rtol=1e-3)  # a mean, not the middle
-    w = np.sqrt(2.0 * G / a)
-    leaves = np.arcsin(0.5) / w
-    z, v = a * np.sin(w * leaves), a * w * np.cos(w * leaves)
-    lands = brentq(
-        lambda t: z + v * (t - leaves) - 0.5 * G * (t - leaves) ** 2 - a * np.sin(w * t),
-        leaves + 2.0 / w, leaves + 9.0 / w,
-    )  # fmt: skip
+    w, leaves, lands, z, v = throw_of(a)
     t, motion = shaken(model, stepper, a, w, dt, -20, steps)
     flies = (t > leaves) & (t < lands)
     fall = t[flies] - leaves

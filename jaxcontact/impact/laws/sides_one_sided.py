@@ -23,8 +23,8 @@ from jaxcontact.solvers.lcp_directions import (
     SHARED,
     ZERO,
     LcpAnswer,
-    branches,
-    has_fold,
+    at_border,
+    has_jump,
     one_sided_answer,
 )
 from jaxcontact.tolerances import FOLD, rounding
@@ -60,18 +60,24 @@ def sided_impulse(
     answer = LcpAnswer(z, kind, reading=rows.T, effect=fixed.delassus)
     pushes = jnp.asarray(np.random.default_rng(0).normal(size=(PROBES * nc, len(impulse))), v.dtype)
     motions = pushes @ fixed.delassus @ rows.T
-    fixed_W = lax.stop_gradient(W)
+    has_caps, k = cap is not None, len(directions)
     jumps = lax.cond(
-        jnp.any((kind == BORDER) | (kind == SHARED)),
-        lambda: branches(fixed_W, motions, answer) | _has_fold(fixed, fixed_W, answer, len(directions)),
+        jnp.any(at_border(kind)),
+        lambda: has_jump(
+            lax.stop_gradient(W),
+            motions,
+            answer,
+            _tested_rows(fixed, kind, k, has_caps),
+            _mode_sets(k, has_caps),
+        ),
         lambda: jnp.array(False),
     )
     return one_sided_answer(W, w, impulse, jumps, answer), jumps
 
 
-def _has_fold(space: ContactSpace, W: jax.Array, answer: LcpAnswer, k: int) -> jax.Array:
-    """Decide whether modes of the first contacts at borders overlap, if the contacts move independently."""
-    nc, has_caps = space.mu.shape[0], W.shape[0] > space.mu.shape[0] * (k + 2)
+def _tested_rows(space: ContactSpace, kind: jax.Array, k: int, has_caps: bool) -> jax.Array:
+    """List variables (c, m) of the first contacts at borders; n, none, if contacts depend on one another."""
+    nc = space.mu.shape[0]
     first = nc if has_caps else 0
     rows = np.concatenate(
         [
@@ -82,14 +88,11 @@ def _has_fold(space: ContactSpace, W: jax.Array, answer: LcpAnswer, k: int) -> j
         ],
         axis=1,
     )
-    kind = answer.kind[rows]
-    at_border = jnp.any((kind == BORDER) | (kind == SHARED), axis=1)
-    (chosen,) = jnp.nonzero(at_border, size=min(nc, TESTED), fill_value=nc)
-    chosen_rows = jnp.asarray(rows).at[chosen].get(mode="fill", fill_value=W.shape[0])
+    (chosen,) = jnp.nonzero(jnp.any(at_border(kind[rows]), axis=1), size=min(nc, TESTED), fill_value=nc)
+    chosen_rows = jnp.asarray(rows).at[chosen].get(mode="fill", fill_value=len(kind))
     moves = jnp.where(jnp.repeat(space.active, 3), 1.0, 0.0)
     sizes = jnp.linalg.eigvalsh(space.delassus + jnp.diag(1.0 - moves))
-    independent = sizes[0] > rounding(W.dtype, FOLD) * sizes[-1]
-    return independent & has_fold(W, answer, chosen_rows, _mode_sets(k, has_caps))
+    return jnp.where(sizes[0] > rounding(sizes.dtype, FOLD) * sizes[-1], chosen_rows, len(kind))
 
 
 def _mode_sets(k: int, has_caps: bool) -> np.ndarray:

@@ -8,7 +8,10 @@ import pytest
 import jaxcontact as jc
 from tests.impact.laws.test_one_sided_impacts import make_terms
 from tests.impact.laws.test_one_sided_impacts import rates_and_differences as rates_of_terms
-from tests.impact.laws.test_one_sided_outcomes import errors_and_reach
+from tests.impact.laws.test_one_sided_outcomes import (
+    check_refusals_and_a_poisoned_lane,
+    errors_and_reach,
+)
 
 SIDES, MU = 8, 0.4
 SIDED = jc.impact.AnitescuPotra(corner="one_sided", num_directions=SIDES)
@@ -183,18 +186,7 @@ def test_where_outcomes_branch_there_is_a_note_and_no_number(rng):
 @pytest.mark.long
 def test_refusals_and_a_poisoned_lane():
     terms, v, _ = make_sided_impact(("at rest",))
-
-    def first(v):
-        return SIDED(terms, v)[0][0]
-
-    with pytest.raises(NotImplementedError, match="corner='smooth'"):
-        jax.grad(first)(v)
-    with pytest.raises(NotImplementedError, match="no second derivative"):
-        jax.jvp(lambda v: jax.jvp(first, (v,), (v,))[1], (v,), (v,))
-    rate = jax.jit(jax.vmap(lambda v: jax.jvp(first, (v,), (jnp.ones_like(v),))[1]))
-    lanes = rate(jnp.stack([v, jnp.full_like(v, jnp.nan), v]))
-    np.testing.assert_array_equal(lanes[0], lanes[2])
-    assert np.all(np.isfinite(lanes[0]))
+    check_refusals_and_a_poisoned_lane(lambda v: SIDED(terms, v)[0], v)
 
 
 @pytest.mark.slow
