@@ -86,7 +86,7 @@ def at_border(kind: jax.Array) -> jax.Array:
     return (kind == BORDER) | (kind == SHARED)
 
 
-class _Reduced(NamedTuple):
+class _BorderProblem(NamedTuple):
     """The tangent problem of borders, without the positive rows."""
 
     matrix: jax.Array  # (n, n), the identity elsewhere
@@ -94,7 +94,7 @@ class _Reduced(NamedTuple):
     growth: jax.Array  # (n, n), by which round-off of the elimination is judged
 
 
-def _reduce(W: jax.Array, answer: LcpAnswer) -> _Reduced:
+def _reduce(W: jax.Array, answer: LcpAnswer) -> _BorderProblem:
     """Eliminate the positive rows."""
     is_equation, is_border = answer.kind == POSITIVE, at_border(answer.kind)
     inner = is_equation[:, None] & is_equation[None]
@@ -105,10 +105,10 @@ def _reduce(W: jax.Array, answer: LcpAnswer) -> _Reduced:
     growth = jnp.abs(W) @ jnp.abs(inverse)
     matrix = without_noise(W - W @ inverse @ W, jnp.abs(W) + growth @ jnp.abs(W))
     outer = is_border[:, None] & is_border[None]
-    return _Reduced(jnp.where(outer, matrix, jnp.diag((~is_border).astype(W.dtype))), inverse, growth)
+    return _BorderProblem(jnp.where(outer, matrix, jnp.diag((~is_border).astype(W.dtype))), inverse, growth)
 
 
-def _has_fold(reduced: _Reduced, answer: LcpAnswer, rows: jax.Array, sets: np.ndarray) -> jax.Array:
+def _has_fold(reduced: _BorderProblem, answer: LcpAnswer, rows: jax.Array, sets: np.ndarray) -> jax.Array:
     """Decide whether a regular piece of the tangent problem has a negative determinant.
 
     Args:
@@ -136,7 +136,7 @@ def _has_fold(reduced: _Reduced, answer: LcpAnswer, rows: jax.Array, sets: np.nd
 
 
 def _reading_rates(
-    W: jax.Array, reduced: _Reduced, offset: jax.Array, answer: LcpAnswer
+    W: jax.Array, reduced: _BorderProblem, offset: jax.Array, answer: LcpAnswer
 ) -> tuple[jax.Array, jax.Array]:
     """Solve the tangent problem for the rates (r,) of the reading; return also whether there are no others.
 
