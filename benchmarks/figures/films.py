@@ -45,7 +45,7 @@ def film_hop() -> None:
     u = hop_by_scipy.plan_hop(hop, hop.draw(np.random.default_rng(0)))
     controls = jnp.repeat(jnp.asarray(u).reshape(hop_by_scipy.PIECES, -1), STEPS, axis=0)
     motion = jc.simulate.rollout(model, state, controls, stepper=STEPPER, dt=DT)
-    title = "A hop of 20 cm, planned by SciPy"
+    title = "A hop, planned by SciPy: the trunk ends 20 cm farther"
     jc.viz.animate(motion, model, f"{FOLDER}/hop.gif", fps=16, slower=4.0, title=title)
 
 
