@@ -28,7 +28,7 @@ from jaxcontact.tolerances import REDUNDANT, RESIDUAL, rounding
 
 WALKS = 16  # from solution to solution
 PATHS = 16  # of a walk, the first from a covering vector; long walks reach rare solutions
-SPREAD = 11.0  # covering vectors lie in exp(-SPREAD)..exp(SPREAD); a narrower range misses more
+SPREAD = 0.305  # covering vectors lie in eps^SPREAD..eps^-SPREAD; a narrower range misses more, a wider digits
 
 
 class _Place(NamedTuple):
@@ -68,5 +68,5 @@ def search_solutions(W: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
         return after, (z * scaled.columns, solves, is_corner)
 
     start = _Place(jnp.zeros((WALKS, n), bool), jnp.zeros((WALKS, n, n), dtype), jnp.zeros(WALKS, bool))
-    _, (z, solves, is_corner) = lax.scan(jax.vmap(walk), start, jnp.exp(jnp.asarray(drawn, dtype)))
+    _, (z, solves, is_corner) = lax.scan(jax.vmap(walk), start, jnp.asarray(float(jnp.finfo(dtype).eps) ** drawn, dtype))
     return z.reshape(-1, n), jnp.where(jnp.any(is_corner), is_corner, solves).reshape(-1)

@@ -161,3 +161,17 @@ def test_where_shares_of_corners_decide_about_sliding_there_is_a_note_and_no_num
 
     _, rates, (valid, status) = jax.jvp(land, (point,), (direction,), has_aux=True)
     assert int(status) == int(jc.Status.JUMP) and valid.sum() > 1 and np.all(np.isnan(rates[valid]))
+
+
+@pytest.mark.float32
+@pytest.mark.slow
+def test_an_outcome_is_found_in_both_precisions():
+    """Masses in kg, and as of a million tonnes; a lane of NaN fails alone."""
+    point, _ = draw(np.random.default_rng(2), False)
+    terms, v = varied("humanoid", point)
+    run = jax.jit(jax.vmap(lambda mass, v: jc.impact.outcomes(terms.replace(M=mass), v, law_of(4, None))))
+    masses, speeds = jnp.stack([terms.M, terms.M, 1e6 * terms.M]), jnp.stack([v, jnp.nan * v, v])
+    (values, valid), info = run(masses, speeds)
+    assert np.all(np.asarray(info.status == 0) == [True, False, True])
+    assert valid[0, 0] and valid[2, 0] and not valid[1].any()
+    np.testing.assert_allclose(values[0, 0], values[2, 0], atol=1e-3)
