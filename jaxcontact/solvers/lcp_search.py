@@ -28,7 +28,9 @@ from jaxcontact.tolerances import REDUNDANT, RESIDUAL, rounding
 
 WALKS = 16  # from solution to solution
 PATHS = 16  # of a walk, the first from a covering vector; long walks reach rare solutions
-SPREAD = 0.305  # covering vectors lie in eps^SPREAD..eps^-SPREAD; a narrower range misses more, a wider digits
+SPREAD = (
+    0.305  # covering vectors lie in eps^SPREAD..eps^-SPREAD; a narrower range misses more, a wider digits
+)
 
 
 class _Place(NamedTuple):
@@ -50,6 +52,7 @@ def search_solutions(W: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
     scaled, _ = equilibrate(W, w, Lemke().scaling_sweeps)
     perturbation = jnp.asarray(generic_vectors(1, n)[1, 0], dtype)
     drawn = np.random.default_rng(20240229).uniform(-SPREAD, SPREAD, (PATHS, WALKS, n))
+    covers = float(jnp.finfo(dtype).eps) ** drawn
     moves = jnp.min(scaled.w) < 0  # else z = 0 is a solution
 
     limit, tolerance = max_pivots(n), rounding(dtype, RESIDUAL)
@@ -68,5 +71,5 @@ def search_solutions(W: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
         return after, (z * scaled.columns, solves, is_corner)
 
     start = _Place(jnp.zeros((WALKS, n), bool), jnp.zeros((WALKS, n, n), dtype), jnp.zeros(WALKS, bool))
-    _, (z, solves, is_corner) = lax.scan(jax.vmap(walk), start, jnp.asarray(float(jnp.finfo(dtype).eps) ** drawn, dtype))
+    _, (z, solves, is_corner) = lax.scan(jax.vmap(walk), start, jnp.asarray(covers, dtype))
     return z.reshape(-1, n), jnp.where(jnp.any(is_corner), is_corner, solves).reshape(-1)
