@@ -28,9 +28,7 @@ from jaxcontact.tolerances import REDUNDANT, RESIDUAL, rounding
 
 WALKS = 16  # from solution to solution
 PATHS = 16  # of a walk, the first from a covering vector; long walks reach rare solutions
-SPREAD = (
-    0.305  # covering vectors lie in eps^SPREAD..eps^-SPREAD; a narrower range misses more, a wider digits
-)
+SPREAD = 0.305  # covering vectors lie in eps^SPREAD..eps^-SPREAD; narrower ones miss more
 
 
 class _Place(NamedTuple):
