@@ -17,13 +17,14 @@ from jaxcontact.solvers.cone_interior import STEPS, approach_by_interior_points
 from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.coulomb_program import FRICTIONS, STAGE_STEPS, TILE, solve_by_modes
-from jaxcontact.tolerances import HALF_DIGITS, rounding
+from jaxcontact.tolerances import rounding
 
 FIRST_STEPS = 8  # of Newton's method from the velocities before the step
 ROLLING_FIRST_STEPS = 3  # the same where contacts resist turning: in eight lanes, one mostly does not settle
 SWEEPS = 10  # convex problems whose solutions start Newton's method
 EDGE = 0.42  # power of eps, 3e-7: misfit that one row on an edge has where interior points end
 EDGES = 1e-4  # the largest that all rows may have
+LOST = 0.45  # power of eps, 9e-8: some roundings of the stiffest row, eps^0.5, where they do not end
 INTERIOR_STEPS = 200  # most iterations of interior points on the central path
 
 
@@ -86,7 +87,7 @@ def _settle_from_interior(
     exact = programs.exact
     near = approach_by_interior_points(exact, exact.v, min(STEPS, max_iters), early_exit)
     near = near.replace(iterations=start.iterations + near.iterations)
-    edge, lost = rounding(near.x.dtype, EDGE), rounding(near.x.dtype, HALF_DIGITS)
+    edge, lost = rounding(near.x.dtype, EDGE), rounding(near.x.dtype, LOST)
     edges = max(edge, min(edge * exact.offset.shape[0] ** 0.5, EDGES))
     tolerance = jnp.where(near.converged, edges, lost)
     return _settle(programs, near, max_iters, early_exit, tolerance, len(FRICTIONS) * STAGE_STEPS)
