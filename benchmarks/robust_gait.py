@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 import jaxcontact as jc
 from benchmarks.figures.ensembles import HIP, G, walker
@@ -31,7 +32,7 @@ NEWTON_STEPS = 8  # onto the moment of a landing
 HEIGHT = 0.01  # m, of the ground under the foot that lands, at most
 FRICTION = 0.2  # of its coefficient, largest shift
 LATENESS = 0.1  # s; `late` is the change of the push by so much
-DRAWN, JUDGED = 128, 4000  # orders of a search, and of a judgement
+DRAWN, JUDGED, COMMON = 128, 4000, 100_000  # orders of a search, a judgement, and a difference
 LAW = jc.impact.Routh(impulse_step=0.5, max_steps=40)
 PASSIVE = {
     "angle": 0.27103, "stance_rate": -1.09238, "swing_rate": -0.37737, "duration": 0.75,
@@ -230,6 +231,27 @@ def _on_rough_ground() -> Callable[[], dict[str, Any]]:
     return run
 
 
+def gradient_errors(free: PyTree, stride: Callable[..., Any], step: float) -> tuple[float, float]:
+    """Compare the mean of the gradients of all costs with differences of their mean, common draws.
+
+    Returns the length of the difference and its standard error, in parts of the length of the gradient.
+    """
+    problem = jc.optimize.RandomStride(stride, outcomes=COMMON, seed=3)
+    x, unravel = ravel_pytree(free)
+
+    def costs(x: jax.Array) -> jax.Array:
+        return problem.all_outcomes(None, unravel(x), SPEED)[0]
+
+    gradients = jax.jit(jax.jacfwd(costs))(x)
+    costs = jax.jit(costs)
+    rows = step * jnp.eye(x.size)
+    slopes = jnp.stack([costs(x + row) - costs(x - row) for row in rows], axis=1) / (2.0 * step)
+    off = slopes - gradients
+    size = jnp.linalg.norm(jnp.mean(gradients, axis=0))
+    missed = jnp.linalg.norm(jnp.mean(off, axis=0)) / size
+    return float(missed), float(jnp.linalg.norm(jnp.std(off, axis=0)) / math.sqrt(COMMON) / size)
+
+
 def stance_friction(free: PyTree) -> jax.Array:
     """Compute the largest |tangential| / normal force on the foot that stands, of all moments of a stride."""
     start, slope = start_of(free), free["slope"]
@@ -243,6 +265,19 @@ def stance_friction(free: PyTree) -> jax.Array:
         return jnp.abs(force[0]) / force[1]
 
     return jnp.max(jax.vmap(ratio)(jnp.linspace(0.0, 1.0, 101)))
+
+
+def _gradient_errors() -> Callable[[], dict[str, Any]]:
+    def run() -> dict[str, Any]:
+        nominal, robust = nominal_and_robust()
+        gaits = {"nominal": nominal, "off the gait": {**nominal, "push": jnp.asarray(0.02)}, "robust": robust}
+        return {
+            f"{name}, steps of {step:g}: off, standard error": gradient_errors(free, routh_stride, step)
+            for name, free in gaits.items()
+            for step in (1e-4, 1e-5)
+        }
+
+    return run
 
 
 def _passive_gait() -> Callable[[], dict[str, Any]]:
@@ -271,5 +306,6 @@ def _passive_gait() -> Callable[[], dict[str, Any]]:
 CASES = [
     Case(name="periodic gait, compass gait on a slope", items=1, setup=_passive_gait, repeats=1),
     Case(name="robust gait, compass gait with a push", items=1, setup=_robust_gait, repeats=1),
+    Case(name="gradients of fixed draws, compass gait", items=1, setup=_gradient_errors, repeats=1),
     Case(name="robust gait, compass gait on rough ground", items=1, setup=_on_rough_ground, repeats=1),
 ]

@@ -62,6 +62,7 @@ LEAST_COVERED = 16  # smallest number of samples that `jaxcontact.impact.analysi
 STEPPERS = ("time-stepping", "compliant", "variational", "event-driven")  # of `jaxcontact.simulate`
 LAWS = ("anitescu-potra", "routh", "sequential", "propagative", "plastic")  # of `jaxcontact.impact`
 GAITS = ("hexapod", "hopper")  # of `jaxcontact.optimize.gaits`
+WALKERS = ("planar_walker", "half_cheetah")  # planar robots of `jaxcontact.models` that have files
 METHODS = (
     "homogeneous",
     "by_kind",

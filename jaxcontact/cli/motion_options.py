@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from jaxcontact.cli.catalogue import GAITS, LAWS, STEPPERS, UsageError, find_kind
+from jaxcontact.cli.catalogue import GAITS, LAWS, STEPPERS, WALKERS, UsageError, find_kind
 from jaxcontact.cli.cluster import add_cluster_option, check_cluster
 from jaxcontact.cli.file_options import add_file_options, check_file_options, is_file
 from jaxcontact.cli.option_checks import add_out, check_folder, check_numbers, parse_count, parse_seed
@@ -163,12 +163,12 @@ def add_gait(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> a
         help="find a periodic gait of least cost of transport",
         description="Find a periodic gait of least cost of transport at a fixed speed, from a stride that is "
         "not periodic; writes a picture before and after, an animation, and the numbers. A run that was "
-        "stopped continues from its checkpoint when the same command is given again. A planar robot of "
-        "a file walks on two equal legs, or hops on others; without pictures of its start.",
+        "stopped continues from its checkpoint when the same command is given again. A planar robot of the "
+        "package or a file walks on two equal legs, or hops on others; without pictures of its start.",
         epilog="example: jaxcontact gait hexapod --speed 1.1 --out results",
     )
     run.add_argument(
-        "model", metavar="MODEL|FILE", help=f"{' or '.join(GAITS)}, or the file of a planar robot"
+        "model", metavar="MODEL|FILE", help=f"{', '.join(GAITS + WALKERS)}, or the file of a planar robot"
     )
     run.add_argument("--duration", type=float, metavar="T", help="of a robot's stride at the start, s [0.5]")
     add_file_options(run)
@@ -181,8 +181,10 @@ def add_gait(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> a
 
 def check_gait(options: argparse.Namespace) -> None:
     """Raise UsageError if the options of `gait` cannot work."""
+    if options.model in WALKERS:
+        options.model = str(Path(__file__).parents[1] / "models" / "mjcf" / f"{options.model}.xml")
     if options.model not in GAITS and not Path(options.model).is_file():
-        raise UsageError(f"MODEL: expected {' or '.join(GAITS)}, or a file, got {options.model!r}")
+        raise UsageError(f"MODEL: expected {', '.join(GAITS + WALKERS)}, or a file, got {options.model!r}")
     if options.model in GAITS:
         for option in ("duration", "mu", "fall"):
             if getattr(options, option) is not None:

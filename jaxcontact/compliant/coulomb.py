@@ -16,12 +16,14 @@ from jaxcontact.solvers import cone_newton
 from jaxcontact.solvers.cone_interior import STEPS, approach_by_interior_points
 from jaxcontact.solvers.cone_newton import ConeSolution
 from jaxcontact.solvers.cone_program import ConeProgram
-from jaxcontact.solvers.coulomb_program import DIGITS, FRICTIONS, STAGE_STEPS, TILE, solve_by_modes
+from jaxcontact.solvers.coulomb_program import FRICTIONS, STAGE_STEPS, TILE, solve_by_modes
+from jaxcontact.tolerances import HALF_DIGITS, rounding
 
 FIRST_STEPS = 8  # of Newton's method from the velocities before the step
 ROLLING_FIRST_STEPS = 3  # the same where contacts resist turning: in eight lanes, one mostly does not settle
 SWEEPS = 10  # convex problems whose solutions start Newton's method
-EDGE_DIGITS = 0.42  # of the precision; misfit of a solution whose modes interior points found, 3e-7
+EDGE = 0.42  # power of eps, 3e-7: misfit that one row on an edge has where interior points end
+EDGES = 1e-4  # the largest that all rows may have
 INTERIOR_STEPS = 200  # most iterations of interior points on the central path
 
 
@@ -67,13 +69,13 @@ def _settle(
     start: ConeSolution,
     max_iters: int,
     early_exit: bool,
-    digits: jax.Array | float = DIGITS,
+    tolerance: jax.Array | None = None,
     steps: int = STAGE_STEPS,
     is_trial: bool = False,
 ) -> ConeSolution:
     """Continue from an approximate solution by Newton's method on Coulomb's law."""
     exact = programs.exact
-    found = solve_by_modes(exact, start.x, start.p, min(steps, max_iters), early_exit, digits, is_trial)
+    found = solve_by_modes(exact, start.x, start.p, min(steps, max_iters), early_exit, tolerance, is_trial)
     return found.replace(iterations=start.iterations + found.iterations)
 
 
@@ -84,8 +86,10 @@ def _settle_from_interior(
     exact = programs.exact
     near = approach_by_interior_points(exact, exact.v, min(STEPS, max_iters), early_exit)
     near = near.replace(iterations=start.iterations + near.iterations)
-    digits = jnp.where(near.converged, EDGE_DIGITS, DIGITS)
-    return _settle(programs, near, max_iters, early_exit, digits, len(FRICTIONS) * STAGE_STEPS)
+    edge, lost = rounding(near.x.dtype, EDGE), rounding(near.x.dtype, HALF_DIGITS)
+    edges = max(edge, min(edge * exact.offset.shape[0] ** 0.5, EDGES))
+    tolerance = jnp.where(near.converged, edges, lost)
+    return _settle(programs, near, max_iters, early_exit, tolerance, len(FRICTIONS) * STAGE_STEPS)
 
 
 def _repair(

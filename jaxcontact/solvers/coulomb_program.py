@@ -31,7 +31,6 @@ MISFIT_FALL = 0.9  # of the misfit; after a step that leaves more, the next one 
 MISS = 0.5  # of the misfit; a step that leaves more makes the next one softer
 STIFFEST, SOFTEST = 1e8, 10.0  # slope x mobility of the program that is linearised
 SOFTER, STIFFER = 0.1, 100.0  # changes of that number after a miss and after a good step
-DIGITS = RESIDUAL  # power of eps; misfit of a solution, of the speeds
 RENEWALS = 2  # of the impulses that stiff rows keep, in each step
 TRIAL_STEPS, TRIAL_FALL = 3, 0.9  # steps after which a trial ends that left more than this of the misfit
 STAGE_STEPS = 12  # of Newton's method in a stage of its search
@@ -324,7 +323,7 @@ def solve_by_modes(
     p: jax.Array,
     max_iters: int,
     early_exit: bool = True,
-    digits: float | jax.Array = DIGITS,
+    tolerance: jax.Array | None = None,
     is_trial: bool = False,
 ) -> ConeSolution:
     """Solve a program with `coulomb=True` by Newton's method from velocities x (nv,) and impulses p (nr,).
@@ -335,13 +334,13 @@ def solve_by_modes(
     that hardly lowers it, the next step is softer and holds the bounds of friction. After `STAGE_STEPS` steps
     it starts again from rest, with a thousand times the friction, so that contacts stick, and then with its
     own; then so without friction and with three times the friction. The least misfit is returned, and
-    `converged` tells whether it is below eps^digits of the speeds. A trial ends early where three steps
-    hardly lower the misfit.
+    `converged` tells whether it is below the tolerance, a part of the speeds, 4e-10 if not given. A trial
+    ends early where three steps hardly lower the misfit.
 
     Derivative: none.
     """
     program, x, p = lax.stop_gradient((program, x, p))
-    tolerance = float(jnp.finfo(x.dtype).eps) ** jnp.asarray(digits, x.dtype)
+    tolerance = jnp.asarray(rounding(x.dtype, RESIDUAL) if tolerance is None else tolerance, x.dtype)
     begin = functools.partial(_begin_coulomb, is_trial=is_trial)
 
     def running(now: _CoulombSearch) -> jax.Array:

@@ -15,10 +15,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_positive, check_rows, check_whole
-from jaxcontact.batching import compacting_loop
-from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.front_door import checked
 from jaxcontact.precision import jit
 from jaxcontact.solvers.lemke_dictionary import (
@@ -26,10 +25,11 @@ from jaxcontact.solvers.lemke_dictionary import (
     RUNNING,
     SOLVED,
     Dictionary,
-    argmin,
+    enter,
     first_true,
+    follow_path,
     generic_vectors,
-    pivot,
+    max_pivots,
 )
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Info, Status, flag
@@ -50,7 +50,7 @@ class LcpInfo(Info):
     """
 
 
-class _Scaled(NamedTuple):
+class ScaledProblem(NamedTuple):
     """Problem W' = R W C, w' = R w / size: entries of W' and w' near 1; z = size C z'."""
 
     W: jax.Array
@@ -61,7 +61,7 @@ class _Scaled(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """The answer with the smallest residual so far, in scaled variables; see `_residuals`."""
+    """The answer with the smallest residual so far, in scaled variables; see `residuals`."""
 
     z: jax.Array
     active: jax.Array
@@ -76,7 +76,7 @@ def _times(matrix: jax.Array, vector: jax.Array) -> jax.Array:
     return jnp.sum(matrix * vector[None, :], axis=1)
 
 
-def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.Array]:
+def equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[ScaledProblem, jax.Array]:
     """Scale the rows and columns of a problem to entries near 1; also return R / size."""
     rows, columns = scales(W, sweeps)
     user_w, w = w, rows * w
@@ -90,7 +90,7 @@ def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.
     rows, columns = rows / unit, columns * unit
     diagonal = jnp.abs(jnp.diagonal(W))
     effects = jnp.where(diagonal > 0, diagonal, jnp.max(jnp.abs(W), axis=0)) * columns / deepest
-    return _Scaled(scaled_W, w / unit, columns, effects, 1.0 / (rows * deepest)), rows
+    return ScaledProblem(scaled_W, w / unit, columns, effects, 1.0 / (rows * deepest)), rows
 
 
 @checked(max_pivots=check_rows, retries=check_whole, scaling_sweeps=check_whole, tolerance=check_positive)
@@ -140,7 +140,7 @@ class Lemke(Record):
         W, w = jnp.where(jnp.all(jnp.isfinite(W)), W, 0.0), jnp.where(finite, w, 0.0)
 
         fixed_W, fixed_w = lax.stop_gradient((W, w))
-        scaled, rows = _equilibrate(fixed_W, fixed_w, self.scaling_sweeps)
+        scaled, rows = equilibrate(fixed_W, fixed_w, self.scaling_sweeps)
         best = self._attempts(scaled, tolerance, cover)
 
         # The answer again, as the solution of the equations of its index set, which has the derivative.
@@ -149,9 +149,9 @@ class Lemke(Record):
         equations = jnp.where(both, rows[:, None] * W * columns[None, :], jnp.eye(n, dtype=dtype))
         z = implicit.refine(equations, jnp.where(best.active, -rows * w, 0.0), best.z, best.inverse)
         refined = lax.stop_gradient(z)
-        refined_residual, user_residual = _residuals(scaled, jnp.maximum(refined, 0.0), tolerance)
+        refined_residual, user_residual = residuals(scaled, jnp.maximum(refined, 0.0), tolerance)
         better = refined_residual <= jnp.maximum(best.residual, tolerance)
-        residual = jnp.where(better, user_residual, _residuals(scaled, best.z, tolerance)[1])
+        residual = jnp.where(better, user_residual, residuals(scaled, best.z, tolerance)[1])
         judged = jnp.where(better, refined_residual, best.residual)
         z = jnp.where(better, z + (jnp.maximum(refined, 0.0) - refined), best.z) * columns
         residual = jnp.where(finite, residual, jnp.inf)
@@ -164,10 +164,10 @@ class Lemke(Record):
         )
         return z, LcpInfo(status=status, residual=residual, num_iters=best.pivots)
 
-    def _attempts(self, scaled: _Scaled, tolerance: float, cover: jax.Array | None) -> _Best:
+    def _attempts(self, scaled: ScaledProblem, tolerance: float, cover: jax.Array | None) -> _Best:
         """Retry Lemke's method with new covering vectors until the residual is good or no retry is left."""
         n, dtype = scaled.w.shape[0], scaled.w.dtype
-        attempts = self.retries + 1
+        attempts, limit = self.retries + 1, max_pivots(n) if self.max_pivots is None else self.max_pivots
         covers, perturbations = jnp.asarray(generic_vectors(attempts, n), dtype)
         if cover is not None:
             usable = jnp.all(jnp.isfinite(cover) & (cover > 0))
@@ -175,9 +175,10 @@ class Lemke(Record):
 
         def body(best: _Best) -> _Best:
             wanted = best.residual > tolerance  # in a batch, other problems may still need an attempt
-            d = self._pivots(scaled, covers[best.attempt], perturbations[best.attempt], wanted)
-            z, active, inverse = _read(d, scaled)
-            residual, _ = _residuals(scaled, z, tolerance)
+            cover, perturbation = covers[best.attempt], perturbations[best.attempt]
+            d = follow_path(enter(scaled.W, scaled.w, cover, perturbation, wanted), limit, self.early_exit)
+            z, active, inverse = read_solution(d, scaled)
+            residual, _ = residuals(scaled, z, tolerance)
             better = residual < best.residual
             return _Best(
                 z=jnp.where(better, z, best.z),
@@ -208,53 +209,8 @@ class Lemke(Record):
             early_exit=self.early_exit,
         )
 
-    def _pivots(
-        self, scaled: _Scaled, cover: jax.Array, perturbation: jax.Array, wanted: jax.Array
-    ) -> Dictionary:
-        """Pivot, if `wanted`, until the artificial variable leaves, nothing blocks (a ray), or the limit."""
-        n, dtype = scaled.w.shape[0], scaled.w.dtype
-        tie = small_dense.pivot_tolerance(dtype)
-        limit = 10 * n + 20 if self.max_pivots is None else self.max_pivots
-        start = Dictionary(
-            table=jnp.concatenate(
-                [scaled.W, cover[:, None], scaled.w[:, None], perturbation[:, None]], axis=1
-            ),
-            basic=jnp.arange(n, dtype=jnp.int32),
-            nonbasic=jnp.concatenate([jnp.arange(n, 2 * n + 1, dtype=jnp.int32), jnp.full(2, -1, jnp.int32)]),
-            entering=jnp.int32(2 * n),
-            outcome=jnp.where(wanted, jnp.int32(RUNNING), jnp.int32(SOLVED)),
-            pivots=jnp.int32(0),
-        )
-        # The artificial variable enters at the value that lifts the deepest row to 0.
-        depth = scaled.w / cover
-        deepest = depth <= jnp.min(depth) + tie
-        start = pivot(start, argmin(deepest, perturbation / cover), jnp.int32(n), wanted)
 
-        def body(d: Dictionary) -> Dictionary:
-            column = first_true(d.nonbasic == d.entering)
-            slope = d.table[:, column]
-            falls = slope < -tie * jnp.max(jnp.abs(slope))
-            rate = jnp.where(falls, -slope, 1.0)
-            # Ratio test in two levels: for rows that reach 0 together, up to rounding (Harris), the ratios of
-            # the perturbation decide, as if the problem were w + (small) perturbation.
-            values = jnp.maximum(d.table[:, n + 1], 0.0)
-            step = jnp.min(jnp.where(falls, (values + tie) / rate, jnp.inf))
-            ties = falls & (values <= step * rate)
-            # The artificial variable leaves whenever it can: that is a solution.
-            key = jnp.where(d.basic == 2 * n, -jnp.inf, d.table[:, n + 2] / rate)
-            going = (d.outcome == RUNNING) & (d.pivots < limit)
-            after = pivot(d, argmin(ties, key), column, going & jnp.any(falls))
-            return after._replace(outcome=jnp.where(going & ~jnp.any(falls), jnp.int32(RAY), after.outcome))
-
-        def running(d: Dictionary) -> jax.Array:
-            return (d.outcome == RUNNING) & (d.pivots < limit)
-
-        if ends_early(self.early_exit):
-            return compacting_loop.while_loop(running, body, start)
-        return bounded_loop(running, body, start, max_iters=limit, early_exit=False)
-
-
-def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Array, jax.Array]:
+def residuals(scaled: ScaledProblem, z: jax.Array, tolerance: float) -> tuple[jax.Array, jax.Array]:
     """Compute the residuals of scaled z (n,): the one that is judged, and that in the user's units.
 
     The judged residual is that of the scaled problem, or, if larger, that in the user's units times the ratio
@@ -267,7 +223,7 @@ def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Arr
     return jnp.where(jnp.isfinite(judged), judged, jnp.inf), jnp.where(jnp.isfinite(user), user, jnp.inf)
 
 
-def _read(d: Dictionary, scaled: _Scaled) -> tuple[jax.Array, jax.Array, jax.Array]:
+def read_solution(d: Dictionary, scaled: ScaledProblem) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Read z, its index set, and the inverse of its equations from a dictionary."""
     n = scaled.w.shape[0]
     number = jnp.arange(n)

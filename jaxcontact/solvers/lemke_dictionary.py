@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-if TYPE_CHECKING:
-    pass
+from jaxcontact.algebra import small_dense
+from jaxcontact.batching import compacting_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 
 RUNNING, SOLVED, RAY = 0, 1, 2
 
@@ -77,3 +78,95 @@ def generic_vectors(attempts: int, n: int) -> np.ndarray:
     generic = np.random.default_rng(20240229).uniform(0.5, 1.5, (2, attempts, n))
     generic[0, 0] = 1.0
     return generic
+
+
+def max_pivots(n: int) -> int:
+    """Return the limit on the pivots of one path of n variables."""
+    return 10 * n + 20
+
+
+def enter(
+    matrix: jax.Array, w: jax.Array, cover: jax.Array, perturbation: jax.Array, wanted: jax.Array
+) -> Dictionary:
+    """Begin a path, if `wanted`: the artificial variable enters at the value that lifts the deepest row to 0.
+
+    A dictionary that is not wanted has the outcome SOLVED, with z = 0.
+    """
+    n = w.shape[0]
+    start = Dictionary(
+        table=jnp.concatenate([matrix, cover[:, None], w[:, None], perturbation[:, None]], axis=1),
+        basic=jnp.arange(n, dtype=jnp.int32),
+        nonbasic=jnp.concatenate([jnp.arange(n, 2 * n + 1, dtype=jnp.int32), jnp.full(2, -1, jnp.int32)]),
+        entering=jnp.int32(2 * n),
+        outcome=jnp.where(wanted, jnp.int32(RUNNING), jnp.int32(SOLVED)),
+        pivots=jnp.int32(0),
+    )
+    depth = w / cover
+    deepest = depth <= jnp.min(depth) + small_dense.pivot_tolerance(w.dtype)
+    return pivot(start, argmin(deepest, perturbation / cover), jnp.int32(n), wanted)
+
+
+def leave(
+    matrix: jax.Array, w: jax.Array, basis: tuple[jax.Array, jax.Array], cover: jax.Array,
+    perturbation: jax.Array,
+) -> Dictionary:  # fmt: skip
+    """Begin the path of another covering vector at a solution; its other end is another solution, or a ray.
+
+    The table is computed again from the basis, for tables lose digits from pivot to pivot: with z_A positive,
+    z_A = W_AA^-1 (s_A - W_AN z_N - w_A) and s_N = W_NA z_A + W_NN z_N + w_N.
+
+    Args:
+        basis: the positive z, (n,) bool, and the inverse of W_AA, the identity elsewhere.
+    """
+    n, (active, inverse) = w.shape[0], basis
+    both = active[:, None] & active[None]
+    inverse = inverse + inverse @ (jnp.eye(n) - jnp.where(both, matrix, jnp.eye(n)) @ inverse)
+    inverse = jnp.where(both, inverse, 0.0)
+    by_slack, by_z = matrix @ inverse, inverse @ matrix
+    of_active = jnp.where(active[None], inverse, -by_z)
+    of_slack = jnp.where(active[None], by_slack, matrix - matrix @ by_z)
+    sides = jnp.stack([cover, w], axis=1)
+    solved = inverse @ sides
+    sides = jnp.where(active[:, None], -solved, sides - matrix @ solved)
+    number = jnp.arange(n, dtype=jnp.int32)
+    return Dictionary(
+        table=jnp.concatenate(
+            [jnp.where(active[:, None], of_active, of_slack), sides, perturbation[:, None]], axis=1
+        ),
+        basic=jnp.where(active, n + number, number),
+        nonbasic=jnp.concatenate(
+            [jnp.where(active, number, n + number), jnp.array([2 * n, -1, -1], jnp.int32)]
+        ),
+        entering=jnp.int32(2 * n),
+        outcome=jnp.int32(RUNNING),
+        pivots=jnp.int32(0),
+    )
+
+
+def follow_path(start: Dictionary, limit: int, early_exit: bool) -> Dictionary:
+    """Pivot until the artificial variable leaves, nothing blocks (a ray), or `limit` pivots are done."""
+    n, dtype = start.table.shape[0], start.table.dtype
+    tie = small_dense.pivot_tolerance(dtype)
+
+    def body(d: Dictionary) -> Dictionary:
+        column = first_true(d.nonbasic == d.entering)
+        slope = d.table[:, column]
+        falls = slope < -tie * jnp.max(jnp.abs(slope))
+        rate = jnp.where(falls, -slope, 1.0)
+        # Ratio test in two levels: for rows that reach 0 together, up to rounding (Harris), the ratios of
+        # the perturbation decide, as if the problem were w + (small) perturbation.
+        values = jnp.maximum(d.table[:, n + 1], 0.0)
+        step = jnp.min(jnp.where(falls, (values + tie) / rate, jnp.inf))
+        ties = falls & (values <= step * rate)
+        # The artificial variable leaves whenever it can: that is a solution.
+        key = jnp.where(d.basic == 2 * n, -jnp.inf, d.table[:, n + 2] / rate)
+        going = (d.outcome == RUNNING) & (d.pivots < limit)
+        after = pivot(d, argmin(ties, key), column, going & jnp.any(falls))
+        return after._replace(outcome=jnp.where(going & ~jnp.any(falls), jnp.int32(RAY), after.outcome))
+
+    def running(d: Dictionary) -> jax.Array:
+        return (d.outcome == RUNNING) & (d.pivots < limit)
+
+    if ends_early(early_exit):
+        return compacting_loop.while_loop(running, body, start)
+    return bounded_loop(running, body, start, max_iters=limit, early_exit=False)

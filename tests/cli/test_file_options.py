@@ -102,8 +102,9 @@ def test_an_option_that_cannot_be_is_named(words, message, capsys):
 
 
 def test_a_gait_has_a_start_of_its_own(arm, capsys):
-    assert main(["gait", arm, "--fall", "1"]) == 2
-    assert "--fall: a gait has a start of its own" in capsys.readouterr().err
+    for walker in (arm, "planar_walker"):
+        assert main(["gait", walker, "--fall", "1"]) == 2
+        assert "--fall: a gait has a start of its own" in capsys.readouterr().err
 
 
 @pytest.mark.long

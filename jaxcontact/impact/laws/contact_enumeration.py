@@ -41,14 +41,15 @@ def check_enumeration(terms: ContactTerms, num_directions: int, what: str) -> No
 def touching_contacts(terms: ContactTerms, num_directions: int) -> np.ndarray | None:
     """Find the active contacts if not all candidates can be enumerated; else return None.
 
-    A robot has many more candidate contacts than touch. The others carry no impulse, and are left out. Under
-    tracing the result is None, because the active contacts are unknown.
+    A robot has many more candidate contacts than touch. The others carry no impulse, and are left out; of a
+    robot in the air the first one stays. Under tracing the result is None, as what is active is not a value.
     """
     nc, nt = jnp.shape(terms.J_t)[:2]
     if enumerable(nc, nt, num_directions) or not is_concrete(terms.active):
         return None
     touching = np.flatnonzero(np.asarray(terms.active))
-    return touching if 0 < touching.size < nc else None
+    touching = touching if touching.size else np.array([0])
+    return touching if touching.size < nc else None
 
 
 def mode_table(space: ContactSpace, directions: np.ndarray, *, capped: bool) -> contact_modes.ModeMaps:

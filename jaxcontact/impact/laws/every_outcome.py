@@ -6,10 +6,11 @@ Entry `outcomes`. Owns the criterion that tells outcomes apart; the status says 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact.front_door import checked
@@ -17,7 +18,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra
 from jaxcontact.impact.laws.circular_cone import capped_one_sided, outcome_one_sided
 from jaxcontact.impact.laws.contact_enumeration import (
-    check_enumeration,
+    enumerable,
     mode_table,
     touching_contacts,
 )
@@ -29,6 +30,7 @@ from jaxcontact.impact.laws.contact_space import (
     residual_status,
 )
 from jaxcontact.impact.laws.outcome_of_modes import outcome
+from jaxcontact.impact.laws.pivoting import search_by_pivoting
 from jaxcontact.impact.laws.routh_law import RouthStep
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_choice
@@ -38,6 +40,7 @@ from jaxcontact.terms import ContactTerms
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+MOST_SEARCHED = 16  # contacts; of a robot's candidates that only might touch, searches would take hours
 DEFAULT_SIDES = 8  # of a friction cone whose sides the law leaves open; the modes of a circle are a continuum
 MOST_OUTCOMES = 64  # largest number returned for a step in space; bounds the close comparison of modes
 
@@ -48,20 +51,25 @@ class OutcomesInfo(Info):
     Attributes:
         status: uint32 bits of `Status`; STALLED if no outcome was found, although each law has one.
         residual: the largest of the valid outcomes, as in `ImpactInfo`; 0 if no outcome is valid.
-        num_iters: number of contact modes tried.
+        num_iters: number of contact modes tried, or of searches.
+        complete: bool, whether every solution was a candidate, of a continuum its corners; False if they are
+            searched.
     """
+
+    complete: jax.Array | bool = False
 
 
 @checked()
 def outcomes(
     terms: ContactTerms, v: Float[jax.Array, " nv"], law: AnitescuPotra | RouthStep
 ) -> tuple[tuple[jax.Array, jax.Array], OutcomesInfo]:
-    """Find every distinct solution of a law by enumerating contact modes.
+    """Find every distinct solution of a law by enumerating contact modes; search for those of many contacts.
 
     Exhaustive for up to five contacts in the plane; in space for up to four whose friction cone has four
-    sides, three with eight. Of more candidates only the active contacts count, outside of jit. Outcomes
-    closer than 1e-7 |v|_M count as one. Modes of the circular cone are a continuum: for it the cone has eight
-    sides.
+    sides, three with eight. Outcomes of more contacts, up to 16, are searched along the paths of 256 covering
+    vectors: rare ones may be missing, and of a continuum some corners. Of more candidates only the active
+    contacts count, outside of jit. Outcomes closer than 1e-7 |v|_M count as one. Modes of the circular cone
+    are a continuum: for it the cone has eight sides.
 
     Args:
         terms: contact terms, nc contacts.
@@ -74,8 +82,8 @@ def outcomes(
         valid outcomes come first, in a fixed order.
 
     Raises:
-        ValueError, TypeError: as `anitescu_potra` and `routh_step`; more contacts than enumeration
-            allows; another law.
+        ValueError, TypeError: as `anitescu_potra` and `routh_step`; more than 16 contacts that cannot be
+            enumerated; another law.
 
     Status: STALLED if no outcome meets the law within the residual of `anitescu_potra`; MAX_ITERS if
         there are more than k; inside jit NONFINITE, INVALID, PENETRATION for bad numbers. With any of these
@@ -100,7 +108,13 @@ def outcomes(
     if touching is not None:
         terms = terms.take(touching)
         impulse_max = None if impulse_max is None else jnp.asarray(impulse_max)[touching]
-    check_enumeration(terms, sides, "outcomes")
+    nc, nt = jnp.shape(terms.J_t)[:2]
+    friction_directions(nt, sides)
+    if nc > MOST_SEARCHED and not enumerable(nc, nt, sides):
+        raise ValueError(
+            f"outcomes: expected at most {MOST_SEARCHED} contacts, got {nc}; inside jit all candidates "
+            "count. Choose those that touch by terms.take, or leave contacts out"
+        )
     velocities, valid, info = _list_outcomes(terms, v, impulse_max, sides, law.corner)
     return (velocities, valid), info
 
@@ -130,28 +144,21 @@ def all_outcomes(
     """Find the distinct outcomes (K, nv) of all contact modes, `valid` (K,) ones first; K <= 64 in space."""
     fixed, v_fixed = lax.stop_gradient((space, v))
     directions = friction_directions(space.num_tangents, num_directions)
-    table = mode_table(fixed, directions, capped=impulse_max is not None)
-    u = fixed.jacobian @ v_fixed
-    x = u if impulse_max is None else jnp.concatenate([u, lax.stop_gradient(impulse_max)])
     speed = mass_norm(space.mass, v)
-    violation = contact_modes.evaluate(table, x)
-    feasible = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
-    if space.num_tangents == 2:  # so many modes that only distinct ones are examined closely
-        max_outcomes = min(MOST_OUTCOMES, table.regular.shape[0])
-        score = contact_modes.apply(table.score, x)
-        modes, count = mode_choice.distinct(feasible, score, speed, max_outcomes)
-        table = jax.tree.map(lambda leaf: leaf[..., modes], table)
-        feasible = jnp.arange(max_outcomes) < count
-        status = status | flag((status == 0) & (count > max_outcomes), Status.MAX_ITERS)
-    impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
+    list_candidates = (
+        _enumerate if enumerable(space.mu.shape[0], space.num_tangents, num_directions) else _search
+    )
+    candidates = list_candidates(fixed, v_fixed, lax.stop_gradient(impulse_max), speed, directions)
+    impulses, feasible = candidates.impulses, candidates.feasible
+    status = status | flag((status == 0) & candidates.overflows, Status.MAX_ITERS)
     velocities, impulses, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
         jnp.where(feasible[:, None], impulses, 0.0)
     )
     feasible &= residual_status(misfit) == 0
     # Equal outcomes are neighbours in the order of a generic coordinate; compare them by |dv|_M.
     sorted_velocities = lax.stop_gradient(velocities)
-    generic = jnp.cos(jnp.arange(space.scale.shape[0]) * 1.7 + 0.3).astype(v.dtype)
-    order = jnp.argsort(jnp.where(feasible, (sorted_velocities @ fixed.jacobian.T) @ generic, jnp.inf))
+    along = (sorted_velocities @ fixed.jacobian.T) @ _generic(space)
+    order = jnp.argsort(jnp.where(feasible, along, jnp.inf))
     velocities, sorted_velocities, feasible = velocities[order], sorted_velocities[order], feasible[order]
     apart = sorted_velocities - jnp.roll(sorted_velocities, 1, axis=0)
     square = jnp.einsum("ki,ij,kj->k", apart, fixed.mass, apart)
@@ -176,6 +183,60 @@ def all_outcomes(
     info = OutcomesInfo(
         status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
         residual=jnp.max(jnp.where(feasible & good, misfit[order], 0.0)),
-        num_iters=jnp.int32(violation.shape[0]),
+        num_iters=jnp.int32(candidates.number),
+        complete=candidates.complete & good,
     )
     return velocities, valid, info
+
+
+class _Candidates(NamedTuple):
+    """Scaled impulses (K, r) that may be solutions.
+
+    Attributes:
+        feasible: (K,) bool.
+        overflows: whether there are more than K.
+        complete: whether no solution can be missing.
+        number: of modes tried, or of searches.
+    """
+
+    impulses: jax.Array
+    feasible: jax.Array
+    overflows: jax.Array
+    complete: jax.Array
+    number: int
+
+
+def _enumerate(
+    space: ContactSpace, v: jax.Array, impulse_max: jax.Array | None, speed: jax.Array, directions: np.ndarray
+) -> _Candidates:
+    """List the impulses of all contact modes."""
+    table = mode_table(space, directions, capped=impulse_max is not None)
+    number, complete = table.regular.shape[0], ~jnp.any(table.unresolved)
+    u = space.jacobian @ v
+    x = u if impulse_max is None else jnp.concatenate([u, impulse_max])
+    feasible = contact_modes.evaluate(table, x) <= contact_modes.feasibility_tolerance(v.dtype) * speed
+    count = jnp.int32(0)
+    if space.num_tangents == 2:  # so many modes that only distinct ones are examined closely
+        max_outcomes = min(MOST_OUTCOMES, number)
+        score = contact_modes.apply(table.score, x)
+        modes, count = mode_choice.distinct(feasible, score, speed, max_outcomes)
+        table = jax.tree.map(lambda leaf: leaf[..., modes], table)
+        feasible = jnp.arange(max_outcomes) < count
+    impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
+    return _Candidates(impulses, feasible, count > len(feasible), complete, number)
+
+
+def _search(
+    space: ContactSpace, v: jax.Array, impulse_max: jax.Array | None, speed: jax.Array, directions: np.ndarray
+) -> _Candidates:
+    """List the impulses at which searches end, one for each outcome."""
+    impulses, solved = search_by_pivoting(space, v, directions, impulse_max)
+    score = (impulses @ space.delassus) @ _generic(space)
+    places, count = mode_choice.distinct(solved, score, speed, MOST_OUTCOMES)
+    feasible = jnp.arange(MOST_OUTCOMES) < count
+    return _Candidates(impulses[places], feasible, count > MOST_OUTCOMES, jnp.array(False), len(solved))
+
+
+def _generic(space: ContactSpace) -> jax.Array:
+    """Return a generic direction (r,), along which distinct outcomes differ."""
+    return jnp.cos(jnp.arange(space.scale.shape[0]) * 1.7 + 0.3).astype(space.scale.dtype)

@@ -1,6 +1,7 @@
 """Impact laws as linear complementarity problems, for the pivoting solver.
 
-Entry `solve_by_pivoting`: one solution, in the plane or with a polyhedral friction cone in space. With
+Entries `solve_by_pivoting`, one solution, in the plane or with a polyhedral friction cone in space, and
+`search_by_pivoting`, several. With
 z = (beta, lam_n, lam_D, gamma) this is Halm & Posa's eq (75), in scaled contact space; without beta it
 is the law of Anitescu & Potra, eqs (31)-(33).
 """
@@ -13,6 +14,7 @@ import numpy as np
 
 from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.solvers.lcp import Lemke, solve_lcp
+from jaxcontact.solvers.lcp_search import search_solutions
 
 
 def corner_rows(num_contacts: int, directions: np.ndarray) -> np.ndarray:
@@ -100,15 +102,31 @@ def solve_by_pivoting(
         impulse_min: (nc,) minimum scaled normal impulse of every contact; None is 0.
         cover: (n,) covering vector of Lemke's method, n as in `impact_lcp`; default ones.
     """
-    nc, k = space.mu.shape[0], directions.shape[0]
+    nc = space.mu.shape[0]
     rates = space.rates(v)
     if impulse_min is not None:
         rates = rates + space.delassus[:, :: 1 + space.num_tangents] @ impulse_min
     matrix, w = impact_lcp(space, rates, directions, impulse_max, impulse_min)
     z, info = solve_lcp(matrix, w, cover=cover, solver=Lemke() if solver is None else solver)
-    if impulse_max is not None:
-        z = z[nc:]
-    normal = z[:nc] if impulse_min is None else z[:nc] + impulse_min
-    tangential = z[nc : nc * (1 + k)].reshape(nc, k) @ jnp.asarray(directions, v.dtype)
-    impulse = jnp.concatenate([normal[:, None], tangential], axis=1)
-    return jnp.where(space.active[:, None], impulse, 0.0).reshape(-1), info.status
+    impulse = _read_impulse(space, z if impulse_max is None else z[nc:], directions)
+    if impulse_min is not None:
+        impulse = impulse.at[:: 1 + space.num_tangents].add(jnp.where(space.active, impulse_min, 0.0))
+    return impulse, info.status
+
+
+def search_by_pivoting(
+    space: ContactSpace, v: jax.Array, directions: np.ndarray, impulse_max: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Search for scaled impulses (n, r) that solve the impact problem, and tell which do; no derivative."""
+    matrix, w = impact_lcp(space, space.rates(v), directions, impulse_max)
+    z, solved = search_solutions(matrix, w)
+    z = z if impulse_max is None else z[:, space.mu.shape[0] :]
+    return jax.vmap(lambda solution: _read_impulse(space, solution, directions))(z), solved
+
+
+def _read_impulse(space: ContactSpace, z: jax.Array, directions: np.ndarray) -> jax.Array:
+    """Read the scaled impulse (r,) of a solution z = (lam_n, lam_D, gamma)."""
+    nc, k = space.mu.shape[0], directions.shape[0]
+    tangential = z[nc : nc * (1 + k)].reshape(nc, k) @ jnp.asarray(directions, z.dtype)
+    impulse = jnp.concatenate([z[:nc, None], tangential], axis=1)
+    return jnp.where(space.active[:, None], impulse, 0.0).reshape(-1)

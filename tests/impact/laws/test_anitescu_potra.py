@@ -239,13 +239,24 @@ def test_duplicated_contacts_add_no_outcome():
 
 
 @pytest.mark.long
-def test_what_is_not_enumerated_is_refused_with_an_alternative():
+def test_what_is_not_enumerated_is_searched_or_refused():
+    """Contacts at one place have the outcomes of one: at rest sideways, or sliding on."""
     six = make(np.eye(2), np.tile([0.0, 1.0], (6, 1)), np.tile([1.0, 0.0], (6, 1)), np.ones(6))
     ball = sphere(0.3)
-    four = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 4), ball).replace(M=ball.M)
-    for terms, what in ((four, "4 spatial contacts.*num_directions=4"), (six, "6 contacts")):
-        with pytest.raises(ValueError, match=f'{what}.*selection="lemke".*leave contacts out'):
-            jc.impact.outcomes(terms, jnp.zeros(terms.M.shape[0]), jc.impact.AnitescuPotra())[0]
+    four, many = (
+        jax.tree.map(lambda leaf, n=n: jnp.concatenate([leaf] * n), ball).replace(M=ball.M) for n in (4, 17)
+    )
+    for terms, one, v in (
+        (six, six.take([0]), jnp.array([1.5, -1.0])),
+        (four, ball, jnp.array([0.5, 0.1, -1.0, 0.0, 0.3, 0.0])),
+    ):
+        (expected, good), info = jc.impact.outcomes(one, v, jc.impact.AnitescuPotra())
+        assert info.complete and good.sum() == 1
+        (values, valid), info = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())
+        assert int(info.status) == 0 and not info.complete and valid.sum() == 1
+        np.testing.assert_allclose(values[0], expected[0], atol=1e-12)
+    with pytest.raises(ValueError, match="at most 16 contacts, got 17.*terms.take.*leave contacts out"):
+        jc.impact.outcomes(many, jnp.zeros(many.M.shape[0]), jc.impact.AnitescuPotra())
     assert int(anitescu_potra(six, jnp.array([0.0, -1.0]))[1].status) == 0
 
 

@@ -324,7 +324,6 @@ def test_what_is_not_enumerated_is_refused_with_an_alternative(terms):
     message = r"spatial contacts|6 contacts"
     for call in (
         lambda: routh_step(terms, v, caps[0]),
-        lambda: jc.impact.outcomes(terms, v, jc.impact.RouthStep(impulse_max=caps[0]))[0],
         lambda: resolve(terms, v, caps, picks),
         lambda: jc.impact.sample(terms, v - 1, jc.impact.Routh(impulse_step=1.0, max_steps=2), num_samples=4),
         lambda: jc.impact.routh_path(terms, v, caps[0]),

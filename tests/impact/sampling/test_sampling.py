@@ -401,6 +401,20 @@ def test_mistakes_are_named(gait, options, message):
         draw(gait.terms, gait.v, **settings)
 
 
+@pytest.mark.long
+def test_a_body_in_the_air_keeps_its_velocity_whatever_might_touch():
+    """Five candidates, more than are enumerated, of which none is active."""
+    up, along = jnp.tile(jnp.eye(6)[2], (5, 1)), jnp.tile(jnp.eye(6)[:2], (5, 1, 1))
+    terms = jc.ContactTerms(
+        M=jnp.eye(6), J_n=up, J_t=along, phi=jnp.ones(5), mu=jnp.ones(5), active=jnp.zeros(5, bool)
+    )
+    v = jnp.array([0.1, 0.0, -1.0, 0.0, 0.0, 0.0])
+    samples = jc.impact.sample(terms, v, jc.impact.Routh(), num_samples=4)
+    (values, valid), info = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())
+    assert not np.any(samples.status) and int(info.status) == 0 and valid.sum() == 1
+    assert np.all(np.asarray(samples.v_plus) == np.asarray(v)) and np.all(np.asarray(values[0] == v))
+
+
 def test_it_is_not_traceable(gait):
     with pytest.raises(ValueError, match="use sample_in_jit inside jit or vmap"):
         jax.jit(
