@@ -110,19 +110,24 @@ def repeat_pieces(
     """
     branches = _make_branches(system, pieces.rests.shape[1] > 0, corner)
 
-    def one(start: tuple[Carry, jax.Array], piece: EventPieces) -> tuple[PyTree, PyTree]:
-        carry, rests = start
-        state, terms = branches.settle(inputs.params, carry.state, rests)
-        at = _PieceStart(inputs, memory.key, carry._replace(state=state), piece, terms)
-        after, *row = lax.switch(jnp.asarray(BRANCH)[piece.kind], branches.kinds, at)
-        return (after, piece.rests), (state, *row)
+    def one(start: tuple[Carry, jax.Array], row: tuple[EventPieces, jax.Array]) -> tuple[PyTree, PyTree]:
+        (carry, rests), (piece, is_past) = start, row
+        at = inputs.params, carry.state, rests
+        state, terms = lax.cond(is_past, lambda: (carry.state, nothing), lambda: branches.settle(*at))
+        at_piece = _PieceStart(inputs, memory.key, carry._replace(state=state), piece, terms)
+        after, *out = lax.switch(jnp.asarray(BRANCH)[piece.kind], branches.kinds, at_piece)
+        return (after, piece.rests), (state, *out)
 
-    # One more row, which does nothing, settles the state after the last piece.
+    # One more row, which does nothing, settles the state after the last piece. Later ones are skipped.
     pieces = jax.tree.map(lambda x: jnp.concatenate([x, x[-1:]]), pieces)
     pieces = pieces._replace(kind=pieces.kind.at[-1].set(UNUSED))
+    unused = pieces.kind == UNUSED
+    is_past = unused & jnp.concatenate([jnp.array([False]), unused[:-1]])
     moves = jnp.full_like(pieces.rests[0], SEPARATE)
+    shapes = jax.eval_shape(branches.settle, inputs.params, inputs.state, moves)[1]
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     begin = Carry(inputs.state, memory.chatter, memory.number), moves
-    (end, _), (states, blows, pushed) = lax.scan(one, begin, pieces)
+    (end, _), (states, blows, pushed) = lax.scan(one, begin, (pieces, is_past))
     return end, states, blows[:-1], pushed[:-1]
 
 
