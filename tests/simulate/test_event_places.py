@@ -65,7 +65,7 @@ def program(stepper, derived):
     [
         (jc.simulate.EventDriven, lambda f: f, 13_400, 28, 125),
         pytest.param(jc.simulate.EventDriven, jax.jacfwd, 37_600, 51, 380, marks=pytest.mark.slow),
-        pytest.param(jc.simulate.EventDriven, jax.grad, 40_300, 59, 352, marks=pytest.mark.slow),
+        pytest.param(jc.simulate.EventDriven, jax.grad, 42_200, 59, 360, marks=pytest.mark.slow),
         (jc.simulate.Variational, lambda f: f, 23_200, 33, 210),
         pytest.param(jc.simulate.Variational, jax.jacfwd, 55_000, 57, 530, marks=pytest.mark.slow),
         pytest.param(jc.simulate.Variational, jax.grad, 57_400, 63, 510, marks=pytest.mark.slow),

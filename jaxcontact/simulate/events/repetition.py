@@ -19,7 +19,6 @@ from jaxcontact._pytree import PyTree
 from jaxcontact.algebra.replay_rule import PieceEnd, differentiate_by_replay
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.events.accumulation import extrapolate_chatter
-from jaxcontact.simulate.events.drift import repeat_removal
 from jaxcontact.simulate.events.event_log import (
     EVENT,
     IMPACT,
@@ -41,6 +40,7 @@ from jaxcontact.simulate.events.pieces import (
 )
 from jaxcontact.simulate.events.stretch import (
     StretchMotion,
+    remove_drift,
     split_vector,
     start_vector,
     step_stretch,
@@ -163,7 +163,7 @@ def _read_settling(system: System, params: Params, state: State, rests: jax.Arra
 def _repeat_settling(
     system: System, params: Params, state: State, rests: jax.Array, log: PyTree
 ) -> tuple[State, ContactTerms]:
-    return repeat_removal(Model(system=system, params=params), state, rests)
+    return remove_drift(Model(system=system, params=params), state, rests)
 
 
 class _PieceStart(NamedTuple):

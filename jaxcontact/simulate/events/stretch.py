@@ -15,17 +15,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.algebra.replay_rule import differentiate_at_once
-from jaxcontact.impact.laws.contact_space import ContactSpace
-from jaxcontact.mechanics.configuration import position_rate
+from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space
+from jaxcontact.mechanics.configuration import position_rate, retract
 from jaxcontact.mechanics.motion_equations import bias_at, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.augmented.contact_forces import accelerations, free_motion, shortest_forces
+from jaxcontact.simulate.variational.contact_state import terms_at
 from jaxcontact.solvers import ode
-from jaxcontact.solvers.contact_problem import SEPARATE, STICK
-from jaxcontact.terms import ContactTerms
+from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
+from jaxcontact.terms import ContactTerms, moving_terms
+from jaxcontact.terms.closed_loops import project_velocity
 from jaxcontact.terms.motion import has_loops
 from jaxcontact.terms.records import normal_rates, slips
 
@@ -178,3 +181,56 @@ def _sliding_direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
     along = jnp.where(forward, slip, -slip) + none * heading
     square = jnp.sum(along**2, axis=1, keepdims=True)
     return along * jnp.where(square > 0, lax.rsqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+
+
+def remove_drift(model: Model, state: State, kind: jax.Array) -> tuple[State, ContactTerms]:
+    """Remove the drift of the gaps and velocities of contacts at rest from a state; return it and its terms.
+
+    The quaternions of the result have length one.
+    """
+    q = retract(model.system, state.q, jnp.zeros_like(state.v))
+    nothing = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(lambda q: terms_at(model, q, state.t), q)
+    )
+    loops = has_loops(model, q)
+    rests = jnp.any(kind != SEPARATE) | loops
+
+    def evaluate(q: jax.Array, v: jax.Array, last: jax.Array) -> tuple[jax.Array, jax.Array, ContactTerms]:
+        terms = terms_at(model, q, state.t)
+        if kind.shape[0] or loops:
+            q, v = lax.cond(last, lambda: (q, v), lambda: _remove_drift_once(model, q, v, terms, kind))
+        return q, v, terms
+
+    def correct(carry: tuple[jax.Array, jax.Array], last: jax.Array) -> tuple[PyTree, ContactTerms]:
+        q, v = carry
+        q, v, terms = lax.cond(rests | last, evaluate, lambda q, v, _: (q, v, nothing), q, v, last)
+        return (q, v), terms
+
+    # The terms before and after are evaluated by the same code.
+    (q, v), terms = lax.scan(correct, (q, state.v), jnp.array([False, True]))
+    return state.replace(q=q, v=v), jax.tree.map(lambda x: x[-1], terms)
+
+
+def _remove_drift_once(
+    model: Model, q: jax.Array, v: jax.Array, terms: ContactTerms, kind: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Remove the gaps and velocities of contacts at rest, and the deviations of loops, to first order."""
+    if has_loops(model, q):
+        loops = moving_terms(model, State(q=q, v=v, t=jnp.zeros((), q.dtype))).loops
+        still = jnp.zeros_like(v)
+        q = retract(model.system, q, project_velocity(terms.M, loops.rows, still, loops.deviation))
+        v = project_velocity(terms.M, loops.rows, v)
+        if not kind.shape[0]:
+            return q, v
+    closed = kind != SEPARATE
+    space = contact_space(terms.replace(active=closed, mu=jnp.zeros_like(terms.mu)))
+    none = jnp.zeros_like(terms.J_t[:, :, 0])
+    gap = jnp.concatenate([jnp.where(closed, terms.phi, 0.0)[:, None], none], axis=1).reshape(-1)
+    kinds = jnp.stack([jnp.where(closed, SLIDE, SEPARATE), kind])
+    speed = small_dense.apply_matrix(space.jacobian, v)
+    if terms.surface is not None:
+        speed = speed + space.scale * jnp.where(closed[:, None], terms.surface, 0.0).reshape(-1)
+    off = jnp.stack([space.scale * gap, speed])
+    moves = jax.vmap(lambda x, kind: shortest_forces(space, x, kind, none))(off, kinds)
+    delta, change = moves @ space.response.T
+    return retract(model.system, q, delta), v + change

@@ -20,7 +20,6 @@ from jaxcontact.mechanics.numbers import is_mechanism, usable_numbers
 from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, extrapolate_chatter, predict_chatter
-from jaxcontact.simulate.events.drift import remove_drift
 from jaxcontact.simulate.events.event_log import (
     EVENT,
     IMPACT,
@@ -49,6 +48,7 @@ from jaxcontact.simulate.events.stretch import (
     ROOT,
     Modes,
     StretchMotion,
+    remove_drift,
     split_vector,
     start_vector,
 )
