@@ -32,7 +32,7 @@ NEWTON_STEPS = 8  # onto the moment of a landing
 HEIGHT = 0.01  # m, of the ground under the foot that lands, at most
 FRICTION = 0.2  # of its coefficient, largest shift
 LATENESS = 0.1  # s; `late` is the change of the push by so much
-DRAWN, JUDGED, COMMON = 128, 4000, 100_000  # orders of a search, a judgement, and a difference
+DRAWN, JUDGED, COMMON = 128, 4000, 20_000  # orders of a search, a judgement, and a difference
 LAW = jc.impact.Routh(impulse_step=0.5, max_steps=40)
 PASSIVE = {
     "angle": 0.27103, "stance_rate": -1.09238, "swing_rate": -0.37737, "duration": 0.75,
