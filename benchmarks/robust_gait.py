@@ -231,25 +231,19 @@ def _on_rough_ground() -> Callable[[], dict[str, Any]]:
     return run
 
 
-def gradient_errors(free: PyTree, stride: Callable[..., Any], step: float) -> tuple[float, float]:
-    """Compare the mean of the gradients of all costs with differences of their mean, common draws.
+def gradient_errors(
+    x: jax.Array, costs: Callable[..., jax.Array], gradients: jax.Array, step: float
+) -> tuple[float, float]:
+    """Compare the mean of gradients (n, p) of costs (n,) at x (p,) with differences of their mean.
 
     Returns the length of the difference and its standard error, in parts of the length of the gradient.
     """
-    problem = jc.optimize.RandomStride(stride, outcomes=COMMON, seed=3)
-    x, unravel = ravel_pytree(free)
-
-    def costs(x: jax.Array) -> jax.Array:
-        return problem.all_outcomes(None, unravel(x), SPEED)[0]
-
-    gradients = jax.jit(jax.jacfwd(costs))(x)
-    costs = jax.jit(costs)
     rows = step * jnp.eye(x.size)
     slopes = jnp.stack([costs(x + row) - costs(x - row) for row in rows], axis=1) / (2.0 * step)
     off = slopes - gradients
     size = jnp.linalg.norm(jnp.mean(gradients, axis=0))
     missed = jnp.linalg.norm(jnp.mean(off, axis=0)) / size
-    return float(missed), float(jnp.linalg.norm(jnp.std(off, axis=0)) / math.sqrt(COMMON) / size)
+    return float(missed), float(jnp.linalg.norm(jnp.std(off, axis=0)) / math.sqrt(len(off)) / size)
 
 
 def stance_friction(free: PyTree) -> jax.Array:
@@ -271,11 +265,18 @@ def _gradient_errors() -> Callable[[], dict[str, Any]]:
     def run() -> dict[str, Any]:
         nominal, robust = nominal_and_robust()
         gaits = {"nominal": nominal, "off the gait": {**nominal, "push": jnp.asarray(0.02)}, "robust": robust}
-        return {
-            f"{name}, steps of {step:g}: off, standard error": gradient_errors(free, routh_stride, step)
-            for name, free in gaits.items()
-            for step in (1e-4, 1e-5)
-        }
+        problem = jc.optimize.RandomStride(routh_stride, outcomes=COMMON, seed=3)
+        unravel = ravel_pytree(nominal)[1]
+        costs = jax.jit(lambda x: problem.all_outcomes(None, unravel(x), SPEED)[0])
+        rates = jax.jit(jax.jacfwd(costs))
+        row: dict[str, Any] = {}
+        for name, free in gaits.items():
+            x = ravel_pytree(free)[0]
+            gradients = rates(x)
+            for step in (1e-4, 1e-5):
+                errors = gradient_errors(x, costs, gradients, step)
+                row[f"{name}, steps of {step:g}: off, standard error"] = errors
+        return row
 
     return run
 

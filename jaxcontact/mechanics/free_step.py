@@ -80,7 +80,8 @@ def free_step(
         assert at_end is not None
         momentum = at_end.force_at_joints(momentum)
         rate = _rate_of_joints(model.system, state.q, q, w, dt)
-        joints = FreeJoints(centres.centre, centres.drift_rows(), rate - centres.velocity_of_joints(w))
+        lag = 0.5 * (centres.drift(state.v) - at_end.drift(state.v))
+        joints = FreeJoints(w, centres.centre, centres.drift_rows(), lag)
     divide_by_mass = implicit.positive_solver(mass_matrix_at(model, q, kinematics))
     v = ahead = divide_by_mass(momentum)
     turned = None
@@ -134,6 +135,7 @@ def take_free_step(
         v = turned.velocity_at_end(system.structure, v, free.ahead, dt)
         if turned.joints is not None:
             moves = turned.joints.velocity_of_centres(system.structure, rate)
+            moves = jnp.where(moved, moves, turned.joints.mean)
             end, kinematics = retract_centres(model, q, turned.joints.centre, dt * moves)
             rate, at_end = _rate_of_joints(system, q, end, rate, dt), centres_at(system, kinematics)
             assert at_end is not None

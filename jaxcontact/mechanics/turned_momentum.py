@@ -27,20 +27,24 @@ from jaxcontact.mechanics.system import Structure
 class FreeJoints(NamedTuple):
     """The k free joints of a tree in a free step.
 
+    A centre drifts along them at `drift` v at first and at `drift` v - `lag` on the mean, where v is that of
+    the start: a lag by the velocity of the free step would move a robot whose contacts hold it at rest.
+
     Attributes:
+        mean: (nv,) velocity of centres that moves q over the step.
         centre: (k, 3) centres of mass of their trees at the start.
         drift: (k, 3, nv) velocity of the centres relative to them, by v, at the start.
-        lag: (nv,) their mean velocity in the step less that at its start, for the same velocity of centres.
+        lag: (k, 3) m/s.
     """
 
+    mean: jax.Array
     centre: jax.Array
     drift: jax.Array
     lag: jax.Array
 
     def velocity_of_centres(self, structure: Structure, v: jax.Array) -> jax.Array:
         """Convert a velocity (nv,) that moves q over the step to that of the centres."""
-        v = v - self.lag
-        return v.at[linear_places(structure)].add(self.drift @ v)
+        return v.at[linear_places(structure)].add(self.drift @ v - self.lag)
 
 
 class TurnedMomentum(Record):
@@ -79,8 +83,7 @@ class TurnedMomentum(Record):
         v = self._changed(structure, end, momentum - turned)
         if self.joints is None:
             return v
-        linear = linear_places(structure)
-        return v.at[linear].add(-self.joints.drift @ v) + self.joints.lag
+        return v.at[linear_places(structure)].add(self.joints.lag - self.joints.drift @ v)
 
     def velocity_at_end(
         self, structure: Structure, v: jax.Array, ahead: jax.Array, dt: jax.Array

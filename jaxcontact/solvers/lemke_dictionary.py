@@ -119,8 +119,8 @@ def leave(
         basis: the positive z, (n,) bool, and the inverse of W_AA, the identity elsewhere.
     """
     n, (active, inverse) = w.shape[0], basis
-    both = active[:, None] & active[None]
-    inverse = inverse + inverse @ (jnp.eye(n) - jnp.where(both, matrix, jnp.eye(n)) @ inverse)
+    both, unit = active[:, None] & active[None], jnp.eye(n, dtype=matrix.dtype)
+    inverse = inverse + inverse @ (unit - jnp.where(both, matrix, unit) @ inverse)
     inverse = jnp.where(both, inverse, 0.0)
     by_slack, by_z = matrix @ inverse, inverse @ matrix
     of_active = jnp.where(active[None], inverse, -by_z)

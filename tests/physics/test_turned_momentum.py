@@ -12,6 +12,11 @@ from .scenes import rolling_body
 TOP = """<mujoco><worldbody><geom type="plane" size="5 5 1" friction="0"/><body><freejoint/>
 <inertial pos="0 0 {0}" mass="0.2" diaginertia="6e-4 7e-4 1e-3"/>
 <geom type="sphere" size=".01" pos="0 0 {1}" friction="0"/></body></worldbody></mujoco>"""
+SPRUNG = """<mujoco><worldbody><geom type="plane" size="5 5 .1"/>
+<body pos="0 0 .1"><freejoint/><geom type="box" size=".2 .2 .1" mass="2"/>
+<body pos="0 0 .1"><joint axis="0 1 0" stiffness="20" springref="30" damping=".5"/>
+<geom type="capsule" fromto="0 0 0 0 0 .4" size=".03" mass="1" contype="0" conaffinity="0"/></body>
+</body></worldbody></mujoco>"""
 STEPPERS = {"Compliant": jc.simulate.Compliant(), "TimeStepping": jc.simulate.TimeStepping()}
 
 
@@ -58,3 +63,17 @@ def test_no_force_explains_a_box_that_spins_in_flight(beside):
     lam, left = jc.compliant.estimate_forces(model, states, jnp.zeros((20, 6)), dt=5e-3)
     np.testing.assert_allclose(lam, 0.0, atol=1e-12)
     np.testing.assert_allclose(left, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", STEPPERS)
+def test_a_body_with_a_spring_rests_without_creep(name):
+    """Without contacts it would fall and swing in each step; held by them it stays where it is."""
+    model = jc.load_mjcf(SPRUNG)
+    motion = jc.simulate.rollout(
+        model, model.initial_state(), None, num_steps=300, stepper=STEPPERS[name], dt=0.02
+    )
+    assert not np.any(motion.status)
+    q = np.asarray(motion.states.q)
+    np.testing.assert_allclose(motion.states.v[-1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(q[-50:], q[-1:].repeat(50, 0), atol=1e-12)
+    np.testing.assert_allclose(np.sum(motion.impulse[-1, :, 0]) / 0.02, 3 * 9.81, rtol=1e-9)

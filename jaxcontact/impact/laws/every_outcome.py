@@ -1,4 +1,4 @@
-"""Every outcome of a step of Anitescu & Potra's law and of Routh's impact, by enumerating contact modes.
+"""Every outcome of a step of Anitescu & Potra's law and of Routh's impact, by contact modes or a search.
 
 Entry `outcomes`. Owns the criterion that tells outcomes apart; the status says if some do not fit.
 """
@@ -141,7 +141,7 @@ def all_outcomes(
     num_directions: int,
     corner: str = "smooth",
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
-    """Find the distinct outcomes (K, nv) of all contact modes, `valid` (K,) ones first; K <= 64 in space."""
+    """Find the distinct outcomes (K, nv) of all contact modes, or of a search, `valid` (K,) first."""
     fixed, v_fixed = lax.stop_gradient((space, v))
     directions = friction_directions(space.num_tangents, num_directions)
     speed = mass_norm(space.mass, v)
