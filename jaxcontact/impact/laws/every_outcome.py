@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 MOST_SEARCHED = 16  # contacts; of a robot's candidates that only might touch, searches would take hours
 DEFAULT_SIDES = 8  # of a friction cone whose sides the law leaves open; the modes of a circle are a continuum
 MOST_OUTCOMES = 64  # largest number returned for a step in space; bounds the close comparison of modes
+SAME_OUTCOME = 1e-7  # of |v|_M; outcomes closer than this count as one
 
 
 class OutcomesInfo(Info):
@@ -52,8 +53,9 @@ class OutcomesInfo(Info):
         status: uint32 bits of `Status`; STALLED if no outcome was found, although each law has one.
         residual: the largest of the valid outcomes, as in `ImpactInfo`; 0 if no outcome is valid.
         num_iters: number of contact modes tried, or of searches.
-        complete: bool, whether every solution was a candidate, of a continuum its corners; False if they are
-            searched.
+        complete: bool, whether every solution was a candidate, of a continuum its corners, and none was lost
+            by rounding. False if they are searched, and in single precision, which loses solutions of strong
+            friction and of unequal masses.
     """
 
     complete: jax.Array | bool = False
@@ -154,15 +156,17 @@ def all_outcomes(
     velocities, impulses, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
         jnp.where(feasible[:, None], impulses, 0.0)
     )
+    is_same = functools.partial(_agree, fixed.mass, SAME_OUTCOME * speed)
+    stays = is_same(v_fixed[None] + impulses @ fixed.response.T, lax.stop_gradient(velocities))
+    is_lost = feasible & ~(stays & (residual_status(misfit) == 0))
     feasible &= residual_status(misfit) == 0
     # Equal outcomes are neighbours in the order of a generic coordinate; compare them by |dv|_M.
     sorted_velocities = lax.stop_gradient(velocities)
     along = (sorted_velocities @ fixed.jacobian.T) @ _generic(space)
     order = jnp.argsort(jnp.where(feasible, along, jnp.inf))
     velocities, sorted_velocities, feasible = velocities[order], sorted_velocities[order], feasible[order]
-    apart = sorted_velocities - jnp.roll(sorted_velocities, 1, axis=0)
-    square = jnp.einsum("ki,ij,kj->k", apart, fixed.mass, apart)
-    same = (square <= (1e-7 * speed) ** 2) & jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
+    same = is_same(sorted_velocities, jnp.roll(sorted_velocities, 1, axis=0))
+    same &= jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
     new = feasible & ~same
     first = jnp.argsort(~new, stable=True)
     good = (status & ~jnp.uint32(int(Status.MAX_ITERS))) == 0
@@ -184,9 +188,15 @@ def all_outcomes(
         status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
         residual=jnp.max(jnp.where(feasible & good, misfit[order], 0.0)),
         num_iters=jnp.int32(candidates.number),
-        complete=candidates.complete & good,
+        complete=candidates.complete & good & ~jnp.any(is_lost) & (jnp.finfo(v.dtype).bits >= 64),
     )
     return velocities, valid, info
+
+
+def _agree(mass: jax.Array, limit: jax.Array, some: jax.Array, others: jax.Array) -> jax.Array:
+    """Tell which velocities (K, nv) differ by at most `limit` in |dv|_M."""
+    apart = some - others
+    return jnp.einsum("ki,ij,kj->k", apart, mass, apart) <= limit**2
 
 
 class _Candidates(NamedTuple):

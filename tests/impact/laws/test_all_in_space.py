@@ -198,3 +198,20 @@ def test_a_ball_in_single_and_double_precision(tolerance):
         np.testing.assert_allclose(outcomes[0], [along, 0.0, 0.0], rtol=0, atol=tolerance(1e-12, 1e-5))
         one, _ = anitescu_potra(terms, v, num_directions=4)
         np.testing.assert_allclose(outcomes[0], one, rtol=0, atol=tolerance(1e-12, 1e-5))
+
+
+@pytest.mark.long
+@pytest.mark.float32
+def test_a_solution_that_rounding_loses_is_confessed():
+    """Friction of a million: no candidate stands, so the list is not complete; nor is one in single precision."""
+    rng = np.random.default_rng(4)
+    root, J_n, J_t = rng.normal(size=(NV, NV)), rng.normal(size=(3, NV)), rng.normal(size=(3, 2, NV))
+    rng.uniform(size=3)
+    v = np.linalg.lstsq(J_n, -rng.uniform(0.1, 1.0, 3), rcond=None)[0] + 0.5 * rng.normal(size=NV)
+    law = jc.impact.RouthStep(impulse_max=jnp.asarray(rng.exponential(1.0, 3)), num_directions=4)
+    mass = root @ root.T + 0.1 * np.eye(NV)
+    (_, valid), info = jc.impact.outcomes(as_terms(mass, J_n, J_t, np.full(3, 1e6)), jnp.asarray(v), law)
+    assert int(info.status) == jc.Status.STALLED and not valid.any() and not info.complete
+    (_, valid), info = jc.impact.outcomes(as_terms(mass, J_n, J_t, np.full(3, 0.5)), jnp.asarray(v), law)
+    assert int(info.status) == 0 and valid.any()
+    assert bool(info.complete) is jax.config.jax_enable_x64
