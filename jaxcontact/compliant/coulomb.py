@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
@@ -106,6 +107,8 @@ def _repair(
         return (tries < 1) & ~solution.converged & jnp.all(jnp.isfinite(solution.x), axis=-1)
 
     def once(programs: _Programs, carry: tuple) -> tuple:
+        # Without it XLA searches ahead of the loop, always: the programs stay the same in it.
+        programs, carry = lax.optimization_barrier((programs, carry))
         tries, solution = carry
         ends = ~running(carry)
         found = (mark_seldom(tries) + 1, search(programs, solution))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.moved_loops import loops_moved_out
 
 import jaxcontact as jc
 from jaxcontact.terms import constraint_terms
@@ -197,3 +198,11 @@ def test_a_jam_is_found_by_newtons_method():
     after = np.array([-speed, 0, 0])
     after = after - inverse @ rows.T @ np.linalg.solve(rows @ inverse @ rows.T, rows @ after)
     np.testing.assert_allclose(then.v, after, atol=3e-3)
+
+
+def test_interior_points_run_only_where_newtons_method_has_failed(box):
+    """In a program of XLA, too, which may compute ahead of a loop what stays the same in it."""
+    state = box.initial_state()
+    program = stepper().lower(box, state, 0.01, jc.compliant.StepMemory()).compile().as_text()
+    assert program.count(" while(") > 2
+    assert loops_moved_out(program) == []

@@ -13,7 +13,7 @@ import numpy as np
 from jaxcontact._pytree import PyTree, Record
 from jaxcontact.arguments import check_number, check_type
 from jaxcontact.front_door import NOT_NEGATIVE, checked
-from jaxcontact.impact.analysis.necessary import exclusion
+from jaxcontact.impact.analysis.necessary import excluding, exclusion
 from jaxcontact.impact.analysis.order_search import nearest_by_orders
 from jaxcontact.impact.analysis.outcome_families import families, match
 from jaxcontact.impact.inputs import check_terms
@@ -21,7 +21,6 @@ from jaxcontact.impact.laws.routh_law import Routh
 from jaxcontact.impact.sampling.chunks import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
-EXCLUDED = 1e-6  # violation of a necessary condition, relative to the speed before, from which on it denies
 REACHED = 1e-3  # distance of an order's outcome, relative to the speed before, that counts as reaching
 FLOOR = 1e-9  # smallest tolerance, relative to the speed before the impact
 ROUNDING = 16.0  # smallest tolerance in units of the samples' rounding, if that is larger than `FLOOR`
@@ -115,7 +114,7 @@ def contains(
 
     unknown = ~is_inside if tolerance is None else np.zeros_like(is_inside)
     if tolerance is None and terms is not None:
-        unknown[unknown] = exclusion(terms, start, velocities[unknown]) <= EXCLUDED
+        unknown[unknown] = exclusion(terms, start, velocities[unknown]) <= excluding(terms)
         if law is not None and np.any(unknown):
             reached = nearest_by_orders(terms, samples.v_minus, law, velocities[unknown])
             gap[unknown] = np.minimum(gap[unknown], reached)

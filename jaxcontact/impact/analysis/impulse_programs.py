@@ -12,13 +12,18 @@ import numpy as np
 
 from jaxcontact._pytree import PyTree
 from jaxcontact.impact.analysis.integer_program import IntegerProgram, solve_apart
-from jaxcontact.impact.laws.contact_space import friction_directions
+from jaxcontact.impact.laws.contact_space import (
+    collision_tolerance,
+    friction_directions,
+    residual_limit,
+)
 from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.terms import ContactTerms
 
 CUTS = 60  # tangent planes of the energy ellipsoid for each program at most
 ENERGY_SLACK = 1e-4  # relative excess of energy at which cutting ends; the bound holds at any excess
 LINEAR_TOLERANCE = 1e-7  # of a linear program, relative to the speed; added to its bound
+RESIDUALS = 10.0  # largest residuals of a step, of which an outcome may be off; added to a bound, if more
 INTEGER_TOLERANCE = 1e-5  # of a mixed-integer program, relative to the speed; added to its bound
 REACHED_TOLERANCE = 1e-6  # of the conditions of a step, relative to the speed; above it no order is shown
 RELATIVE_GAP = 1e-3  # of a mixed-integer program at which its search ends
@@ -64,7 +69,11 @@ class ImpulsePrograms:
             np.zeros((0, len(self.rows[0]))),
             np.zeros(0),
         )  # tangents of energy's ball
-        self.ends = -self.normals @ self.pushes, self.normals @ self.start  # hold at the end
+        # Hold at the end, but for the approach with which an impact counts as ended.
+        dtype, approach = terms.M.dtype, -self.normals @ self.start
+        slowest = collision_tolerance(dtype) * np.max(approach, initial=0.0)
+        self.ends = -self.normals @ self.pushes, slowest - approach
+        self.tolerance = max(LINEAR_TOLERANCE, RESIDUALS * residual_limit(dtype))
 
     def maximise(self, covector: np.ndarray) -> float:
         """Bound covector . v_plus from above over all impacts, by linear programs."""
@@ -73,7 +82,7 @@ class ImpulsePrograms:
             return constant
         by_energy = 1.0 - float(along @ self.start)
         bound = min(by_energy, self._maximise_impulse(along @ self.pushes, at_end=True))
-        return constant + size * float(along @ self.start + bound + LINEAR_TOLERANCE)
+        return constant + size * float(along @ self.start + bound + self.tolerance)
 
     def maximise_in_steps(self, covector: np.ndarray, num_steps: int, num_nodes: int) -> StepsBound:
         """Bound covector . v_plus over impacts of `num_steps` steps of any size, by a mixed-integer program.
@@ -96,7 +105,7 @@ class ImpulsePrograms:
         best, dual_bound = solve_apart(IntegerProgram(cost, *conditions, highest, is_integer, options))
         bound = math.inf if dual_bound is None else float(along @ self.start - dual_bound)
         v_plus = None if best is None else self._reached(best.reshape(num_steps, -1))
-        return StepsBound(constant + size * (bound + INTEGER_TOLERANCE), v_plus)
+        return StepsBound(constant + size * (bound + max(INTEGER_TOLERANCE, self.tolerance)), v_plus)
 
     def _split(self, covector: np.ndarray) -> tuple[float, float, np.ndarray]:
         """Split covector . v into what no contact changes, and size * (unit vector . y)."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.terms import ContactTerms
 
+EXCLUDING = 100.0  # times the approach that ends an impact: violations from which on a condition excludes
 CORNERS = 16  # sides of a polygon circumscribed about the circle of friction: it excludes no outcome
 
 
@@ -25,13 +27,19 @@ def cone_generators(terms: ContactTerms) -> np.ndarray:
     return (J_n[:, None] + np.einsum("i,kt,itv->ikv", mu, fan, J_t)).reshape(-1, J_n.shape[1])
 
 
+def excluding(terms: ContactTerms) -> float:
+    """Return the violation, relative to the speed before, from which on a condition excludes a velocity."""
+    return EXCLUDING * collision_tolerance(terms.M.dtype)
+
+
 def exclusion(terms: ContactTerms, v_minus: np.ndarray, velocities: np.ndarray) -> np.ndarray:
     """Measure how far velocities (k, nv) are from meeting the necessary conditions, relative to |v_minus|_M.
 
     An impact keeps its momentum outside of contacts, so M (v - v_minus) is a sum of forces of the friction
     cones; its energy does not rise; at its end no contact approaches. The measure is the largest violation,
     of the cone and of the energy as distances in the kinetic metric. Above zero, by more than rounding, a
-    velocity is no outcome of any order, step, friction solution or restitution.
+    velocity is no outcome of any order, step, friction solution or restitution. Of an approach the measure
+    is what exceeds the `excluding` part of the fastest one before, for laws end impacts with a slow approach.
     """
     from scipy.linalg import cholesky, solve_triangular  # imported late because its import is slow
     from scipy.optimize import nnls
@@ -43,10 +51,11 @@ def exclusion(terms: ContactTerms, v_minus: np.ndarray, velocities: np.ndarray) 
     points = velocities @ R.T
     energy = np.linalg.norm(points, axis=1) - speed
     active = np.asarray(terms.active)
-    normals = solve_triangular(R, np.asarray(terms.J_n, float)[active].T, lower=False, trans="T").T
-    sizes = np.linalg.norm(normals, axis=1)
-    normals = normals[sizes > 0] / sizes[sizes > 0, None]
-    approach = np.max(-points @ normals.T, axis=1, initial=0.0)
+    J_n = np.asarray(terms.J_n, float)[active]
+    sizes = np.linalg.norm(solve_triangular(R, J_n.T, lower=False, trans="T"), axis=0)
+    J_n, sizes = J_n[sizes > 0], sizes[sizes > 0]
+    slowest = excluding(terms) * np.max(-J_n @ v_minus, initial=0.0)
+    approach = np.max((-velocities @ J_n.T - slowest) / sizes, axis=1, initial=0.0)
     pushes = solve_triangular(R, cone_generators(terms).T, lower=False, trans="T")
     lengths = np.linalg.norm(pushes, axis=0)
     pushes = pushes[:, lengths > 0] / lengths[lengths > 0]

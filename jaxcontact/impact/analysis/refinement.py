@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FACTORS = (4.0, 2.0, 1.0, 0.5, 0.25)  # steps that are sampled, as multiples of that of the law
 SHARE_CHANGE = 0.02  # change of a share between two steps that counts as none, beside chance
 RANGE_CHANGE = 0.05  # change of a range's ends that counts as none, as fraction of the widest range
+MORE_STEPS = 1.05  # ratio of the numbers of steps of two sizes below which steps are too large to matter
 ERRORS = 3.0  # standard errors of the difference of two shares that count as chance
 
 
@@ -44,7 +45,8 @@ class Refinement(Record):
         num_steps: (k,) mean numbers of steps of an impact.
         failed: (k,) numbers of samples that failed or did not end; they are left out.
         shares_settled, range_settled: bool, whether the last two sizes agree: shares within 0.02 and three
-            standard errors, ends of ranges within 0.05 of the widest range of a velocity.
+            standard errors, ends of ranges within 0.05 of the widest range of a velocity. False if the steps
+            are so large that the last size takes no more of them than the one before.
     """
 
     impulse_step: jax.Array
@@ -114,16 +116,18 @@ def refine(
     counts = np.array([[row["counts"].get(kind, 0) for kind in order] for row in rows], float)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     low, high = (np.stack([row[end] for row in rows]) for end in ("low", "high"))
+    num_steps = [row["steps"] for row in rows]
+    matters = num_steps[-1] == 0 or num_steps[-1] > MORE_STEPS * num_steps[-2]
     return Refinement(
         impulse_step=jnp.asarray(steps, v.dtype),
         kinds=tuple(named_shares({kind: 1}, terms)[0][0] for kind in order),
         shares=jnp.asarray(shares, v.dtype),
         low=jnp.asarray(low, v.dtype),
         high=jnp.asarray(high, v.dtype),
-        num_steps=jnp.asarray([row["steps"] for row in rows], v.dtype),
+        num_steps=jnp.asarray(num_steps, v.dtype),
         failed=jnp.asarray([row["failed"] for row in rows]),
-        shares_settled=_shares_agree(shares[-2:], counts[-2:].sum(axis=1)),
-        range_settled=_ranges_agree(low, high),
+        shares_settled=matters and _shares_agree(shares[-2:], counts[-2:].sum(axis=1)),
+        range_settled=matters and _ranges_agree(low, high),
     )
 
 

@@ -6,6 +6,7 @@ Entry `outcomes`. Owns the criterion that tells outcomes apart; the status says 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra
@@ -32,8 +34,8 @@ from jaxcontact.impact.laws.contact_space import (
 from jaxcontact.impact.laws.outcome_of_modes import outcome
 from jaxcontact.impact.laws.pivoting import search_by_pivoting
 from jaxcontact.impact.laws.routh_law import RouthStep
-from jaxcontact.precision import jit
-from jaxcontact.solvers import contact_modes, mode_choice
+from jaxcontact.precision import all_digits, jit
+from jaxcontact.solvers import contact_modes, mode_choice, polyhedral_modes
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 MOST_SEARCHED = 16  # contacts; of a robot's candidates that only might touch, searches would take hours
 DEFAULT_SIDES = 8  # of a friction cone whose sides the law leaves open; the modes of a circle are a continuum
 MOST_OUTCOMES = 64  # largest number returned for a step in space; bounds the close comparison of modes
+LARGE_TABLE = 2**12  # modes; under vmap tables of more are made one after the other, for they fill the memory
+SAME_OUTCOME = 1e-7  # of |v|_M; outcomes closer than this count as one
 
 
 class OutcomesInfo(Info):
@@ -52,8 +56,9 @@ class OutcomesInfo(Info):
         status: uint32 bits of `Status`; STALLED if no outcome was found, although each law has one.
         residual: the largest of the valid outcomes, as in `ImpactInfo`; 0 if no outcome is valid.
         num_iters: number of contact modes tried, or of searches.
-        complete: bool, whether every solution was a candidate, of a continuum its corners; False if they are
-            searched.
+        complete: bool, whether every solution was a candidate, of a continuum its corners, and none was lost
+            by rounding. False if they are searched, and in single precision, which loses solutions of strong
+            friction and of unequal masses.
     """
 
     complete: jax.Array | bool = False
@@ -148,21 +153,23 @@ def all_outcomes(
     list_candidates = (
         _enumerate if enumerable(space.mu.shape[0], space.num_tangents, num_directions) else _search
     )
-    candidates = list_candidates(fixed, v_fixed, lax.stop_gradient(impulse_max), speed, directions)
+    candidates = list_candidates(fixed, v_fixed, *lax.stop_gradient((impulse_max, speed)), directions)
     impulses, feasible = candidates.impulses, candidates.feasible
     status = status | flag((status == 0) & candidates.overflows, Status.MAX_ITERS)
     velocities, impulses, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
         jnp.where(feasible[:, None], impulses, 0.0)
     )
+    is_same = functools.partial(_agree, fixed.mass, SAME_OUTCOME * speed)
+    stays = is_same(v_fixed[None] + impulses @ fixed.response.T, lax.stop_gradient(velocities))
+    is_lost = feasible & ~(stays & (residual_status(misfit) == 0))
     feasible &= residual_status(misfit) == 0
     # Equal outcomes are neighbours in the order of a generic coordinate; compare them by |dv|_M.
     sorted_velocities = lax.stop_gradient(velocities)
     along = (sorted_velocities @ fixed.jacobian.T) @ _generic(space)
     order = jnp.argsort(jnp.where(feasible, along, jnp.inf))
     velocities, sorted_velocities, feasible = velocities[order], sorted_velocities[order], feasible[order]
-    apart = sorted_velocities - jnp.roll(sorted_velocities, 1, axis=0)
-    square = jnp.einsum("ki,ij,kj->k", apart, fixed.mass, apart)
-    same = (square <= (1e-7 * speed) ** 2) & jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
+    same = is_same(sorted_velocities, jnp.roll(sorted_velocities, 1, axis=0))
+    same &= jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
     new = feasible & ~same
     first = jnp.argsort(~new, stable=True)
     good = (status & ~jnp.uint32(int(Status.MAX_ITERS))) == 0
@@ -183,10 +190,16 @@ def all_outcomes(
     info = OutcomesInfo(
         status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
         residual=jnp.max(jnp.where(feasible & good, misfit[order], 0.0)),
-        num_iters=jnp.int32(candidates.number),
-        complete=candidates.complete & good,
+        num_iters=candidates.number,
+        complete=candidates.complete & good & ~jnp.any(is_lost) & (jnp.finfo(v.dtype).bits >= 64),
     )
     return velocities, valid, info
+
+
+def _agree(mass: jax.Array, limit: jax.Array, some: jax.Array, others: jax.Array) -> jax.Array:
+    """Tell which velocities (K, nv) differ by at most `limit` in |dv|_M."""
+    apart = some - others
+    return jnp.einsum("ki,ij,kj->k", apart, mass, apart) <= limit**2
 
 
 class _Candidates(NamedTuple):
@@ -203,13 +216,53 @@ class _Candidates(NamedTuple):
     feasible: jax.Array
     overflows: jax.Array
     complete: jax.Array
-    number: int
+    number: jax.Array
 
 
 def _enumerate(
     space: ContactSpace, v: jax.Array, impulse_max: jax.Array | None, speed: jax.Array, directions: np.ndarray
 ) -> _Candidates:
-    """List the impulses of all contact modes."""
+    """List the impulses of all contact modes; under vmap large tables are made one after the other."""
+    (nc,), (sides, nt) = space.mu.shape, directions.shape
+    capped = impulse_max is not None
+    kinds = (7 if capped else 4) if nt == 1 else polyhedral_modes.num_kinds(sides, capped)
+
+    def evaluate(space: ContactSpace, rest: PyTree) -> _Candidates:
+        v, impulse_max, speed = rest
+        return _evaluate_modes(space, v, impulse_max, speed, directions)
+
+    is_large = kinds**nc >= LARGE_TABLE
+    return (_map_terms(evaluate) if is_large else evaluate)(space, (v, impulse_max, speed))
+
+
+def _map_terms(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """Make function(terms, rest) work under vmap on one of several terms at a time; no derivative."""
+    entry = jax.custom_batching.custom_vmap(all_digits(function))
+
+    @entry.def_vmap
+    def _(size: int, batched: PyTree, *arguments: PyTree) -> PyTree:
+        if any(jax.tree.leaves(batched[0])):
+            lanes = jax.tree.map(
+                lambda is_lane, a: a if is_lane else jnp.broadcast_to(a[None], (size, *a.shape)),
+                tuple(batched), arguments,
+            )  # fmt: skip
+            found = lax.map(lambda lane: entry(*lane), lanes)
+        else:
+            axes = jax.tree.map(lambda is_lane: 0 if is_lane else None, tuple(batched))
+            found = _map_terms(jax.vmap(function, in_axes=axes, axis_size=size))(*arguments)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return entry
+
+
+def _evaluate_modes(
+    space: ContactSpace,
+    v: jax.Array,
+    impulse_max: jax.Array | None,
+    speed: jax.Array,
+    directions: np.ndarray,
+) -> _Candidates:
+    """List the impulses of the modes of a table that are valid."""
     table = mode_table(space, directions, capped=impulse_max is not None)
     number, complete = table.regular.shape[0], ~jnp.any(table.unresolved)
     u = space.jacobian @ v
@@ -223,7 +276,7 @@ def _enumerate(
         table = jax.tree.map(lambda leaf: leaf[..., modes], table)
         feasible = jnp.arange(max_outcomes) < count
     impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
-    return _Candidates(impulses, feasible, count > len(feasible), complete, number)
+    return _Candidates(impulses, feasible, count > len(feasible), complete, jnp.int32(number))
 
 
 def _search(
@@ -234,7 +287,9 @@ def _search(
     score = (impulses @ space.delassus) @ _generic(space)
     places, count = mode_choice.distinct(solved, score, speed, MOST_OUTCOMES)
     feasible = jnp.arange(MOST_OUTCOMES) < count
-    return _Candidates(impulses[places], feasible, count > MOST_OUTCOMES, jnp.array(False), len(solved))
+    return _Candidates(
+        impulses[places], feasible, count > MOST_OUTCOMES, jnp.array(False), jnp.int32(len(solved))
+    )
 
 
 def _generic(space: ContactSpace) -> jax.Array:

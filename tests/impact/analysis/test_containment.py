@@ -10,7 +10,10 @@ from scipy.spatial import cKDTree
 
 import jaxcontact as jc
 from jaxcontact.impact.analysis.containment import contains
+from jaxcontact.impact.analysis.impulse_programs import ImpulsePrograms
 from jaxcontact.impact.analysis.outcome_families import BACKWARD, FORWARD, SEPARATING, STICKING, end_modes
+from jaxcontact.impact.laws.contact_space import collision_tolerance
+from jaxcontact.impact.laws.routh_law import fitted_law
 
 TIGHT = 1e-9 if jax.config.jax_enable_x64 else 1e-4
 
@@ -192,6 +195,32 @@ def test_members_that_no_sample_comes_near_are_not_denied():
     aside = member.at[0].add(0.1)  # adds momentum
     result = contains(samples, jnp.stack([member, faster, aside]), terms=terms)
     assert result.inside.tolist() == [False] * 3 and result.unknown.tolist() == [True, False, False]
+
+
+def slow_giant():
+    """A giant approaches so slowly that the impact of a light body beside it ends before the giant stops."""
+    slow = 0.5 * collision_tolerance(jnp.zeros(()).dtype)
+    terms = jc.ContactTerms(
+        M=jnp.diag(jnp.array([1.0, 1e6])), J_n=jnp.eye(2), J_t=jnp.zeros((2, 1, 2)), phi=jnp.zeros(2),
+        mu=jnp.zeros(2), active=jnp.ones(2, bool),
+    )  # fmt: skip
+    v = jnp.array([-1.0, -slow])
+    member, info = jc.impact.resolve(terms, v, jnp.array([[10.0, 1e-12]]), jnp.zeros(1))
+    assert int(info.status) == 0 and float(member[1]) < -0.9 * slow
+    return terms, v, member, slow
+
+
+@pytest.mark.long
+@pytest.mark.float32
+def test_an_impact_that_ended_is_not_denied_for_its_last_approach():
+    terms, v, member, slow = slow_giant()
+    samples = jc.impact.sample(terms, v, jc.impact.Routh(), num_samples=16)
+    result = contains(samples, jnp.stack([member, member.at[1].set(-1e3 * slow)]), terms=terms)
+    assert (result.inside | result.unknown).tolist() == [True, False]
+    down = np.array([0.0, -1.0])
+    assert down @ member <= ImpulsePrograms(
+        terms, np.asarray(v), fitted_law(terms, v, jc.impact.Routh())
+    ).maximise(down)
 
 
 @pytest.mark.slow

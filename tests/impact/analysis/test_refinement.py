@@ -50,6 +50,16 @@ def test_the_corners_of_a_wedge_do_not_settle():
     np.testing.assert_allclose(np.sum(np.asarray(result.shares), axis=1), 1.0, atol=1e-12)
 
 
+@pytest.mark.long
+def test_steps_far_larger_than_the_impact_settle_nothing():
+    """One step with a cap that never binds has one outcome, whatever its size; smaller steps have many."""
+    terms = on_contacts([[0.6, 0.8], [-0.6, 0.8]])
+    law = jc.impact.Routh(impulse_step=1e4, max_steps=8)
+    result = jc.impact.refine(terms, jnp.array([0.0, -1.0]), law, num_samples=64, factors=(1.0, 0.5))
+    np.testing.assert_allclose(result.num_steps, 1.0, atol=0.1)
+    assert not result.range_settled and not result.shares_settled
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

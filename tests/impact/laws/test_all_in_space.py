@@ -198,3 +198,43 @@ def test_a_ball_in_single_and_double_precision(tolerance):
         np.testing.assert_allclose(outcomes[0], [along, 0.0, 0.0], rtol=0, atol=tolerance(1e-12, 1e-5))
         one, _ = anitescu_potra(terms, v, num_directions=4)
         np.testing.assert_allclose(outcomes[0], one, rtol=0, atol=tolerance(1e-12, 1e-5))
+
+
+@pytest.mark.long
+@pytest.mark.float32
+def test_a_solution_that_rounding_loses_is_confessed():
+    """Friction of a million: no candidate stands, so the list is not complete; nor is one in single precision."""
+    rng = np.random.default_rng(4)
+    root, J_n, J_t = rng.normal(size=(NV, NV)), rng.normal(size=(3, NV)), rng.normal(size=(3, 2, NV))
+    rng.uniform(size=3)
+    v = np.linalg.lstsq(J_n, -rng.uniform(0.1, 1.0, 3), rcond=None)[0] + 0.5 * rng.normal(size=NV)
+    law = jc.impact.RouthStep(impulse_max=jnp.asarray(rng.exponential(1.0, 3)), num_directions=4)
+    mass = root @ root.T + 0.1 * np.eye(NV)
+    (_, valid), info = jc.impact.outcomes(as_terms(mass, J_n, J_t, np.full(3, 1e6)), jnp.asarray(v), law)
+    assert int(info.status) == jc.Status.STALLED and not valid.any() and not info.complete
+    (_, valid), info = jc.impact.outcomes(as_terms(mass, J_n, J_t, np.full(3, 0.5)), jnp.asarray(v), law)
+    assert int(info.status) == 0 and valid.any()
+    assert bool(info.complete) is jax.config.jax_enable_x64
+
+
+@pytest.mark.long
+def test_large_tables_of_lanes_are_made_one_after_the_other():
+    """Memory does not grow with the lanes, nested ones included; values and derivatives are those of one lane."""
+    M, J_n, J_t, mu, v, cap = random_step(np.random.default_rng(0), 3)
+    law = jc.impact.RouthStep(impulse_max=jnp.asarray(cap), num_directions=4)
+
+    def add_outcomes(v, scale):
+        (values, valid), _ = jc.impact.outcomes(as_terms(M * scale, J_n, J_t, mu), v, law)
+        return jnp.sum(jnp.where(valid[:, None], values, 0.0) * jnp.arange(1.0, 1 + NV)[None])
+
+    slopes = jax.jit(jax.vmap(jax.value_and_grad(add_outcomes), (None, 0)))
+    nested = jax.jit(jax.vmap(jax.vmap(jax.value_and_grad(add_outcomes), (None, 0)), (0, None)))
+    v, scales = jnp.asarray(v), 1.0 + 0.1 * jnp.arange(4)
+    few, many = (
+        slopes.lower(v, s).compile().memory_analysis().temp_size_in_bytes for s in (scales[:2], scales)
+    )
+    assert many < 1.1 * few
+    one = jax.jit(jax.value_and_grad(add_outcomes))(v, scales[1])
+    for found in (slopes(v, scales), jax.tree.map(lambda a: a[0], nested(v[None], scales))):
+        np.testing.assert_allclose(found[0][1], one[0], rtol=1e-12)
+        np.testing.assert_allclose(found[1][1], one[1], rtol=1e-10)
