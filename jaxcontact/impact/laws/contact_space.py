@@ -75,7 +75,8 @@ class ImpactInfo(Info):
         num_iters: number of steps or single impacts.
         complete: bool, whether every solution of every step was a candidate, of a continuum its corners.
             False by pivoting, which has frequencies of its own and misses families of outcomes, and for
-            contacts so redundant that corners are not tabulated, such as three at one point.
+            contacts so redundant that corners are not tabulated, such as three at one point. In single
+            precision rounding may hide solutions of friction near 100 or of unequal masses.
     """
 
     impulse: jax.Array

@@ -6,6 +6,7 @@ Entry `outcomes`. Owns the criterion that tells outcomes apart; the status says 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact._pytree import PyTree
 from jaxcontact.front_door import checked
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra
@@ -32,8 +34,8 @@ from jaxcontact.impact.laws.contact_space import (
 from jaxcontact.impact.laws.outcome_of_modes import outcome
 from jaxcontact.impact.laws.pivoting import search_by_pivoting
 from jaxcontact.impact.laws.routh_law import RouthStep
-from jaxcontact.precision import jit
-from jaxcontact.solvers import contact_modes, mode_choice
+from jaxcontact.precision import all_digits, jit
+from jaxcontact.solvers import contact_modes, mode_choice, polyhedral_modes
 from jaxcontact.status import Info, Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 MOST_SEARCHED = 16  # contacts; of a robot's candidates that only might touch, searches would take hours
 DEFAULT_SIDES = 8  # of a friction cone whose sides the law leaves open; the modes of a circle are a continuum
 MOST_OUTCOMES = 64  # largest number returned for a step in space; bounds the close comparison of modes
+LARGE_TABLE = 2**12  # modes; under vmap tables of more are made one after the other, for they fill the memory
 SAME_OUTCOME = 1e-7  # of |v|_M; outcomes closer than this count as one
 
 
@@ -150,7 +153,7 @@ def all_outcomes(
     list_candidates = (
         _enumerate if enumerable(space.mu.shape[0], space.num_tangents, num_directions) else _search
     )
-    candidates = list_candidates(fixed, v_fixed, lax.stop_gradient(impulse_max), speed, directions)
+    candidates = list_candidates(fixed, v_fixed, *lax.stop_gradient((impulse_max, speed)), directions)
     impulses, feasible = candidates.impulses, candidates.feasible
     status = status | flag((status == 0) & candidates.overflows, Status.MAX_ITERS)
     velocities, impulses, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
@@ -187,7 +190,7 @@ def all_outcomes(
     info = OutcomesInfo(
         status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
         residual=jnp.max(jnp.where(feasible & good, misfit[order], 0.0)),
-        num_iters=jnp.int32(candidates.number),
+        num_iters=candidates.number,
         complete=candidates.complete & good & ~jnp.any(is_lost) & (jnp.finfo(v.dtype).bits >= 64),
     )
     return velocities, valid, info
@@ -213,13 +216,53 @@ class _Candidates(NamedTuple):
     feasible: jax.Array
     overflows: jax.Array
     complete: jax.Array
-    number: int
+    number: jax.Array
 
 
 def _enumerate(
     space: ContactSpace, v: jax.Array, impulse_max: jax.Array | None, speed: jax.Array, directions: np.ndarray
 ) -> _Candidates:
-    """List the impulses of all contact modes."""
+    """List the impulses of all contact modes; under vmap large tables are made one after the other."""
+    (nc,), (sides, nt) = space.mu.shape, directions.shape
+    capped = impulse_max is not None
+    kinds = (7 if capped else 4) if nt == 1 else polyhedral_modes.num_kinds(sides, capped)
+
+    def evaluate(space: ContactSpace, rest: PyTree) -> _Candidates:
+        v, impulse_max, speed = rest
+        return _evaluate_modes(space, v, impulse_max, speed, directions)
+
+    is_large = kinds**nc >= LARGE_TABLE
+    return (_map_terms(evaluate) if is_large else evaluate)(space, (v, impulse_max, speed))
+
+
+def _map_terms(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """Make function(terms, rest) work under vmap on one of several terms at a time; no derivative."""
+    entry = jax.custom_batching.custom_vmap(all_digits(function))
+
+    @entry.def_vmap
+    def _(size: int, batched: PyTree, *arguments: PyTree) -> PyTree:
+        if any(jax.tree.leaves(batched[0])):
+            lanes = jax.tree.map(
+                lambda is_lane, a: a if is_lane else jnp.broadcast_to(a[None], (size, *a.shape)),
+                tuple(batched), arguments,
+            )  # fmt: skip
+            found = lax.map(lambda lane: entry(*lane), lanes)
+        else:
+            axes = jax.tree.map(lambda is_lane: 0 if is_lane else None, tuple(batched))
+            found = _map_terms(jax.vmap(function, in_axes=axes, axis_size=size))(*arguments)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return entry
+
+
+def _evaluate_modes(
+    space: ContactSpace,
+    v: jax.Array,
+    impulse_max: jax.Array | None,
+    speed: jax.Array,
+    directions: np.ndarray,
+) -> _Candidates:
+    """List the impulses of the modes of a table that are valid."""
     table = mode_table(space, directions, capped=impulse_max is not None)
     number, complete = table.regular.shape[0], ~jnp.any(table.unresolved)
     u = space.jacobian @ v
@@ -233,7 +276,7 @@ def _enumerate(
         table = jax.tree.map(lambda leaf: leaf[..., modes], table)
         feasible = jnp.arange(max_outcomes) < count
     impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
-    return _Candidates(impulses, feasible, count > len(feasible), complete, number)
+    return _Candidates(impulses, feasible, count > len(feasible), complete, jnp.int32(number))
 
 
 def _search(
@@ -244,7 +287,9 @@ def _search(
     score = (impulses @ space.delassus) @ _generic(space)
     places, count = mode_choice.distinct(solved, score, speed, MOST_OUTCOMES)
     feasible = jnp.arange(MOST_OUTCOMES) < count
-    return _Candidates(impulses[places], feasible, count > MOST_OUTCOMES, jnp.array(False), len(solved))
+    return _Candidates(
+        impulses[places], feasible, count > MOST_OUTCOMES, jnp.array(False), jnp.int32(len(solved))
+    )
 
 
 def _generic(space: ContactSpace) -> jax.Array:

@@ -215,3 +215,26 @@ def test_a_solution_that_rounding_loses_is_confessed():
     (_, valid), info = jc.impact.outcomes(as_terms(mass, J_n, J_t, np.full(3, 0.5)), jnp.asarray(v), law)
     assert int(info.status) == 0 and valid.any()
     assert bool(info.complete) is jax.config.jax_enable_x64
+
+
+@pytest.mark.long
+def test_large_tables_of_lanes_are_made_one_after_the_other():
+    """Memory does not grow with the lanes, nested ones included; values and derivatives are those of one lane."""
+    M, J_n, J_t, mu, v, cap = random_step(np.random.default_rng(0), 3)
+    law = jc.impact.RouthStep(impulse_max=jnp.asarray(cap), num_directions=4)
+
+    def add_outcomes(v, scale):
+        (values, valid), _ = jc.impact.outcomes(as_terms(M * scale, J_n, J_t, mu), v, law)
+        return jnp.sum(jnp.where(valid[:, None], values, 0.0) * jnp.arange(1.0, 1 + NV)[None])
+
+    slopes = jax.jit(jax.vmap(jax.value_and_grad(add_outcomes), (None, 0)))
+    nested = jax.jit(jax.vmap(jax.vmap(jax.value_and_grad(add_outcomes), (None, 0)), (0, None)))
+    v, scales = jnp.asarray(v), 1.0 + 0.1 * jnp.arange(4)
+    few, many = (
+        slopes.lower(v, s).compile().memory_analysis().temp_size_in_bytes for s in (scales[:2], scales)
+    )
+    assert many < 1.1 * few
+    one = jax.jit(jax.value_and_grad(add_outcomes))(v, scales[1])
+    for found in (slopes(v, scales), jax.tree.map(lambda a: a[0], nested(v[None], scales))):
+        np.testing.assert_allclose(found[0][1], one[0], rtol=1e-12)
+        np.testing.assert_allclose(found[1][1], one[1], rtol=1e-10)
