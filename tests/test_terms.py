@@ -138,8 +138,11 @@ def sphere_contacts(q):
     line = centre[0] - centre[1]
     n = line / np.linalg.norm(line)
     slope = np.array([0.48, 0.6, 0.64])
-    apart = point_rows(q, 0, centre[0] - RADII[0] * n) - point_rows(q, 1, centre[1] + RADII[1] * n)
-    contacts = [(np.linalg.norm(line) - sum(RADII), n, apart)]
+    points = [centre[0] - RADII[0] * n, centre[1] + RADII[1] * n]
+    gap = n @ (points[0] - points[1])
+    if gap < 0:
+        points = [0.5 * (points[0] + points[1])] * 2
+    contacts = [(gap, n, point_rows(q, 0, points[0]) - point_rows(q, 1, points[1]))]
     for body in (0, 1):
         rows = point_rows(q, body, centre[body] - RADII[body] * slope)
         contacts.append((slope @ centre[body] - HEIGHT - RADII[body], slope, rows))

@@ -14,7 +14,7 @@ from jaxcontact._pytree import PyTree, Record
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_equations import Drive, Springs, StepData, find_rate, spring_impulse
-from jaxcontact.mechanics.half_turns import by_spin, turn_back
+from jaxcontact.mechanics.half_turns import by_spin, spin_places, turn_back
 from jaxcontact.mechanics.mass_centres import Centres, centres_at, linear_places, retract_centres
 from jaxcontact.mechanics.midpoint_search import turn_free_bodies
 from jaxcontact.mechanics.motion_equations import free_masses, mass_matrix_at
@@ -132,15 +132,46 @@ def take_free_step(
     moved = moves_with(system, touched)
     rate = jnp.where(moved, v, free.rate)
     if turned is not None:
-        v = turned.velocity_at_end(system.structure, v, free.ahead, dt)
+        momentum = turned.momentum_at_end(system.structure, v, free.ahead, dt)
+        v = turned.velocity_at_end(system.structure, v, free.ahead, momentum)
         if turned.joints is not None:
             moves = turned.joints.velocity_of_centres(system.structure, rate)
             moves = jnp.where(moved, moves, turned.joints.mean)
             end, kinematics = retract_centres(model, q, turned.joints.centre, dt * moves)
             rate, at_end = _rate_of_joints(system, q, end, rate, dt), centres_at(system, kinematics)
             assert at_end is not None
+            v = _keep_momentum_in_flight(model, (end, kinematics, at_end), v, momentum, touched)
             v = at_end.velocity_of_joints(v)
     return jnp.where(moved, v, free.v), rate
+
+
+def _keep_momentum_in_flight(
+    model: Model,
+    at_end: tuple[jax.Array, PyTree, Centres],
+    v: jax.Array,
+    momentum: jax.Array,
+    touched: jax.Array,
+) -> jax.Array:
+    """Give free joints the spin with which their trees have the angular momenta (k, 3) of quaternions.
+
+    `v` (nv,) is the velocity of centres at the end of a step in which only constraints within a tree act, as
+    limits and dry joints; they push no free joint. Others, and joints, keep their velocity.
+    """
+    structure, (q, kinematics, centres) = model.structure, at_end
+    linear = linear_places(structure)
+    if structure.num_velocities == 2 * linear.size:
+        return v  # free bodies alone
+    spins = linear + 3
+    flies = ~jnp.any(touched[linear], axis=1)
+    of_free = np.flatnonzero(np.isin(spin_places(structure)[:, 0], spins[:, 0]))
+
+    def correct(v: jax.Array) -> jax.Array:
+        M = centres.matrix_at_centres(mass_matrix_at(model, q, kinematics))
+        missing = momentum[of_free] - M[spins] @ v
+        change = jax.vmap(implicit.solve_spd)(M[spins[:, :, None], spins[:, None]], missing)
+        return v.at[spins].add(jnp.where(flies[:, None], change, 0.0))
+
+    return jax.lax.cond(jnp.any(flies) & jnp.any(touched), correct, lambda v: v, v)
 
 
 def moves_with(system: System, touched: jax.Array) -> jax.Array:

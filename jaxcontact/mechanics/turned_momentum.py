@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.mechanics.half_turns import spin_places, turn_back
@@ -85,20 +86,29 @@ class TurnedMomentum(Record):
             return v
         return v.at[linear_places(structure)].add(self.joints.lag - self.joints.drift @ v)
 
-    def velocity_at_end(
+    def momentum_at_end(
         self, structure: Structure, v: jax.Array, ahead: jax.Array, dt: jax.Array
     ) -> jax.Array:
-        """Compute the velocity (nv,) of centres at the end of a step that moved q at v.
+        """Compute the angular momenta (k, 3) at the end of a step that moved q at v (nv,).
 
         `ahead` (nv,) is the velocity before impulses of constraints and stiff springs.
         """
-        places, change = spin_places(structure), v - ahead
-        changed = self.rows @ change if self.rows.ndim == 3 else self.rows * change[places]
-        impulse = self.impulse + changed
-        turned = jax.vmap(turn_back)(self.start + impulse, dt * v[places])
+        places = spin_places(structure)
+        return jax.vmap(turn_back)(self.start + self._impulse(places, v - ahead), dt * v[places])
+
+    def velocity_at_end(
+        self, structure: Structure, v: jax.Array, ahead: jax.Array, momentum: jax.Array
+    ) -> jax.Array:
+        """Compute the velocity (nv,) of centres at the end of a step, from its `momentum_at_end`."""
+        impulse = self._impulse(spin_places(structure), v - ahead)
         if self.joints is not None:
             v = self.joints.velocity_of_centres(structure, v)
-        return self._changed(structure, v, turned - self.midway - impulse)
+        return self._changed(structure, v, momentum - self.midway - impulse)
+
+    def _impulse(self, places: np.ndarray, change: jax.Array) -> jax.Array:
+        """Compute the angular impulses (k, 3) of a step whose constraints change its velocity (nv,)."""
+        changed = self.rows @ change if self.rows.ndim == 3 else self.rows * change[places]
+        return self.impulse + changed
 
 
 def momentum_of_tree(

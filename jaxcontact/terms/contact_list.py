@@ -27,7 +27,8 @@ class Contacts(Record):
     """All candidate contacts of a mechanism at a state; axis 0 is the contact.
 
     Attributes:
-        point: (nc, dim) contact point of the pair, on the surface of the first shape, in the world, m.
+        point: (nc, dim) contact point of the pair in the world, m: on the surface of the first shape, where
+            two bodies that move overlap midway between their surfaces.
         normal: (nc, dim) unit vector from the second shape to the first.
         gap: (nc,) m; below 0 a depth.
         velocity: (nc, dim) of the first shape's surface relative to the second's, in the world, m/s.

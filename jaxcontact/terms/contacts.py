@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class Places(NamedTuple):
-    """Points, gaps and normals of contacts in the world, as `geometry.Candidates`; axis 0 is the contact."""
+    """Points, gaps and normals of contacts in the world, as `geometry.Candidates`; axis 0 is the contact.
+
+    Where two bodies that move overlap, both points are midway, so that friction makes no torque on the pair.
+    """
 
     point: jax.Array
     point_b: jax.Array
@@ -72,7 +75,23 @@ def place(
         margin = jnp.asarray(model.params.margin, candidates.phi.dtype)
         near = margin if candidates.place is None else margin[candidates.place]
         candidates = candidates._replace(phi=candidates.phi - near, gaps=candidates.gaps - margin)
-    return Places(candidates.point, candidates.point_b, candidates.phi, candidates.normal), candidates
+    points = _points_of_forces(model.system, candidates)
+    return Places(*points, candidates.phi, candidates.normal), candidates
+
+
+def _points_of_forces(system: System, candidates: geometry.Candidates) -> tuple[jax.Array, jax.Array]:
+    """Find the points (k, dim) of the first and of the second body at which forces act."""
+    moves = np.ones(len(system.structure.bodies) + 1, bool)
+    if system.structure.tree is not None:
+        moves[:-1] = np.any(dofs(system.structure.tree).moves, axis=1)
+    moves[geometry.WORLD] = False
+    both = np.all([moves[list(owners)] for owners in bodies_of(system)], axis=0)
+    point, point_b = candidates.point, candidates.point_b
+    if not np.any(both):
+        return point, point_b
+    shared = jnp.asarray(both) if candidates.place is None else jnp.asarray(both)[candidates.place]
+    middle, overlap = 0.5 * (point + point_b), (shared & (candidates.phi <= 0.0))[:, None]
+    return jnp.where(overlap, middle, point), jnp.where(overlap, middle, point_b)
 
 
 def body_motion(model: Model, q: jax.Array, v: jax.Array) -> FrameMotion:
