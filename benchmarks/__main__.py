@@ -1,6 +1,7 @@
 """`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`, `python -m benchmarks robots`.
 
-On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound bytes and FLOPs give.
+On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound bytes and FLOPs give;
+without one `python -m benchmarks kernels` counts what programs would launch there.
 Of impacts in space also `python -m benchmarks missed_outcomes`, `missed_steps` and `polygon_sides`,
 of motion `python -m benchmarks scenes` and `python -m benchmarks steppers_compared`,
 of random problems against independent oracles `python -m benchmarks fuzz [--minutes N] [--seed S]`,
@@ -30,6 +31,7 @@ from benchmarks import (
     gait_gradients,
     gait_peers,
     gpu,
+    gpu_kernels,
     hop_by_openscvx,
     hop_by_scipy,
     hopper,
@@ -78,6 +80,7 @@ def main() -> int:
         "robot_files": robot_files,
         "robot_motions": robot_motions,
         "gpu": gpu,
+        "kernels": gpu_kernels,
         "lanes": lanes,
         "missed_outcomes": missed_outcomes,
         "missed_steps": missed_steps,

@@ -129,6 +129,21 @@ def costs(lines: list[dict[str, Any]]) -> str:
     return _head(lines) + "\n".join(rows)
 
 
+def kernels(lines: list[dict[str, Any]]) -> str:
+    """The table of `python -m benchmarks kernels`: what a step launches on an H100."""
+    rows = [
+        "| program | dtype | worlds | kernels a step | waits a step | bytes of a world a step | compile s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        row = _names(line, 3)
+        if "skipped" not in line:
+            row += f" {line['kernels']:.0f} | {line['waits']:.0f} | {line['bytes']:.2e} "
+            row += f"| {line['compile_s']:.1f} |"
+        rows.append(row)
+    return _head(lines) + "\n".join(rows)
+
+
 def speeds(lines: list[dict[str, Any]]) -> str:
     """The table of `python -m benchmarks gpu` on an accelerator."""
     rows = [

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from benchmarks import gpu, program_cost
+from benchmarks import gpu, gpu_kernels, program_cost
 
 N = 64
 PRODUCT = 2 * N**3  # FLOPs of a product of two matrices
@@ -142,3 +142,42 @@ def test_robots_and_the_plate_are_counted_in_both_precisions(capsys):
     assert box["converged %"] == plate["converged %"] == single_plate["converged %"] == 100
     assert single_box["converged %"] >= 95  # stiff contacts stall in a few steps of single precision
     assert single_plate["bytes"] < 0.75 * plate["bytes"]
+
+
+PROGRAM = """HloModule jit_work, is_scheduled=true
+
+%body (p: (f64[4], s32[])) -> (f64[4], s32[]) {
+  %p = (f64[4]{0}, s32[]) parameter(0)
+  %x = f64[4]{0} get-tuple-element(%p), index=0
+  %y = f64[4]{0} fusion(%x), kind=kLoop, calls=%f
+  ROOT %pair = (f64[4]{0}, s32[]) tuple(%y, %y)
+}
+
+%branch (q: f64[4]) -> f64[4] {
+  %q = f64[4]{0} parameter(0)
+  %r = f64[4]{0} fusion(%q), kind=kLoop, calls=%g
+  ROOT %s = f64[4]{0} fusion(%r, %q), kind=kLoop, calls=%g
+}
+
+%step (p.1: (f64[4], s32[])) -> (f64[4], s32[]) {
+  %p.1 = (f64[4]{0}, s32[]) parameter(0)
+  %loop = (f64[4]{0}, s32[]) while(%p.1), condition=%c, body=%body, backend_config={"known_trip_count":{"n":"5"}}
+  %search = (f64[4]{0}, s32[]) while(%loop), condition=%c, body=%body
+  %choice = f64[4]{0} conditional(%p.1, %loop, %loop), branch_computations={%body, %branch}
+  ROOT %other = f64[4]{0} conditional(%p.1, %p.1), true_computation=%branch, false_computation=%body
+}
+
+ENTRY %main (a: (f64[4], s32[])) -> (f64[4], s32[]) {
+  %a = (f64[4]{0}, s32[]) parameter(0)
+  ROOT %steps = (f64[4]{0}, s32[]) while(%a), condition=%c, body=%step
+}
+"""
+
+
+def test_kernels_of_a_step_count_with_loops_and_branches():
+    """Five turns of one kernel, one of a search, the larger branches; the host waits for the last three."""
+    program = gpu_kernels.Program.read(PROGRAM)
+    (step,) = program.loops(program.entry)
+    assert program.count(step) == gpu_kernels.Count(
+        kernels=10.0, waits=3.0, bytes=8 * 4 * (6 * 2 + 2 * (2 + 3))
+    )

@@ -2,6 +2,8 @@
 
 import warnings
 
+import mujoco
+import numpy as np
 import pytest
 from helpers import package_robots
 from helpers.package_robots import REFUSED, WHOLE
@@ -28,7 +30,11 @@ def test_mechanics_equal_those_of_mujoco(name, rng):
     assert model.num_controls == mj.nu or mj.nu == 0
     errors = worst_errors(mj, model, rng, STATES)
     print(name, f"nv {mj.nv}", {what: f"{error:.1e}" for what, error in errors.items()})
-    assert max(errors.values()) < 1e-10, errors
+    # MuJoCo takes a mass centre that is a few nanometres off its body's frame to be there.
+    offset = np.max(
+        np.abs(mj.body_ipos[mj.body_sameframe == mujoco.mjtSameFrame.mjSAMEFRAME_BODY]), initial=0.0
+    )
+    assert max(errors.values()) < 1e-10 + 20.0 * offset, errors
 
 
 @pytest.mark.parametrize("name", REFUSED)

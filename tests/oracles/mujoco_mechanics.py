@@ -76,7 +76,8 @@ def worst_errors(mj, model, rng, states):
     worst: dict[str, float] = {}
     for _ in range(states):
         data = random_data(rng, mj)
-        controls = jnp.asarray(data.ctrl.copy())
+        # Without actuators controls are generalized forces, of which MuJoCo's actuators have none.
+        controls = jnp.asarray(data.ctrl.copy()) if mj.nu else jnp.zeros(model.num_controls)
         found = ours(model, state_of(data), controls, jnp.asarray(at))
         errors = jax.tree.map(relative_error, found, mujoco_everything(mj, data, at))
         for what, error in errors.items():
