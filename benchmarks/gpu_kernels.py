@@ -24,6 +24,7 @@ import numpy as np
 from jax.experimental import topologies
 
 from benchmarks import gpu, report, robots, runner
+from benchmarks.compiled_text import NAME, CompiledText, body_of, branches_of
 from jaxcontact.batching import platforms
 
 CARD = Path(__file__).with_name("data") / "h100.txtpb"
@@ -55,50 +56,27 @@ class Count:
         return Count(turns * self.kernels, turns * self.waits, turns * self.bytes)
 
 
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """The text of a compiled program, as the lines of each computation."""
-
-    entry: str
-    computations: dict[str, list[str]]
-
-    @classmethod
-    def read(cls, text: str) -> Program:
-        """Split a program into its computations."""
-        found, entry = {}, ""
-        for block in re.split(r"\n(?=(?:ENTRY )?%[\w.\-]+ \()", text):
-            if head := re.match(r"(ENTRY )?%([\w.\-]+) \(", block):
-                found[head[2]] = block.splitlines()[1:]
-                entry = head[2] if head[1] else entry
-        return cls(entry, found)
-
-    def loops(self, name: str) -> list[str]:
-        """List the bodies of the loops in a computation, the outermost ones."""
-        lines = self.computations[name]
-        return [body for line in lines if " while(" in line for body in re.findall(r"body=%([\w.\-]+)", line)]
-
-    def count(self, name: str) -> Count:
-        """Count one pass through a computation."""
-        total, types = Count(), dict[str, str]()
-        for line in self.computations[name]:
-            if not (found := ASSIGNMENT.match(line)):
-                continue
-            types[found[1]], kind = found[2], found[3]
-            if kind == "while":
-                turns = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
-                (body,) = re.findall(r"body=%([\w.\-]+)", line)
-                total += self.count(body) * int(turns[1]) if turns else self.count(body) + Count(waits=1.0)
-            elif kind == "conditional":
-                names = re.sub(r".*?(branch_computations|true_computation)", "", line)
-                branches = [self.count(each) for each in re.findall(r"%([\w.\-]+)", names)]
-                total += max(branches, key=lambda branch: branch.kernels) + Count(waits=1.0)
-            elif kind in ("call", "async-start"):
-                for each in re.findall(r"(?:to_apply|calls)=%([\w.\-]+)", line):
-                    total += self.count(each)
-            elif kind not in NO_KERNEL:
-                operands = [types.get(each, "") for each in re.findall(r"%([\w.\-]+)", found[4])]
-                total += Count(1.0, 0.0, sum(map(_bytes, [found[2], *operands])))
-        return total
+def count(program: CompiledText, name: str) -> Count:
+    """Count one pass through a computation."""
+    total, types = Count(), dict[str, str]()
+    for line in program.computations[name]:
+        if not (found := ASSIGNMENT.match(line)):
+            continue
+        types[found[1]], kind = found[2], found[3]
+        if kind == "while":
+            turns = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
+            turn = count(program, body_of(line))
+            total += turn * int(turns[1]) if turns else turn + Count(waits=1.0)
+        elif kind == "conditional":
+            branches = [count(program, each) for each in branches_of(line)]
+            total += max(branches, key=lambda branch: branch.kernels) + Count(waits=1.0)
+        elif kind in ("call", "async-start"):
+            for each in re.findall(f"(?:to_apply|calls)={NAME}", line):
+                total += count(program, each)
+        elif kind not in NO_KERNEL:
+            operands = [types.get(each, "") for each in re.findall(NAME, found[4])]
+            total += Count(1.0, 0.0, sum(map(_bytes, [found[2], *operands])))
+    return total
 
 
 def _bytes(shapes: str) -> float:
@@ -135,7 +113,7 @@ def _gradients(name: str, worlds: int) -> tuple[gpu.Work, tuple[jax.Array, ...]]
 
 
 PROGRAMS = (
-    *((each.name, each.make) for each in gpu.PROGRAMS if "box" not in each.name or "wall" in each.name),
+    *((each.name, each.make) for each in gpu.PROGRAMS if each.name != "steps box"),
     *(
         (f"gradient of steps {name}", functools.partial(_gradients, name))
         for name in ("quadruped", "humanoid")
@@ -146,9 +124,9 @@ PROGRAMS = (
 def counted(make: Make, worlds: int, loops: int) -> dict[str, Any]:
     """Count one turn of the outermost loop with the most kernels; of a gradient of two such loops."""
     begin = time.perf_counter()
-    program = Program.read(compile_for_card(*make(worlds)))
+    program = CompiledText.read(compile_for_card(*make(worlds)))
     compile_s = time.perf_counter() - begin
-    turns = [program.count(body) for body in program.loops(program.entry)]
+    turns = [count(program, body) for body in program.loops(program.entry)]
     turns.sort(key=lambda turn: turn.kernels)
     turn = sum(turns[-loops:], start=Count())
     each = {"kernels": turn.kernels, "waits": turn.waits, "bytes": turn.bytes / worlds}

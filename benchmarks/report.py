@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -109,53 +110,51 @@ def _names(line: dict[str, Any], columns: int) -> str:
     return f"{name} {line['skipped'].splitlines()[0][:80]} |" + " |" * columns if "skipped" in line else name
 
 
+def _table(
+    lines: list[dict[str, Any]], columns: list[str], cells: Callable[[dict[str, Any]], list[str]]
+) -> str:
+    """A table of programs with `columns`, whose rows are `cells`, or empty where a case was skipped."""
+    names = ["program", "dtype", "worlds", *columns]
+    rows = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for line in lines:
+        row = _names(line, len(columns) - 1)
+        rows.append(row if "skipped" in line else f"{row} {' | '.join(cells(line))} |")
+    return _head(lines) + "\n".join(rows)
+
+
 def costs(lines: list[dict[str, Any]]) -> str:
     """The table of `python -m benchmarks gpu` without an accelerator: what an item costs, and its bound."""
-    rows = [
-        "| program | dtype | worlds | turns, at most | bytes | FLOPs | bytes, loops once | FLOPs, loops once "
-        "| per s by bytes | per s by FLOPs | converged % | compile s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for line in lines:
-        row = _names(line, 8)
-        if "skipped" not in line:
-            once = (f"{line[f'{what}, bodies of loops once']:.2e}" for what in ("bytes", "flops"))
-            row += (
-                f" {line['turns']:.3g}, {line['most turns']} | {line['bytes']:.2e} | {line['flops']:.2e} | "
-                f"{' | '.join(once)} | {line['items_per_s by bytes']:.2e} | "
-                f"{line['items_per_s by flops']:.2e} | {line['converged %']:.4g} | {line['compile_s']:.1f} |"
-            )
-        rows.append(row)
-    return _head(lines) + "\n".join(rows)
+    columns = ["turns, at most", "bytes", "FLOPs", "bytes, loops once", "FLOPs, loops once"]
+    columns += ["per s by bytes", "per s by FLOPs", "converged %", "compile s"]
+
+    def cells(line: dict[str, Any]) -> list[str]:
+        small = [line[key] for key in ("bytes", "flops")]
+        small += [line[f"{what}, bodies of loops once"] for what in ("bytes", "flops")]
+        small += [line[f"items_per_s by {what}"] for what in ("bytes", "flops")]
+        last = [f"{line['converged %']:.4g}", f"{line['compile_s']:.1f}"]
+        return [f"{line['turns']:.3g}, {line['most turns']}", *(f"{x:.2e}" for x in small), *last]
+
+    return _table(lines, columns, cells)
 
 
 def kernels(lines: list[dict[str, Any]]) -> str:
     """The table of `python -m benchmarks kernels`: what a step launches on an H100."""
-    rows = [
-        "| program | dtype | worlds | kernels a step | waits a step | bytes of a world a step | compile s |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for line in lines:
-        row = _names(line, 3)
-        if "skipped" not in line:
-            row += f" {line['kernels']:.0f} | {line['waits']:.0f} | {line['bytes']:.2e} "
-            row += f"| {line['compile_s']:.1f} |"
-        rows.append(row)
-    return _head(lines) + "\n".join(rows)
+    columns = ["kernels a step", "waits a step", "bytes of a world a step", "compile s"]
+
+    def cells(line: dict[str, Any]) -> list[str]:
+        seconds = f"{line['compile_s']:.1f}"
+        return [f"{line['kernels']:.0f}", f"{line['waits']:.0f}", f"{line['bytes']:.2e}", seconds]
+
+    return _table(lines, columns, cells)
 
 
 def speeds(lines: list[dict[str, Any]]) -> str:
     """The table of `python -m benchmarks gpu` on an accelerator."""
-    rows = [
-        "| program | dtype | worlds | per s | slowest run | turns | converged % | trace s | compile s |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for line in lines:
-        row = _names(line, 5)
-        if "skipped" not in line:
-            row += (
-                f" {line['items_per_s']:.3e} | {line['slowest']:.3e} | {line['turns']:.3g} | "
-                f"{line['converged %']:.4g} | {line['trace_s']:.1f} | {line['compile_s']:.1f} |"
-            )
-        rows.append(row)
-    return _head(lines) + "\n".join(rows)
+    columns = ["per s", "slowest run", "turns", "converged %", "trace s", "compile s"]
+
+    def cells(line: dict[str, Any]) -> list[str]:
+        rates = [f"{line['items_per_s']:.3e}", f"{line['slowest']:.3e}", f"{line['turns']:.3g}"]
+        seconds = [f"{line[key]:.1f}" for key in ("trace_s", "compile_s")]
+        return [*rates, f"{line['converged %']:.4g}", *seconds]
+
+    return _table(lines, columns, cells)

@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 from benchmarks import gpu, gpu_kernels, program_cost
+from benchmarks.compiled_text import CompiledText
 
 N = 64
 PRODUCT = 2 * N**3  # FLOPs of a product of two matrices
@@ -176,8 +177,8 @@ ENTRY %main (a: (f64[4], s32[])) -> (f64[4], s32[]) {
 
 def test_kernels_of_a_step_count_with_loops_and_branches():
     """Five turns of one kernel, one of a search, the larger branches; the host waits for the last three."""
-    program = gpu_kernels.Program.read(PROGRAM)
+    program = CompiledText.read(PROGRAM)
     (step,) = program.loops(program.entry)
-    assert program.count(step) == gpu_kernels.Count(
+    assert gpu_kernels.count(program, step) == gpu_kernels.Count(
         kernels=10.0, waits=3.0, bytes=8 * 4 * (6 * 2 + 2 * (2 + 3))
     )

@@ -2,28 +2,25 @@
 
 import re
 
+from benchmarks.compiled_text import NAME, CompiledText, body_of, branches_of
 
-def loops_moved_out(program):
+
+def loops_moved_out(text):
     """List the names of such loops in the text of a compiled program."""
-    computations, entry = {}, None
-    for text in re.split(r"\n(?=%|ENTRY)", program):
-        if head := re.match(r"(ENTRY )?%?([\w.\-]+)", text):
-            computations[head[2]] = text.split("\n")[1:]
-            entry = head[2] if head[1] else entry
-    moved = []
+    program, moved = CompiledText.read(text), []
 
     def walk(name, depth):
-        for line in computations[name]:
+        for line in program.computations[name]:
             if " while(" in line:
                 (source,) = re.findall(r'op_name="([^"]*)"', line)
                 if source.count("while/body") > depth:
                     moved.append(source)
-                walk(*re.findall(r"body=%?([\w.\-]+)", line), depth + 1)
-            elif branches := re.search(r"branch_computations=\{([^}]*)\}", line):
-                for branch in branches[1].split(","):
-                    walk(branch.strip().lstrip("%"), depth)
+                walk(body_of(line), depth + 1)
+            elif " conditional(" in line:
+                for branch in branches_of(line):
+                    walk(branch, depth)
             elif " call(" in line:
-                walk(*re.findall(r"to_apply=%?([\w.\-]+)", line), depth)
+                walk(*re.findall(f"to_apply={NAME}", line), depth)
 
-    walk(entry, 0)
+    walk(program.entry, 0)
     return moved
